@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
+import sys
 import threading
+from contextlib import suppress
 from typing import Any, Self
 
 from autogen_codeact.cli.output import print_json
@@ -55,3 +58,15 @@ class RowWriter:
             except (OSError, ValueError):
                 self._closed = True
                 return
+
+
+def discard_unwritable() -> None:
+    """Have the interpreter not complain when it ends that output can't be written because its reader or terminal is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)

@@ -130,7 +130,6 @@ class BatchDisplay:
     def _work(self) -> None:
         while not self._ended.wait(INTERVAL_S):
             self._tick()
-        self._tick()
         for line in self._lines.take(at_end=True):
             say(line)
         if self._block is not None:
@@ -290,7 +289,7 @@ class _Block:
         """Return what erases the lines, from the last one up; a terminal that has become narrower has wrapped them."""
         rows = sum(max(1, -(-each // width)) for each in self._drawn)
         # Line by line: tmux keeps in its history what is erased to the end of the screen at once.
-        return "\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1) if rows else ""
+        return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1) if rows else ""
 
     def _render(self, counts: BatchCounts | None, reason: str, width: int) -> list[Text]:
         words = progress_words(counts) if counts is not None else []

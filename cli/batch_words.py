@@ -17,6 +17,11 @@ def format_tokens(number: int) -> str:
     return f"{number / 1e3:.1f} k" if number < 1e6 else f"{number / 1e6:.2f} M"
 
 
+def format_cost(cost: float) -> str:
+    """Format an amount of money: "0.0152", "12.30"."""
+    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.4f}"
+
+
 def format_left(seconds: float) -> str:
     """Format a time: "8 s", "12 min", "3 h 05 min", "2 days 4 h"."""
     whole = round(seconds)
@@ -42,6 +47,8 @@ def progress_words(counts: BatchCounts) -> list[str]:
     total = f" of {format_count(counts.total)}" if counts.total is not None else ""
     words = [f"{format_count(counts.done)}{total} done", f"{format_count(counts.failed)} failed"]
     words.append(f"{format_count(counts.running)} running")
+    if counts.invalid:
+        words.append(f"{format_count(counts.invalid)} unusable")
     if counts.waiting:
         words.append(f"{format_count(counts.waiting)} to try again")
     if counts.checked:
@@ -51,7 +58,7 @@ def progress_words(counts: BatchCounts) -> list[str]:
     if counts.tokens:
         words.append(f"{format_tokens(counts.tokens)} tokens")
     if counts.cost is not None:
-        words.append(f"cost {counts.cost:,.2f}")
+        words.append(f"cost {format_cost(counts.cost)}")
     if counts.seconds_left is not None:
         words.append(f"about {format_left(counts.seconds_left)} left")
     return words

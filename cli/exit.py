@@ -48,10 +48,11 @@ def clean_exit() -> Iterator[None]:
         raise typer.Exit(EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED) from None
     except Exception as error:
         # Imported late: it imports AutoGen.
+        from autogen_codeact.batch.errors import BatchError  # noqa: PLC0415
         from autogen_codeact.runs.errors import RunError  # noqa: PLC0415
         from autogen_codeact.sandbox.errors import SandboxError  # noqa: PLC0415
 
-        if not isinstance(error, (CommandError, RunError, SandboxError)):
+        if not isinstance(error, (CommandError, BatchError, RunError, SandboxError)):
             raise
         say(str(error))
         raise typer.Exit(EXIT_ERROR) from None

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
+from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
 from autogen_codeact.cli.json_command import JsonCommand
@@ -182,6 +183,7 @@ def _run(
 
 
 app.command("chat")(chat)
+app.command("batch", cls=BatchCommand)(batch)
 
 
 @app.command("models")

@@ -66,7 +66,7 @@ class Reply:
     body: str | None = None
 
 
-Answer = Callable[[list[dict[str, Any]]], str]
+Answer = Callable[[list[dict[str, Any]]], str | Reply]
 """Returns what the model says in a conversation."""
 
 
@@ -165,11 +165,10 @@ class OpenAIServer:
                 return Reply(f"not supported: {', '.join(refused)}", status=400)
             if not request.get("messages"):
                 return Reply("messages must not be empty", status=400)
-            if self._answer is not None:
-                return Reply(self._answer(request["messages"]))
-            if not self.script:
-                return Reply("the script has no reply left", status=500)
-            return self.script.pop(0)
+            if self._answer is None:
+                return self.script.pop(0) if self.script else Reply("the script has no reply left", status=500)
+        answer = self._answer(request["messages"])  # which may take its time, while others are answered
+        return answer if isinstance(answer, Reply) else Reply(answer)
 
 
 class _HTTPServer(ThreadingHTTPServer):

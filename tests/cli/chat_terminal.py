@@ -9,6 +9,7 @@ import subprocess
 import termios
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import pexpect
 from pexpect.fdpexpect import fdspawn
@@ -60,6 +61,8 @@ class Chat:
         prompt: What ends with the prompt, as it is written.
     """
 
+    command = "chat"
+
     def __init__(
         self,
         *arguments: object,
@@ -76,7 +79,7 @@ class Chat:
         variables = environment({"XDG_STATE_HOME": str(state), **(env or {})})
         if size is None:
             del variables["COLUMNS"]
-        command = ["-c", _PROGRAM, os.ttyname(theirs), "chat", *map(str, arguments)]
+        command = ["-c", _PROGRAM, os.ttyname(theirs), self.command, *map(str, arguments)]
         self.process = processes.start(command, env=variables, cwd=cwd, stdin=subprocess.DEVNULL)
         self._theirs = theirs
         self._terminal = fdspawn(ours, encoding="utf-8", timeout=SECONDS)
@@ -118,7 +121,12 @@ class Chat:
         self.written += written
         return status, plain(written)
 
-    def __enter__(self) -> Chat:
+    def hang_up(self) -> None:
+        """Close the terminal, as its window does."""
+        os.close(self._theirs)
+        self._terminal.close()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,8 @@ COUNTS = BatchCounts(
     waiting=2,
     passed=40,
     checked=47,
-    tokens=12_345,
+    prompt_tokens=12_000,
+    completion_tokens=345,
     cost=1.5,
     tasks_per_minute=400.0,
     seconds_left=22.5,
@@ -96,7 +97,7 @@ def plain(text):
 
 def last_block(text):
     """Return the lines that were drawn last."""
-    return plain(re.split(r"\x1b\[K|\r", text)[-1]).splitlines()
+    return plain(re.split(r"\x1b\[2K|\r", text)[-1]).splitlines()
 
 
 def row(number, outcome="failed", **fields):
@@ -160,17 +161,14 @@ def test_narrower_terminal_has_its_wrapped_lines_erased(screen):
         wait_until(lambda: "\x1b[1A" in screen.read(), "another drawing")
         rows = sum(-(-len(line) // 30) for line in before)
         assert rows > len(before)
-        assert (
-            "\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1) + "\x1b[" in screen.written
-            or ("\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1)) in screen.written
-        )
+        assert "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1) in screen.written
         assert max(map(len, last_block(screen.written))) < 30
 
 
 def test_lines_are_gone_at_the_end(screen):
     with shown(screen):
         rows = len(last_block(screen.written))
-    assert screen.read().endswith("\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1))
+    assert screen.read().endswith("\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1))
 
 
 def test_number_of_drawings_does_not_follow_the_number_of_tasks(screen):

@@ -14,7 +14,21 @@ SANDBOX = [
 ]
 OPTIONS = {
     (): [
-        *("--version", "demo", "exec", "run", "chat", "models", "runs", "show", "export", "view", "image", "doctor"),
+        *(
+            "--version",
+            "demo",
+            "exec",
+            "run",
+            "chat",
+            "models",
+            "runs",
+            "show",
+            "export",
+            "view",
+            "image",
+            "doctor",
+            "batch",
+        ),
         "clean",
     ],
     ("demo",): ["--out", "--sandbox", "--image"],
@@ -41,6 +55,13 @@ OPTIONS = {
         *("--model", "--base-url", "--api-key-env", "--model-timeout", "--untrusted", "--agent", "--team", "--steps"),
         *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
+    ("batch",): [
+        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--parquet", "--ray", "--json"),
+        *("--concurrency", "--attempts", "--backoff", "--repeat", "--max-sandboxes", "--model-calls-per-minute"),
+        *("--tasks-per-minute", "--max-tokens", "--max-cost", "--price", "--max-seconds", "--task-timeout"),
+        *("--model", "--base-url", "--model-timeout", "--act", "--team", "--steps", "--retries", "--mode", *SANDBOX),
+    ],
+    ("batch", "report"): ["DIR", "[DIR2]", "--json"],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],

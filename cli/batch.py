@@ -1,0 +1,332 @@
+"""`codeact batch`: many tasks, solved by agents at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from autogen_codeact.batch.backend import Backend
+from autogen_codeact.batch.errors import BatchBudgetError
+from autogen_codeact.batch.progress import BatchCounts
+from autogen_codeact.batch.ray_backend import Ray
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.running import Batch, run_batch
+from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.summary import summarize
+from autogen_codeact.batch.tables import require_parquet, write_parquet
+from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.batch_agents import AgentMaker
+from autogen_codeact.cli.batch_configuration import describe_job
+from autogen_codeact.cli.batch_options import LimitChoice
+from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
+from autogen_codeact.cli.batch_progress import BatchDisplay
+from autogen_codeact.cli.batch_report import print_summary
+from autogen_codeact.cli.batch_tasks import ChosenTasks
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import advice_for, without_secrets
+from autogen_codeact.cli.run import silence_libraries
+from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+
+EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
+SAME_ERRORS = 10
+"""Tasks that all fail with the same error at the beginning, after which the batch stops."""
+AGAIN = "the same command goes on from here"
+_NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """The options of one command.
+
+    Args:
+        tasks: File or folder with the tasks.
+        out: Folder of the batch.
+        limits: How much at the same time, and what may be used.
+        model: The model.
+        agent: The agent.
+        sandbox: The sandboxes.
+        limit: How many of the tasks; None for all.
+        check: How answers are checked if a task does not say.
+        accept_changes: Whether changed tasks and options are accepted.
+        keep_going: Whether the batch goes on if its first tasks all fail with the same error.
+        parquet: Whether the results are also written as Parquet.
+        ray: Address of a Ray cluster, or None.
+    """
+
+    tasks: Path
+    out: Path
+    limits: LimitChoice
+    model: ModelChoice
+    agent: AgentChoice
+    sandbox: SandboxChoice
+    limit: int | None = None
+    check: str | None = None
+    accept_changes: bool = False
+    keep_going: bool = False
+    parquet: bool = False
+    ray: str | None = None
+
+
+def run_tasks(job: BatchJob, end: JsonEnd) -> int:
+    """Run the tasks, and show how far the batch is.
+
+    Args:
+        job: The options.
+        end: Says whether JSON is wanted: one object a row instead of text. It prints the last one.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        CommandError: The options are invalid, or no task can succeed.
+        BatchError: The batch can't go on.
+        SandboxError: There is no sandbox.
+    """
+    _check_options(job)
+    settings = settings_of(job.limits)
+    if job.parquet:
+        require_parquet()
+    silence_libraries()
+    with BatchDisplay(live=not (end.enabled and _is_terminal_output()), plain=not end.enabled) as display:
+        running = _Running(job, settings, end, display)
+        try:
+            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
+        finally:
+            discard_unwritable()
+
+
+def _check_options(job: BatchJob) -> None:
+    job.agent.check(job.sandbox)
+    if job.sandbox.work_dir is not None:
+        raise CommandError(
+            "--work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "
+            "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has "
+            "made."
+        )
+    if job.limits.max_cost is not None and job.limits.price is None:
+        raise CommandError("--max-cost needs --price P:C: without the prices the cost is not known.")
+
+
+def settings_of(limits: LimitChoice) -> BatchSettings:
+    """Return the settings that options describe.
+
+    Raises:
+        CommandError: One can't be right.
+    """
+    for name in ("model_calls_per_minute", "tasks_per_minute", "max_cost", "max_seconds", "task_timeout"):
+        value = getattr(limits, name)
+        if value is not None and not (0 < value < float("inf")):
+            raise CommandError(f"--{name.replace('_', '-')} is a number above 0.")
+    return BatchSettings(
+        concurrency=limits.concurrency,
+        attempts=limits.attempts,
+        backoff_s=limits.backoff,
+        repeat=limits.repeat,
+        max_sandboxes=limits.max_sandboxes,
+        model_calls_per_minute=limits.model_calls_per_minute,
+        tasks_per_minute=limits.tasks_per_minute,
+        max_tokens=limits.max_tokens,
+        max_cost=limits.max_cost,
+        prices=_prices(limits.price),
+        max_seconds=limits.max_seconds,
+        task_timeout=limits.task_timeout,
+    )
+
+
+def _prices(text: str | None) -> Prices | None:
+    if text is None:
+        return None
+    parts = text.split(":")
+    with suppress(ValueError):
+        if len(parts) == 2:
+            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
+    raise CommandError(
+        f"--price {text} is no pair of prices: give the price of a million tokens that the model reads, and that it writes, "
+        "such as 2.5:10."
+    )
+
+
+def _is_terminal_output() -> bool:
+    with suppress(AttributeError, ValueError):
+        return sys.stdout.isatty()
+    return False
+
+
+class _Running:
+    """One command, from the first look at the sandbox to the summary."""
+
+    def __init__(self, job: BatchJob, settings: BatchSettings, end: JsonEnd, display: BatchDisplay) -> None:
+        self._job, self._settings, self._end, self._display = job, settings, end, display
+        self._maker = AgentMaker(job.agent, job.model, display.note)
+        self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
+        self._writer = RowWriter() if end.enabled else None
+        self._batch: Batch | None = None
+        self._total: int | None = None
+        self._same = _SameError()
+
+    def finish(self) -> bool:
+        """At the first Ctrl-C: begin no further task. Returns whether the batch goes on to the end of those that run."""
+        if self._batch is None:
+            return False
+        self._batch.stop()
+        running = self._batch.counts.running
+        say(
+            f"no further task begins; the {running} that run{'s' * (running == 1)} go{'es' * (running == 1)} on to the end "
+            "(Ctrl-C again stops at once)"
+        )
+        return True
+
+    def leave(self, number: int) -> None:
+        """Before the process exits at once."""
+        self._end.cancelled(number)
+
+    async def run(self) -> int:
+        """Return the exit status."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._maker.close)
+            if self._writer is not None:
+                stack.enter_context(self._writer)
+            self._maker.open()
+            await self._tasks.check()
+            kind, backend = await self._choose_backend()
+            counting = asyncio.create_task(self._count())
+            stack.push_async_callback(_cancelled, counting)
+            try:
+                spent = await self._follow(kind, backend)
+            except OutputClosed:
+                say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
+                return EXIT_UNREAD
+        return await self._sum_up(spent)
+
+    async def _choose_backend(self) -> tuple[Any, Backend | None]:
+        """Return the kind of sandbox, and where attempts run if not in this process.
+
+        One sandbox is started and stopped first: it builds an image once, and an error of all tasks is found before they begin.
+        """
+        if self._job.ray is not None:
+            return self._job.sandbox.kind, Ray(address=self._job.ray)
+        self._display.stage("starting the first sandbox")
+        async with started(self._job.sandbox) as executor:
+            return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker", None
+
+    async def _count(self) -> None:
+        """Count the tasks, so that there is a time left before they have all been read."""
+        with suppress(Exception):  # the batch itself meets it, too
+            self._total = await self._tasks.count() * self._settings.repeat
+
+    async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
+        """Run the batch; return which budget has ended it, if one has."""
+        options = self._job.sandbox.options()
+        del options["work_dir"]
+        batch = self._batch = run_batch(
+            self._maker,
+            cast("Any", self._tasks),
+            out=self._job.out,
+            settings=self._settings,
+            backend=backend,
+            sandbox=kind,
+            on_event=self._display.on_event,
+            accept_changes=self._job.accept_changes,
+            configuration=await asyncio.to_thread(describe_job, self._job),
+            **options,
+        )
+        self._display.follow(self._counts)
+        self._end.advice = AGAIN
+        try:
+            async with aclosing(batch) as rows:
+                async for row in rows:
+                    await self._take(row)
+        except BatchBudgetError as error:
+            return str(error)
+        return None
+
+    async def _take(self, row: Row) -> None:
+        if self._writer is not None:
+            await self._writer.write({"type": "row", **row.model_dump(mode="json")})
+        if self._same.is_shared(row) and not self._job.keep_going and self._batch is not None:
+            self._batch.stop()
+
+    def _counts(self) -> BatchCounts:
+        assert self._batch is not None
+        counts = self._batch.counts
+        if counts.total is not None or self._total is None:
+            return counts
+        left = max(0, self._total - counts.done)
+        rate = counts.tasks_per_minute
+        return replace(counts, total=self._total, seconds_left=left / rate * 60 if rate else None)
+
+    async def _sum_up(self, spent: str | None) -> int:
+        """Print the summary, and return the exit status."""
+        job = self._job
+        self._display.close()
+        if self._same.shared and not job.keep_going:
+            raise CommandError(self._shared_error())
+        ended = self._batch.ended if self._batch is not None else None
+        summary = await asyncio.to_thread(summarize, job.out)
+        if job.parquet:
+            await asyncio.to_thread(write_parquet, job.out)
+        if self._end.enabled:
+            fields = {"ended": ended, "ended_by": spent, "folder": str(job.out.absolute())}
+            self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
+        else:
+            print_summary(summary, job.out)
+        if spent is not None:
+            say(spent)
+            return EXIT_BUDGET
+        if ended == "stopped":
+            say(f"interrupted; {AGAIN}")
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if summary.failed or summary.invalid else 0
+
+    def _shared_error(self) -> str:
+        error = without_secrets(self._same.text, self._job.model)
+        advice = advice_for(self._same.error_class, self._job.model)
+        return (
+            f"The first {SAME_ERRORS} tasks have all failed with the same error, so no further one was begun. {error}"
+            f"{f' {advice}' if advice else ''} Then {AGAIN}; with --keep-going it goes on in any case."
+        )
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@dataclass
+class _SameError:
+    """Finds out whether the first tasks of a command all fail with the same error."""
+
+    shared: bool = False
+    text: str = ""
+    error_class: str = ""
+    _rows: int = 0
+    _first: tuple[str, str] | None = field(default=None)
+    _differs: bool = False
+
+    def is_shared(self, row: Row) -> bool:
+        """Take the next row into account; return whether enough have failed with the same error."""
+        if self._differs or self.shared:
+            return self.shared
+        if row.outcome == "invalid":  # such a task has not begun
+            return False
+        # Numbers differ from task to task: identifiers of requests, times.
+        error = (row.error_class or "", _NUMBERS.sub("#", row.error or "")[:200])
+        self._first = self._first or error
+        self._differs = row.outcome != "failed" or error != self._first
+        self._rows += 1
+        self.shared = not self._differs and self._rows >= SAME_ERRORS
+        if self.shared:
+            self.error_class = row.error_class or ""
+            self.text = " ".join(f"{row.error_class}: {row.error}".split())[:600].rstrip(".") + "."
+        return self.shared

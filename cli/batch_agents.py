@@ -1,0 +1,102 @@
+"""The agents of a batch: one for each attempt, which share one connection to the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.batch.tasks import Task
+from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.agents import make_agent
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
+from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.teams import Team
+
+
+class AgentMaker:
+    """Makes the agent of an attempt; it can be sent to another process.
+
+    Args:
+        agent: Which agent.
+        model: Which model.
+        tell: Receives a line before a model call is repeated; not in another process.
+    """
+
+    def __init__(self, agent: AgentChoice, model: ModelChoice, tell: Callable[[str], None] | None = None) -> None:
+        self._agent, self._model, self._tell = agent, model, tell
+        self._client: ChatCompletionClient | None = None
+        self._recording: _Recording | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AgentMaker, (self._agent, self._model)
+
+    def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
+        """Return the agent or team for an attempt at a task."""
+        self.open()
+        client = self._client if self._recording is None else self._recording.client(task.id, self._model.timeout_s)
+        assert client is not None
+        return make_agent(self._agent, client, executor, stream=False, stream_output=False)
+
+    def open(self) -> None:
+        """Create the model client, unless there is one.
+
+        Raises:
+            CommandError: An option, a file or the key is missing or wrong.
+        """
+        if self._client is not None or self._recording is not None:
+            return
+        self._model.check()
+        if self._model.spec.startswith(REPLAY):
+            self._recording = _Recording(self._model.spec.removeprefix(REPLAY))
+        else:
+            self._client = open_model(self._model, self._tell or (lambda line: None))
+
+    async def close(self) -> None:
+        """Close the model client."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+class _Recording:
+    """Recorded answers: the same for each task, or those of each task."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        try:
+            text = Path(name).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise CommandError(f"{name} can't be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{name} is not UTF-8 text") from error
+        by_task = _by_task(text)
+        self._common = parse_answers(text, name) if by_task is None else None
+        self._by_task = {
+            id_: parse_answers(json.dumps(answers), f"{name}: {id_}") for id_, answers in (by_task or {}).items()
+        }
+
+    def client(self, id_: str, timeout_s: float) -> ChatCompletionClient:
+        """Return a client with the answers for a task, from the first one on."""
+        answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
+        if answers is None:
+            raise CommandError(f"{self._name} has no answers for the task {id_}")
+        return ReliableClient(RecordedModel(answers), timeout_s)
+
+
+def _by_task(text: str) -> dict[str, Any] | None:
+    """Return the answers of a recording that has an object `tasks`: a list of answers by the task's id."""
+    try:
+        recorded = json.loads(text)
+    except ValueError:
+        return None
+    tasks = recorded.get("tasks") if isinstance(recorded, dict) else None
+    return tasks if isinstance(tasks, dict) else None

@@ -1,0 +1,67 @@
+"""What the results of `codeact batch` depend on, by name: a later command that differs is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS
+from autogen_codeact.cli.model_choice import REPLAY
+
+if TYPE_CHECKING:
+    from autogen_codeact.cli.batch import BatchJob
+
+
+def describe_job(job: BatchJob) -> dict[str, Any]:
+    """Return the options that results depend on, without secrets: texts that may hold one are hashed.
+
+    Args:
+        job: The options. How much runs at the same time, and limits, may differ.
+    """
+    agent, model = job.agent, job.model
+    described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
+    if model.is_file:
+        described["content of the model's file"] = _hash_file(Path(model.spec.removeprefix(REPLAY)))
+    described["--team"], described["--act"] = agent.team, agent.act
+    if agent.act:
+        described["--steps"] = DEFAULT_STEPS if agent.steps is None else agent.steps
+    elif not agent.team:
+        described["--retries"] = DEFAULT_RETRIES if agent.retries is None else agent.retries
+    described["--describe-environment"] = agent.describe_environment
+    described["--check"] = _check(job.check)
+    return described | _sandbox(job)
+
+
+def _sandbox(job: BatchJob) -> dict[str, Any]:
+    names = {"kind": "--sandbox", "packages": "--package", "allow_domains": "--allow-domain", "others": "--option"}
+    found = {}
+    for each in fields(job.sandbox):
+        value = getattr(job.sandbox, each.name)
+        if value is None or value == ():
+            continue
+        name = names.get(each.name, f"--{each.name.replace('_', '-')}")
+        if each.name == "environment":
+            name, value = "--env", [_hash(str(text).encode()) if "=" in text else text for text in value]
+        elif each.name == "others":
+            value = [_hash(str(text).encode()) for text in value]
+        elif isinstance(value, tuple):
+            value = [str(item) for item in value]
+        found[name] = value if isinstance(value, (bool, int, float, list)) else str(value)
+    return found
+
+
+def _check(check: str | None) -> str | None:
+    return _hash_file(Path(check)) if check is not None and check.endswith(".py") else check
+
+
+def _hash_file(path: Path) -> str | None:
+    try:
+        return _hash(path.read_bytes())
+    except OSError:  # whoever uses it says what is wrong
+        return None
+
+
+def _hash(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

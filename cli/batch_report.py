@@ -1,0 +1,69 @@
+"""What a batch has come to, as text or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autogen_codeact.batch.report import compare, comparison_text, summary_text
+from autogen_codeact.batch.summary import Summary, summarize
+from autogen_codeact.cli.batch_words import format_cost, format_count, format_tokens
+from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.terminal import Terminal
+
+_OUTCOMES = ("completed", "stopped", "failed", "invalid")
+
+
+def print_report(folder: Path, other: Path | None, *, as_json: bool) -> int:
+    """Print the summary of a batch, or what differs between two.
+
+    Args:
+        folder: Folder of the batch.
+        other: Folder of another one, or None.
+        as_json: Whether one JSON object is wanted.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        BatchError: A folder can't be read.
+    """
+    found = summarize(folder) if other is None else compare(folder, other)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return 0
+    text = summary_text(found) if isinstance(found, Summary) else comparison_text(found)
+    terminal = Terminal()
+    for line in text.splitlines():
+        terminal.line(line)
+    return 0
+
+
+def print_summary(summary: Summary, folder: Path) -> None:
+    """Print in a few lines what a batch has come to.
+
+    Args:
+        summary: Its summary.
+        folder: Its folder.
+    """
+    terminal = Terminal()
+    for line in summary_lines(summary):
+        terminal.line(line)
+    terminal.line(f"results: {folder / 'results.jsonl'}")
+    terminal.line(f"`codeact batch report {folder}` says more")
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """Return what a batch has come to in a few lines."""
+    outcomes = ", ".join(f"{format_count(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
+    repeats = f" in {format_count(summary.rows)} rows" if summary.rows != summary.tasks else ""
+    lines = [f"{format_count(summary.tasks)} task{'s' * (summary.tasks != 1)}{repeats}: {outcomes or 'no results'}"]
+    if summary.checked:
+        part = f"{format_count(summary.passed)} of {format_count(summary.checked)}"
+        lines.append(f"checks: {part} passed ({100 * summary.passed / summary.checked:.1f} %)")
+    if summary.prompt_tokens or summary.completion_tokens:
+        cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
+        read, written = format_tokens(summary.prompt_tokens), format_tokens(summary.completion_tokens)
+        lines.append(f"tokens: {read} read, {written} written{cost}")
+    if summary.errors:
+        lines.append("errors: " + ", ".join(f"{name} {format_count(each)}" for name, each in summary.errors.items()))
+    return lines

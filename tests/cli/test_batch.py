@@ -1,0 +1,193 @@
+"""`codeact batch`: many tasks with one command."""
+
+import json
+
+import pytest
+
+from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
+from tests.cli.support import codeact
+from tests.openai_server import Reply
+
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
+
+REFUSED = Reply("Incorrect API key provided: sk-of-***ests", status=401)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with Model() as made:
+        yield made
+
+
+def test_results_and_summary(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6, topic=lambda number: f"topic {number}")
+    done = model.run(tasks, tmp_path / "out", "--concurrency", 3)
+    assert done.status == 0
+    assert answers(tmp_path / "out") == doubled(6)
+    assert {row["metadata"]["topic"] for row in rows(tmp_path / "out")} == {f"topic {number}" for number in range(6)}
+    assert done.out.startswith("6 tasks: 6 completed\n")
+    assert f"results: {tmp_path / 'out' / 'results.jsonl'}\n" in done.out
+
+
+def test_same_command_again_asks_nothing(model, tmp_path):
+    tasks = write_tasks(tmp_path, 4)
+    first = model.run(tasks, tmp_path / "out")
+    asked = dict(model.asked)
+    again = model.run(tasks, tmp_path / "out")
+    assert (again.status, again.out) == (first.status, first.out)
+    assert model.asked == asked
+
+
+def test_json_is_one_object_a_row_and_at_last_a_summary(model, tmp_path):
+    done = model.run(write_tasks(tmp_path, 3), tmp_path / "out", "--json", "--price", "1:2")
+    *objects, last = done.objects
+    assert [each["type"] for each in objects] == ["row"] * 3
+    assert {each["id"]: each["answer"] for each in objects} == doubled(3)
+    assert (last["type"], last["ended"], last["completed"], last["folder"]) == (
+        "summary",
+        "complete",
+        3,
+        str(tmp_path / "out"),
+    )
+    assert last["cost"] == pytest.approx(3 * (7 * 1 + 3 * 2) / 1e6)
+
+
+def test_lines_without_a_terminal_are_few(model, tmp_path):
+    tasks = write_tasks(tmp_path, 5)
+    tasks.write_text(tasks.read_text() + '{"id": "broken", "task"\n')
+    done = model.run(tasks, tmp_path / "out")
+    assert done.status == 1
+    lines = [line for line in done.err.splitlines() if "the sandbox runs" not in line]
+    assert [line.partition(": ")[2][:24] for line in lines] == ["can not be used: line-6:"]
+
+
+def test_only_the_first_tasks(model, tmp_path):
+    tasks = write_tasks(tmp_path, 9)
+    assert model.run(tasks, tmp_path / "out", "--limit", 2).status == 0
+    assert answers(tmp_path / "out") == doubled(2)
+    assert model.run(tasks, tmp_path / "out", "--limit", 4).status == 0
+    assert answers(tmp_path / "out") == doubled(4)
+
+
+def test_check_for_tasks_that_have_none(model, tmp_path):
+    tasks = write_tasks(tmp_path, 3, expected=lambda number: str(2 * number + (number == 2)))
+    done = model.run(tasks, tmp_path / "out", "--check", "number")
+    assert {row["id"]: row["passed"] for row in rows(tmp_path / "out")} == {"t0": True, "t1": True, "t2": False}
+    assert "checks: 2 of 3 passed (66.7 %)\n" in done.out
+    code = tmp_path / "check.py"
+    code.write_text("passed = answer == f'It is {2 * int(task[\"task\"].split()[-1])}.'")
+    model.run(tasks, tmp_path / "python", "--check", code)
+    assert [row["passed"] for row in rows(tmp_path / "python")] == [True] * 3
+
+
+def test_error_that_all_tasks_share_stops_the_batch(tmp_path):
+    tasks = write_tasks(tmp_path, 100)
+    with Model(every=[REFUSED]) as refusing:
+        done = refusing.run(tasks, tmp_path / "out", "--json")
+        assert len(refusing.asked) < 20
+    assert done.status == 2
+    message = done.objects[-1]["error"]["message"]
+    assert message.startswith(
+        "The first 10 tasks have all failed with the same error, so no further one was begun. AuthenticationError: Error "
+        "code: 401"
+    )
+    assert message.endswith(
+        "Check the key in OPENAI_API_KEY. Then the same command goes on from here; with --keep-going it goes on in any case."
+    )
+    assert "sk-of-the-tests" not in done.out + done.err
+
+
+def test_batch_with_a_shared_error_goes_on_when_it_is_mended(tmp_path):
+    tasks = write_tasks(tmp_path, 12)
+    with Model(every=[REFUSED] * 12 + [Reply("It is fine.")]) as refusing:
+        done = refusing.run(tasks, tmp_path / "out", "--keep-going", "--concurrency", 1)
+        assert done.status == 1
+        assert {row["error_class"] for row in rows(tmp_path / "out")} == {"AuthenticationError"}
+        again = refusing.run(tasks, tmp_path / "out")
+        assert again.status == 0
+    assert {row["answer"] for row in rows(tmp_path / "out")} == {"It is fine."}
+
+
+def test_few_failures_do_not_stop_the_batch(tmp_path):
+    tasks = write_tasks(tmp_path, 14)
+    failing = {f"t{number}": [REFUSED] for number in range(9)}
+    with Model(**failing) as partly:
+        done = partly.run(tasks, tmp_path / "out", "--concurrency", 1)
+    assert done.status == 1
+    assert sum(row["outcome"] == "completed" for row in rows(tmp_path / "out")) == 5
+
+
+def test_answers_of_a_server_in_trouble(tmp_path):
+    tasks = write_tasks(tmp_path, 4)
+    busy = Reply("slow down", status=429, headers={"retry-after": "0.1"})
+    broken = Reply("out of order", status=500, headers={"retry-after": "0.05"})
+    with Model(t0=[busy, busy, Reply("It is 0.")], t1=[broken], t2=[Reply(silent=True)]) as troubled:
+        options = ("--attempts", 2, "--backoff", 0.1, "--model-timeout", 3)
+        done = troubled.run(tasks, tmp_path / "out", *options)
+        asked = dict(troubled.asked)
+    found = {row["id"]: (row["outcome"], row["error_class"], row["attempts"]) for row in rows(tmp_path / "out")}
+    assert found == {
+        "t0": ("completed", None, 1),
+        "t1": ("failed", "InternalServerError", 2),
+        "t2": ("failed", "ModelTimeoutError", 2),
+        "t3": ("completed", None, 1),
+    }
+    assert done.status == 1
+    assert asked == {"t0": 3, "t1": 6, "t2": 2, "t3": 1}
+    assert "errors: InternalServerError 1, ModelTimeoutError 1\n" in done.out
+
+
+def test_budget_ends_the_batch(model, tmp_path):
+    tasks = write_tasks(tmp_path, 9)
+    done = model.run(tasks, tmp_path / "out", "--max-tokens", 25, "--concurrency", 1)
+    assert done.status == 3
+    assert "the budget of 25 tokens is used up" in done.err
+    assert len(rows(tmp_path / "out")) == 3
+    assert model.run(tasks, tmp_path / "out").status == 0
+    assert answers(tmp_path / "out") == doubled(9)
+
+
+def test_changed_option_is_named(model, tmp_path):
+    tasks = write_tasks(tmp_path, 2)
+    assert model.run(tasks, tmp_path / "out", "--act", "--steps", 5).status == 0
+    done = model.run(tasks, tmp_path / "out", "--act", "--steps", 6, "--env", "TOKEN=secret-value")
+    assert done.status == 2
+    assert "--env, --steps changed" in done.err
+    assert "--accept-changes" in done.err
+    assert model.run(tasks, tmp_path / "out", "--act", "--steps", 6, "--accept-changes").status == 0
+    assert "secret-value" not in (tmp_path / "out" / "batch.json").read_text()
+
+
+def test_options_of_limits_may_change(model, tmp_path):
+    tasks = write_tasks(tmp_path, 2)
+    assert model.run(tasks, tmp_path / "out").status == 0
+    assert model.run(tasks, tmp_path / "out", "--concurrency", 2, "--attempts", 5, "--max-seconds", 60).status == 0
+
+
+def test_recorded_answers_by_task(tmp_path):
+    tasks = write_tasks(tmp_path, 2)
+    recording = tmp_path / "answers.json"
+    recording.write_text(json.dumps({"tasks": {"t0": ["Zero."], "t1": ["```python\nprint(1 + 1)\n```", "Two."]}}))
+    options = ("--out", tmp_path / "out", "--model", f"replay:{recording}", "--sandbox", "bubblewrap", "--act")
+    assert codeact("batch", tasks, *options).status == 0
+    assert answers(tmp_path / "out") == {"t0": "Zero.", "t1": "Two."}
+
+
+def test_run_of_a_task_can_be_shown(model, tmp_path):
+    model.run(write_tasks(tmp_path, 1), tmp_path / "out")
+    (row,) = rows(tmp_path / "out")
+    done = codeact("show", tmp_path / "out" / row["log"])
+    assert done.status == 0
+    assert "It is 0." in done.out
+
+
+def test_no_sandbox_is_an_error_before_any_task(model, tmp_path):
+    tasks = write_tasks(tmp_path, 3)
+    asked = dict(model.asked)
+    options = ("--out", tmp_path / "out", "--model", "scripted", "--base-url", model.server.base_url)
+    env = {**ENV, "DOCKER_HOST": f"unix://{tmp_path / 'none.sock'}"}
+    done = codeact("batch", tasks, *options, "--sandbox", "docker", env=env)
+    assert done.status == 2
+    assert "none.sock" in done.err
+    assert model.asked == asked
+    assert not (tmp_path / "out").exists()

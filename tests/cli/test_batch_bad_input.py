@@ -1,0 +1,164 @@
+"""Bad input of `codeact batch`: one line that says what to do, before anything is started."""
+
+import os
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
+from tests.cli.support import codeact
+
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
+
+WORK_DIR = (
+    "codeact: --work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "
+    "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has made.\n"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with Model() as made:
+        yield made
+
+
+@contextmanager
+def small_disk(folder, size):
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "codeact-test", str(folder)]
+    if os.geteuid() or subprocess.run(command, check=False, capture_output=True, timeout=20).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--work-dir", "."], WORK_DIR),
+        (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: without the prices the cost is not known.\n"),
+        (
+            ["--price", "cheap"],
+            "codeact: --price cheap is no pair of prices: give the price of a million tokens that the model reads, and that it "
+            "writes, such as 2.5:10.\n",
+        ),
+        (["--price", "1:-2"], "codeact: --price 1:-2 is no pair of prices"),
+        (["--model-calls-per-minute", "0"], "codeact: --model-calls-per-minute is a number above 0.\n"),
+        (["--max-seconds", "nan"], "codeact: --max-seconds is a number above 0.\n"),
+        (
+            ["--check", "roughly"],
+            "codeact: --check roughly: give exact, number, regex, json, or a file of Python code whose name ends in .py.\n",
+        ),
+        (["--check", "none.py"], "codeact: --check none.py can't be read: No such file or directory.\n"),
+        (["--act", "--team"], "codeact: --act and --team can't be combined: choose one.\n"),
+        (["--steps", "3"], "codeact: --steps is only for --act.\n"),
+        (["--image", "debian"], "codeact: --image is for Docker"),
+        (["--option", "nothing=1"], "codeact: "),
+    ],
+)
+def test_options_that_can_not_be_right(model, tmp_path, options, message):
+    done = model.run(write_tasks(tmp_path, 2), tmp_path / "out", *options, cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_tasks(model, tmp_path):
+    done = model.run(tmp_path / "none.jsonl", tmp_path / "out")
+    assert (done.status, done.out) == (2, "")
+    assert str(tmp_path / "none.jsonl") in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_key(model, tmp_path):
+    arguments = model.arguments(write_tasks(tmp_path, 2), tmp_path / "out")
+    done = codeact(*arguments)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("codeact: There is no key for scripted: set OPENAI_API_KEY")
+
+
+def test_usage_error_with_json_ends_with_an_error_object(tmp_path):
+    done = codeact("batch", write_tasks(tmp_path, 1), "--model", "x", "--json")
+    (only,) = done.objects
+    assert (done.status, only["type"], only["error"]["advice"]) == (
+        2,
+        "error",
+        "`codeact batch --help` lists the options",
+    )
+
+
+def test_folder_of_another_batch(model, tmp_path):
+    (tmp_path / "first").mkdir()
+    tasks = write_tasks(tmp_path, 2)
+    others = write_tasks(tmp_path / "first", 2, expected=str)
+    assert model.run(tasks, tmp_path / "out").status == 0
+    done = model.run(others, tmp_path / "out")
+    assert done.status == 2
+    assert "task 't0'" in done.err
+    assert "--accept-changes" in done.err
+    assert answers(tmp_path / "out") == doubled(2)
+
+
+def test_folder_with_other_things_in_it(model, tmp_path):
+    done = model.run(write_tasks(tmp_path, 2), tmp_path)
+    assert done.status == 2
+    assert f"{tmp_path} has other things in it and no batch: give a new or an empty folder." in done.err
+
+
+def test_folder_that_can_not_be_made(model, tmp_path):
+    done = model.run(write_tasks(tmp_path, 2), "/proc/none")
+    assert done.status == 2
+    assert "/proc/none can't be written" in done.err
+    file = tmp_path / "file"
+    file.touch()
+    done = model.run(write_tasks(tmp_path, 2), file)
+    assert done.status == 2
+    assert f"{file} is a file" in done.err
+
+
+def test_read_only_folder(model, tmp_path):
+    tasks = write_tasks(tmp_path, 2)
+    with small_disk(tmp_path / "disk", "1m"):
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True, timeout=20)
+        done = model.run(tasks, tmp_path / "disk" / "out")
+    assert done.status == 2
+    assert "Read-only file system" in done.err
+    assert "give a folder that can be written" in done.err
+
+
+def test_full_disk_ends_the_batch_and_it_goes_on_with_more_space(model, tmp_path):
+    tasks = write_tasks(tmp_path, 40)
+    with small_disk(tmp_path / "disk", "256k"):
+        out = tmp_path / "disk" / "out"
+        done = model.run(tasks, out)
+        assert done.status == 2
+        assert "No space left on device" in done.err
+        assert "Traceback" not in done.err
+        finished = answers(out)
+        assert finished.items() <= doubled(40).items()
+        assert len(finished) < 40
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path / "disk")], check=True, timeout=20)
+        assert model.run(tasks, out).status == 0
+        assert answers(out) == doubled(40)
+        assert len(rows(out)) == 40
+
+
+def test_two_commands_do_not_work_on_one_folder(model, tmp_path):
+    from tests.cli.support import start, wait_until  # noqa: PLC0415
+
+    tasks = write_tasks(tmp_path, 2)
+    model.held.clear()
+    before = sum(model.asked.values())
+    with start(*model.arguments(tasks, tmp_path / "out"), env=ENV) as first:
+        wait_until(lambda: sum(model.asked.values()) > before, "the first request", 40)
+        done = model.run(tasks, tmp_path / "out")
+        assert done.status == 2
+        assert f"another process is working on {tmp_path / 'out'}" in done.err
+        model.held.set()
+        out, _ = first.communicate(timeout=60)
+        assert first.returncode == 0
+        assert out.startswith("2 tasks: 2 completed\n")

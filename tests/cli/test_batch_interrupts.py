@@ -1,0 +1,165 @@
+"""`codeact batch` is interrupted in every way, and the same command goes on where it ended."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
+from tests.cli.chat_terminal import CTRL_C, Chat
+from tests.cli.support import start, wait_until
+
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
+
+SECONDS = 60
+
+
+@pytest.fixture
+def model():
+    with Model() as made:
+        yield made
+
+
+def begin(model, tasks, out, *more):
+    """Start a batch of 2 tasks at a time, and wait until two are at the model, which holds them."""
+    model.held.clear()
+    process = start(*model.arguments(tasks, out, "--concurrency", 2, *more), env=ENV)
+    wait_until(lambda: sum(model.asked.values()) == 2, "the first requests", SECONDS)
+    return process
+
+
+def ends(process):
+    out, err = process.communicate(timeout=SECONDS)
+    return process.returncode, out, [line for line in err.splitlines() if "the sandbox runs" not in line]
+
+
+def goes_on(model, tasks, out, count):
+    """Run the same command again, and assert that all tasks then have their answer, in one row each."""
+    model.held.set()
+    done = model.run(tasks, out)
+    assert done.status == 0
+    assert answers(out) == doubled(count)
+    assert len(rows(out)) == count
+
+
+def test_ctrl_c_lets_tasks_that_run_end(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    with begin(model, tasks, tmp_path / "out") as process:
+        process.send_signal(signal.SIGINT)
+        line = next(line for line in process.stderr if "the sandbox runs" not in line)
+        assert line == (
+            "codeact: no further task begins; the 2 that run go on to the end (Ctrl-C again stops at once)\n"
+        )
+        model.held.set()
+        status, out, err = ends(process)
+    assert (status, err) == (130, ["codeact: interrupted; the same command goes on from here"])
+    assert out.startswith("2 tasks: 2 completed\n")
+    assert answers(tmp_path / "out") == doubled(2)
+    goes_on(model, tasks, tmp_path / "out", 6)
+    assert set(model.asked.values()) == {1}
+
+
+def test_second_ctrl_c_stops_at_once(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    with begin(model, tasks, tmp_path / "out", "--json") as process:
+        process.send_signal(signal.SIGINT)
+        next(line for line in process.stderr if "no further task" in line)
+        process.send_signal(signal.SIGINT)
+        status, out, err = ends(process)
+    assert (status, err) == (130, ["codeact: stopping (again to leave at once)"])
+    (last,) = map(json.loads, out.splitlines())
+    assert (last["outcome"], last["error"]["message"]) == ("cancelled", "stopped by SIGINT")
+    assert last["error"]["advice"] == "the same command goes on from here"
+    assert rows(tmp_path / "out") == []
+    goes_on(model, tasks, tmp_path / "out", 6)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_other_signals_stop_at_once(model, tmp_path, number, status):
+    tasks = write_tasks(tmp_path, 4)
+    with begin(model, tasks, tmp_path / "out") as process:
+        process.send_signal(number)
+        assert ends(process) == (status, "", ["codeact: stopping (again to leave at once)"])
+    goes_on(model, tasks, tmp_path / "out", 4)
+
+
+def test_killed_batch_goes_on(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    with begin(model, tasks, tmp_path / "out") as process:
+        process.kill()
+        assert process.wait(SECONDS) == -signal.SIGKILL
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
+    goes_on(model, tasks, tmp_path / "out", 6)
+    assert sorted(model.asked.values()) == [1, 1, 1, 1, 2, 2]
+    assert {row["id"] for row in rows(tmp_path / "out") if row["resumed"]} == {"t0", "t1"}
+
+
+def test_reader_that_leaves_ends_the_batch(model, tmp_path):
+    tasks = write_tasks(tmp_path, 200)
+    with begin(model, tasks, tmp_path / "out", "--json") as process:
+        model.held.set()
+        assert json.loads(process.stdout.readline())["type"] == "row"
+        process.stdout.close()
+        process.stdout = None
+        status, _, err = ends(process)
+    assert status == 141
+    assert err == [
+        "codeact: nobody reads the output any more, so the batch was stopped; the same command goes on from here"
+    ]
+    assert 0 < len(rows(tmp_path / "out")) < 200
+
+
+def test_reader_that_stands_still_does_not_keep_a_command_that_is_stopped(model, tmp_path):
+    tasks = write_tasks(tmp_path, 4, padding=lambda number: "x" * 100_000)
+    with begin(model, tasks, tmp_path / "out", "--json") as process:
+        model.held.set()
+        wait_until(lambda: len(rows(tmp_path / "out")) == 4, "all rows", SECONDS)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) in (143, 0)
+        process.kill()
+
+
+class Terminal(Chat):
+    """A batch in a pseudo-terminal that is its controlling one."""
+
+    command = "batch"
+
+
+def test_ctrl_c_key_in_a_terminal(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    model.held.clear()
+    _, *arguments = model.arguments(tasks, tmp_path / "out", "--concurrency", 2)
+    with Terminal(*arguments, state=tmp_path / "state", env=ENV) as terminal:
+        terminal.until("2 running")
+        wait_until(lambda: sum(model.asked.values()) == 2, "the first requests", SECONDS)
+        terminal.send(CTRL_C)
+        terminal.until("no further task begins; the 2 that run go on to the end")
+        terminal.send(CTRL_C)
+        terminal.until("stopping (again to leave at once)")
+        assert terminal.end()[0] == 130
+    goes_on(model, tasks, tmp_path / "out", 6)
+
+
+def test_closed_terminal_stops_the_batch(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    model.held.clear()
+    _, *arguments = model.arguments(tasks, tmp_path / "out", "--concurrency", 2)
+    with Terminal(*arguments, state=tmp_path / "state", env=ENV) as terminal:
+        terminal.until("2 running")
+        wait_until(lambda: sum(model.asked.values()) == 2, "the first requests", SECONDS)
+        terminal.hang_up()
+        assert terminal.process.wait(SECONDS) == 129
+    goes_on(model, tasks, tmp_path / "out", 6)
+
+
+def test_terminal_shows_progress_and_then_the_summary(model, tmp_path):
+    tasks = write_tasks(tmp_path, 6)
+    _, *arguments = model.arguments(tasks, tmp_path / "out")
+    with Terminal(*arguments, state=tmp_path / "state", env=ENV) as terminal:
+        terminal.until("of 6 done")
+        status, shown = terminal.end()
+    assert status == 0
+    assert "6 tasks: 6 completed\ntokens: 42 read, 18 written\n" in shown
+    assert os.fspath(tmp_path / "out" / "results.jsonl") in shown
