@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.rows import Row
@@ -144,7 +144,7 @@ class BatchFolder:
             self._left = set(os.listdir(self.path / WORK))
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
-        compact(self.path)
+        compact(self.path, invalid=False)
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()
@@ -341,7 +341,7 @@ class BatchFolder:
         Raises:
             BatchFolderError: It can't be written.
         """
-        line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
+        line = _as_line(row)
         with self._writing:
             offset = self._append(self._results, line, sync=True)
             self._replace(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
@@ -395,11 +395,13 @@ class BatchFolder:
             (self.path / WORK).rmdir()
 
 
-def compact(path: Path) -> None:
+def compact(path: Path, *, invalid: bool = True) -> None:
     """Keep the last row of each task and repeat only, in the order of the tasks; after a crash all rows are there, or these.
 
     Args:
         path: The folder of a batch, whose lock is held.
+        invalid: Whether rows of tasks that could not be used are kept. Default: they are. Such a task may have been corrected
+            since; if not, it gets a row again.
     """
     order: dict[int, int] = {}
     for _, line in _lines(path / TASKS):
@@ -411,6 +413,8 @@ def compact(path: Path) -> None:
         found += 1
         with suppress(ValueError, KeyError, TypeError):
             row = from_json(line)
+            if row["outcome"] == "invalid" and not invalid:
+                continue
             place = order.get(_key(row["id"], 0), len(order))
             places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
     ordered = sorted(places.values())
@@ -425,6 +429,14 @@ def compact(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path / RESULTS)
+
+
+def _as_line(row: Row) -> bytes:
+    try:
+        return row.model_dump_json().encode() + b"\n"
+    except PydanticSerializationError:  # a surrogate, which a model's server may send as an escape
+        text = json.dumps(row.model_dump(), ensure_ascii=False, default=datetime.isoformat)
+        return text.encode("utf-8", "replace") + b"\n"
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,7 @@ logger = logging.getLogger("autogen_codeact")
 MISSING = "Ray is an extra: pip install 'autogen-codeact[ray]'"
 PROBE_S = 5.0
 CONNECT_S = 60.0
+STOP_S = 30.0
 # What a client of HTTP/2, which Ray's servers speak, says first; the server answers with a frame of settings (type 4).
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME = 9
@@ -49,7 +51,8 @@ class Cluster:
 
     def __init__(self, address: str | None) -> None:
         self._address = address
-        self._own = False
+        self._leave: threading.Event | None = None
+        self._left: Future[None] = Future()
         self._print: Callable[..., None] | None = None
         self.ray: Any = None
 
@@ -66,8 +69,23 @@ class Cluster:
         target = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
         if target is not None and ":" in target and not os.environ.get("RAY_USE_TLS"):
             # Ray itself tries for minutes, and then ends the whole process.
-            await asyncio.to_thread(probe, target)
-        await _in_daemon_thread(self._init, address)
+            await _within(2 * PROBE_S, _in_daemon_thread(probe, target))
+        # Processes that Ray starts end with the thread that has started them.
+        connected: Future[None] = Future()
+        self._leave, self._left = threading.Event(), Future()
+        leaving = _in_daemon_thread(self._stay, address, connected, self._leave)
+        leaving.add_done_callback(lambda _: self._left.set_result(None))
+        await _within(CONNECT_S, connected)
+
+    def _stay(self, address: str | None, connected: Future[None], leave: threading.Event) -> None:
+        try:
+            self._init(address)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the event loop
+            connected.set_exception(error)
+            return
+        connected.set_result(None)
+        leave.wait()
+        self.ray.shutdown()
 
     def _init(self, address: str | None) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -79,7 +97,6 @@ class Cluster:
         except Exception as error:
             shown = printable(str(error))
             raise BatchBackendError(f"Ray can't be used at {address or 'this machine'}: {shown}") from error
-        self._own = True
         self._hold_back_output()
 
     def _hold_back_output(self) -> None:
@@ -91,9 +108,10 @@ class Cluster:
 
     async def disconnect(self) -> None:
         """End the connection, if it was made here, and Ray, if it was started here."""
-        if self._own:
-            self._own = False
-            await asyncio.to_thread(self.ray.shutdown)
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave.set()
+            await _within(STOP_S, self._left)
             if self._print is not None:
                 import_module("ray._private.worker").print_to_stdstream = self._print  # type: ignore[attr-defined]
 
@@ -142,32 +160,31 @@ def probe(address: str) -> None:
         raise BatchBackendError(f"What answers at {printable(address)} is not Ray: give the address of its head node.")
 
 
-async def _in_daemon_thread(work: Callable[..., None], *arguments: Any) -> None:
-    """Run a function that may never return; the process can end nevertheless.
+def _in_daemon_thread(work: Callable[..., None], *arguments: Any) -> Future[None]:
+    """Run a function that may never return; the process can end nevertheless."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work(*arguments)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="ray-connection", daemon=True).start()
+    return done
+
+
+async def _within(seconds: float, done: Future[None]) -> None:
+    """Wait for what a thread does.
 
     Raises:
         BatchBackendError: It takes too long.
         Exception: What it raised.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def tell(error: BaseException | None) -> None:
-        if not done.done():
-            done.set_exception(error) if error is not None else done.set_result(None)
-
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            work(*arguments)
-        except BaseException as raised:  # noqa: BLE001 - it is raised in the event loop
-            error = raised
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, error)
-
-    threading.Thread(target=run, name="ray-connect", daemon=True).start()
     try:
-        async with asyncio.timeout(CONNECT_S):
-            await done
+        async with asyncio.timeout(seconds):
+            await asyncio.wrap_future(done)
     except TimeoutError:
-        raise BatchBackendError(f"Ray did not answer within {CONNECT_S:g} s.") from None
+        raise BatchBackendError(f"Ray did not answer within {seconds:g} s.") from None

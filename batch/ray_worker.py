@@ -6,6 +6,8 @@ Importing this imports no Ray: `ray_backend.py` makes actors of `RayWorker`.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import pickle
 import platform
 import shutil
@@ -30,6 +32,7 @@ from autogen_codeact.batch.folder_copy import FolderCopy
 from autogen_codeact.batch.pieces import Header, Piece, cut
 from autogen_codeact.executors import in_thread
 
+FOLDER, LOCK = "codeact-ray-", "lock"
 POLL_S = 0.1
 IDLE_S = 10.0
 """Seconds after which the driver hears that an attempt is still going on."""
@@ -68,7 +71,8 @@ class RayWorker:
     def __init__(self, setup: bytes) -> None:
         self._setup = setup
         self._node = _node_name()
-        self._root = Path(tempfile.mkdtemp(prefix="codeact-ray-"))
+        self._root = Path()
+        self._lock = -1
         self._context: WorkerContext | None = None
         self._attempts: dict[str, RemoteAttempt] = {}
 
@@ -80,6 +84,7 @@ class RayWorker:
                 context = BatchContext(make_agent, spec, _NoGate(), settings).worker(_NoGate())
                 if not isinstance(context.make, AgentTemplate):
                     await context.sandboxes.start()
+                self._root, self._lock = await in_thread(_own_folder)
                 self._context = context
         except Exception as error:  # noqa: BLE001 - whatever is missing on this node
             return to_json({"node": self._node, "error": _short(f"{type(error).__name__}: {error}")})
@@ -134,13 +139,29 @@ class RayWorker:
                     await self._context.sandboxes.stop()
             if isinstance(self._context.make, AgentTemplate):
                 await self._context.make.close()
-        await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
 
 def _node_name() -> str:
     """Return the name of this node for rows: its address, and what tells it from others with the same one."""
     ray = import_module("ray")
     return f"{ray.util.get_node_ip_address()}/{ray.get_runtime_context().get_node_id()[:8]}"
+
+
+def _own_folder() -> tuple[Path, int]:
+    """Make the folder of this process, and remove those of workers that were killed; returns it and its lock."""
+    root = Path(tempfile.mkdtemp(prefix=FOLDER))
+    lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for other in root.parent.glob(f"{FOLDER}*"):
+        with suppress(OSError):  # it is in use, or another user's
+            descriptor = os.open(other / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other)
+            finally:
+                os.close(descriptor)
+    return root, lock
 
 
 class _NoGate:
@@ -283,7 +304,7 @@ class RemoteAttempt:
             self._changed.clear()
             ended = self._task.done()
             asked, self.gate.asked = self.gate.asked, 0
-            if ended or asked or await in_thread(self._changes.has_grown):
+            if ended or asked or self._changes.has_grown():  # one look at a local file: a thread would cost more
                 async for piece in in_threads(self._changes.pieces(whole=ended and not _has_result(self._task))):
                     yield piece
                     told = time.monotonic()

@@ -25,6 +25,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.executors import SandboxPool, in_thread
 from autogen_codeact.sandbox.options import SandboxOptions
 
@@ -164,7 +165,12 @@ async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFold
         await backend.stop()
     finally:
         for folder in folders:
-            await in_thread(partial(folder.close, ended=scheduler.ended is not None))
+            ended = scheduler.ended is not None
+            try:
+                if ended:
+                    await in_thread(write_summary, folder.path)
+            finally:
+                await in_thread(partial(folder.close, ended=ended))
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:

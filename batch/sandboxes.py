@@ -10,7 +10,7 @@ from typing import Any, Literal
 from autogen_codeact.executors import SandboxPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.pool import EXECUTORS
-from autogen_codeact.sandbox.backends.select import find_backend, only_for_docker
+from autogen_codeact.sandbox.backends.select import choose_backend
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
 MAX_READY = 8
@@ -80,7 +80,7 @@ class Sandboxes:
             if kind not in {"auto", *EXECUTORS}:
                 raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
             if kind == "auto":
-                kind = await asyncio.to_thread(find_backend, only_for_docker(options))
+                kind = await asyncio.to_thread(choose_backend, options)
             self._pool = self._spec.pool(kind, options)
 
     async def stop(self) -> None:

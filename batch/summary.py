@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.folder import replace_file
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
@@ -152,11 +153,14 @@ def write_summary(folder: Path | str) -> Summary:
         The summary.
 
     Raises:
-        BatchFolderError: There are no results.
-        OSError: It can't be written.
+        BatchFolderError: There are no results, or it can't be written.
     """
     summary = summarize(folder)
-    replace_file(Path(folder) / SUMMARY, summary.model_dump_json(indent=2).encode() + b"\n")
+    path = Path(folder) / SUMMARY
+    try:
+        replace_file(path, summary.model_dump_json(indent=2).encode() + b"\n")
+    except OSError as error:
+        raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
     return summary
 
 

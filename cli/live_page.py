@@ -16,24 +16,12 @@ from autogen_codeact.cli.view import open_page
 from autogen_codeact.executors import printable
 from autogen_codeact.sandbox.tools.terminal import Question, ask
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
-from autogen_codeact.viewer.server import ViewerError, ViewerServer, check_installed
+from autogen_codeact.viewer.server import ViewerError, ViewerServer
 
 YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
 PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
 _MAX_REASON = 1_000
 _LINGER_S = 5.0
-
-
-def require_viewer() -> None:
-    """Check that the viewer can be served, before anything else begins.
-
-    Raises:
-        CommandError: The extra is missing.
-    """
-    try:
-        check_installed()
-    except ViewerError as error:
-        raise CommandError(str(error)) from None
 
 
 class LivePage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ DEADLINE_S = 5.0
 _MAX_BODY = 16 * 1024 * 1024
 _MAX_MODELS = 5_000
 _MAX_NAME = 200
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _START = {"ollama": "Start it with `ollama serve`, or set OLLAMA_HOST."}
 
 
@@ -99,7 +101,7 @@ class _Probe:
         try:
             status, body = self._request()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
-            return self.unreachable(str(error) or type(error).__name__)
+            return self.unreachable(_ERROR_NUMBER.sub("", str(error)) or type(error).__name__)
         variable = self.preset.key_variable
         if status in (401, 403) and not self.key:
             return self.server("no key", f"{variable} is not set", f"Set {variable}.")

@@ -13,7 +13,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.select import find_backend, names_engine, only_for_docker
+from autogen_codeact.sandbox.backends.select import choose_backend
 
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
 
@@ -39,8 +39,7 @@ async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor
         "none": (_local, {"timeout", "work_dir", "mode"}),
     }
     if sandbox == "auto":
-        chosen = names_engine(options)
-        sandbox = "docker" if chosen else await asyncio.to_thread(find_backend, only_for_docker(options))
+        sandbox = await asyncio.to_thread(choose_backend, options)
     if sandbox not in makers:
         raise ValueError(f"sandbox must be 'auto', 'docker', 'bubblewrap' or 'none', not {sandbox!r}")
     make, known = makers[sandbox]

@@ -56,8 +56,7 @@ class SandboxLifecycle:
             options = {**pool.options.given(), **options}
             backend = pool.options.backend
         self.options = _parse(backend, options)
-        decided = backend != "auto" or not isinstance(self.options, DockerOptions) or select.names_engine(options)
-        self._undecided = None if decided else options
+        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.timeout = self.options.timeout
         """Wall-clock seconds that a block may take."""
         self.starts = 0
@@ -232,7 +231,7 @@ class SandboxLifecycle:
 
     async def _choose_backend(self) -> None:
         if self._undecided is not None:
-            found = await asyncio.to_thread(select.find_backend, select.only_for_docker(self._undecided))
+            found = await asyncio.to_thread(select.choose_backend, self._undecided)
             self.options = _parse(found, self._undecided)
             self._undecided = None
 

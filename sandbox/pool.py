@@ -120,7 +120,9 @@ class SandboxPool:
                 self._keeper.start()
 
     async def _start_one(self) -> RunnerClient:
-        client = select.make_client(self.options, self._tools.settings(), self._progress)
+        client = select.make_client(
+            self.options, self._tools.settings(), self._progress, engine_wait_s=self._acquire_timeout
+        )
         self._starts.add(client)
         try:
             await client.start()

@@ -19,8 +19,8 @@ from tests.openai_server import OpenAIServer
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
-# Import lines only: there is nothing to run.
-FRAGMENTS = {("differences.md", 1), ("runs.md", 2)}
+# Import lines only, or for a cluster of Ray: there is nothing to run here.
+FRAGMENTS = {("differences.md", 1), ("ray.md", 1), ("runs.md", 2)}
 # The first program of such a page is for the other library.
 FOR_OTHERS = {(page.name, 1) for page in PAGES if page.name.startswith("coming-from-")}
 MODEL_SAYS = [
@@ -38,6 +38,7 @@ ANSWERS = {
     ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
+    ("engines.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",
     ("coming-from-smolagents.md", 2): [
         "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
         'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'

@@ -195,4 +195,4 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-__all__ = ["ViewerError", "ViewerServer", "check_installed", "is_loopback", "serve"]
+__all__ = ["ViewerError", "ViewerServer", "is_loopback", "serve"]

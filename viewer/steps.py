@@ -55,11 +55,6 @@ class RunSteps:
         """Whether the log has been read to the end that it had at the last reading."""
         return self._tail.at_end or self._steps.is_full or self.error is not None
 
-    @property
-    def bytes_read(self) -> int:
-        """How much of the log has been read."""
-        return self._tail.offset
-
     def __len__(self) -> int:
         """Return the number of steps that are known by now."""
         return len(self._steps.entries)

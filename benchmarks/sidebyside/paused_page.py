@@ -23,7 +23,8 @@ CASES = {
 
 def section(figures):
     """Return the tables: the times of each case, and what the machine counts for a block."""
-    return "\n".join([_times(figures["blocks"], figures["sandboxes"]), "", _counts(figures["blocks"])]) + "\n"
+    blocks = figures["blocks"]
+    return "\n".join([_times(blocks, figures["sandboxes"]), *_why(blocks), "", _counts(blocks)]) + "\n"
 
 
 def _times(blocks, sandboxes):
@@ -55,6 +56,23 @@ def targets(figures):
             text = f"**{found[0]:.3g}×** ({found[1]:.3g} to {found[2]:.3g})"
             rows.append((f"block after a pause, {variant}: ≥ {WANTED}× {AUTOGEN}", text, found[0] >= WANTED))
     return rows
+
+
+def _why(blocks):
+    """Return a line for each of our variants: which part of the difference is whose."""
+    lines = []
+    for variant in OURS:
+        times = [_seconds(blocks, case, variant) for case in (SAME, RANDOM, AWAKE, AGENTS)]
+        if all(times):
+            same, other, awake, paused = (1e3 * statistics.median(seconds) for seconds in times)
+            lines.append(
+                f"- {variant}: {same:.2f} ms back to back; {other - same:+.2f} ms with another sandbox each time (caches); "
+                f"{awake - other:+.2f} ms after pauses, with processors that stay awake (caches, and work done in advance); "
+                f"{paused - awake:+.2f} ms with processors that sleep (wake-ups)."
+            )
+    if lines:
+        lines.insert(0, "Where the difference comes from (medians; each part adds a condition to the one before it):\n")
+    return lines
 
 
 def _counts(blocks):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
@@ -24,6 +24,8 @@ def make_client(
     tools: Mapping[str, Any],
     progress: Progress | None = None,
     resolve_name: Resolver = resolve_by_system,
+    *,
+    engine_wait_s: float = 60.0,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started.
 
@@ -32,12 +34,13 @@ def make_client(
         tools: Settings of the host tools, for the runner.
         progress: Called with a line for each step that takes long. None to write it to standard error.
         resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
+        engine_wait_s: Seconds that the start waits for one of several engines to have room.
     """
     gateway = _make_gateway(options, resolve_name)
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 
-        return docker.make_client(options, tools, gateway, progress)
+        return docker.make_client(options, tools, gateway, progress, engine_wait_s=engine_wait_s)
     assert isinstance(options, BubblewrapOptions)
     from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
 
@@ -94,9 +97,19 @@ def only_for_docker(names: Iterable[str]) -> str | None:
     return next((name for name in names if name in only), None)
 
 
-def names_engine(options: Iterable[str]) -> bool:
-    """Return whether some options name the Docker engine, so that none has to be looked for."""
-    return not {"docker_host", "hosts"}.isdisjoint(options)
+def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend is for some options; blocks for some milliseconds.
+
+    Args:
+        options: Names of the options that were given. One that names an engine means Docker, without a look at this machine's.
+
+    Returns:
+        Its name.
+
+    Raises:
+        SandboxUnavailable: This machine has none that has these options.
+    """
+    return "docker" if {"docker_host", "hosts"} & set(options) else find_backend(only_for_docker(options))
 
 
 def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:

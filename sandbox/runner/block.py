@@ -290,6 +290,9 @@ class Block:
         self.supervisor.flush()
         self.on_result_sent()
         self.scheduler.finished(self)
+        if self.supervisor.session is not None:
+            # Also after a shell: it may have begun before the last Python block's successor was prepared.
+            self.scheduler.prepare(self.supervisor.session.request_next_checkpoint)
 
     def on_result_sent(self):
         """Do what the result does not wait for."""

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import struct
 import sys
+import types
 
 # Those whose layout is known: an object begins with its reference count, whose lower 32 bits say whether it is immortal.
 # An interpreter with ABI flags has another layout: it is for debugging, or has no global lock.
@@ -35,10 +36,8 @@ def make_immortal():
     if not is_possible():
         return 0
     memory = (ctypes.c_uint32 * (1 << _ADDRESS_BITS - 2)).from_address(0)
-    count = 0
-    for address in map(id, gc.get_referents(*gc.get_objects())):
-        index = address >> 2
-        if memory[index] < 1 << 31:
-            memory[index] = _IMMORTAL
-            count += 1
-    return count
+    objects = gc.get_objects()
+    objects += [each.__code__ for each in objects if type(each) is types.FunctionType]
+    for address in map(id, objects):
+        memory[address >> 2] = _IMMORTAL
+    return len(objects)

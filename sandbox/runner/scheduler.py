@@ -98,15 +98,15 @@ class Scheduler:
             self.prepare(self.fork_next_worker)
 
     def prepare(self, call):
-        """Call what prepares the next block, in a moment unless blocks follow each other without a pause.
+        """Prepare the next block: in a moment, unless it has begun by then; at once if blocks follow each other without a pause.
 
         Args:
-            call: Does nothing if it is not needed any more.
+            call: Prepares it; called without arguments.
         """
         if self._back_to_back:
             call()
         else:
-            self.supervisor.loop.call_later(RESULT_DELAY_S, call)
+            self.supervisor.loop.call_later(RESULT_DELAY_S, lambda: self.running or call())
 
     def _clean_up(self):
         """Remove what blocks of process mode have left in memory, and undo what keeps the next block from being saved."""

@@ -87,10 +87,6 @@ class SessionBlock(block.Block):
             self.used_checkpoint.drop()
             self.used_checkpoint = None
 
-    def finish(self):
-        super().finish()
-        self.scheduler.prepare(self.session.request_next_checkpoint)
-
     def kill(self, why):
         """End it, but not before its checkpoint has been taken: without one the session would be lost."""
         if self.checkpoint is None or not self.checkpoint.is_awaited or self.kill_at_once:

@@ -10,10 +10,11 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import docker.errors
 import pytest
+import trustme
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
 from autogen_codeact.sandbox.backends.docker.engine import connect
@@ -21,7 +22,26 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from .faults import processes_named
 from .oracles import MEMORY_DISK
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+"""A busy machine takes long to start an engine."""
+END_TIMEOUT_S = 60.0
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip a test that needs an engine of its own, or fail it with REQUIRE_ENGINES=1."""
+    if os.environ.get("REQUIRE_ENGINES") == "1":
+        pytest.fail(f"REQUIRE_ENGINES=1, but {reason}")
+    pytest.skip(reason)
+
+
+def write_certificates(folder: Path, authority: trustme.CA, leaf: trustme.LeafCert) -> Path:
+    """Write what DOCKER_CERT_PATH must hold."""
+    folder.mkdir()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    leaf.private_key_pem.write_to_path(folder / "key.pem")
+    with (folder / "cert.pem").open("wb") as file:
+        file.writelines(blob.bytes() for blob in leaf.cert_chain_pems)
+    return folder
 
 
 class SecondEngine:
@@ -51,8 +71,8 @@ class SecondEngine:
             "pidfile": self.folder / "pid",
             "bridge": "none",
             "iptables": "false",
-            "containerd-namespace": f"codeact-{os.getpid()}",
-            "containerd-plugins-namespace": f"codeact-plugins-{os.getpid()}",
+            "containerd-namespace": f"codeact-{self.folder.name}",
+            "containerd-plugins-namespace": f"codeact-plugins-{self.folder.name}",
             "live-restore": str(live_restore).lower(),
         }
         # In this machine's network it would take the bridge of the other one away.
@@ -66,7 +86,9 @@ class SecondEngine:
                 *(f"--{key}={tls[1]}/{name}" for key, name in certificates.items()),
             ]
             # As systemd hands a socket over: descriptor 3, and the number of the process that it is for.
-            handed = f'exec 3<&{files[0]}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
+            # No other descriptor of it: containers would keep it when the engine is killed.
+            close = f" {files[0]}<&-" if files[0] != 3 else ""
+            handed = f'exec 3<&{files[0]}{close}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
             command = ["bash", "-c", handed, "bash", *command]
         with Path(self.folder, "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=files)
@@ -77,7 +99,7 @@ class SecondEngine:
             except SandboxError as error:
                 if self._process.poll() is not None or time.monotonic() > until:
                     said = Path(self.folder, "log").read_text(errors="replace")[-500:]
-                    pytest.skip(f"no second Docker engine can be had here: {error} It said: {said}")
+                    unavailable(f"no second Docker engine can be had here: {error} It said: {said}")
             else:
                 return
             time.sleep(0.1)
@@ -86,14 +108,30 @@ class SecondEngine:
         """End it with a signal; its containers may live on."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self.resume()
+            self._process.wait(END_TIMEOUT_S)
             self._process = None
             # The next one would take a containerd that is about to die for one that it can use.
-            until = time.monotonic() + 30
+            until = time.monotonic() + END_TIMEOUT_S
             while processes_named(f"{self.folder}/run/containerd/containerd.toml") and time.monotonic() < until:
                 time.sleep(0.05)
             # Or one that is dead, where nobody reaps it.
             Path(self.folder, "run/containerd/containerd.pid").unlink(missing_ok=True)
+
+    def pause(self) -> None:
+        """Stop it as a debugger would: connections are accepted, and nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not been ended."""
+        return self._process is not None
 
     def load(self, image: str) -> None:
         """Give it an image that the other engine has."""
@@ -114,6 +152,10 @@ class SecondEngine:
         """End all of it and remove what it has on the disk."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.end()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(END_TIMEOUT_S)
+            self._process = None
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in processes_named(str(self.folder)):
                 with contextlib.suppress(ProcessLookupError):
@@ -137,16 +179,26 @@ def _exists(api: Any, container: str) -> bool:
     return True
 
 
-def make_second_engine() -> SecondEngine:
-    """Make one that has the default image and does not run; the test is skipped where this machine can't have it."""
+def new_engine(size: str = "2g") -> SecondEngine:
+    """Make one without images that does not run; the test is skipped where this machine can't have it.
+
+    Args:
+        size: Size of its disk.
+    """
     missing = [name for name in ("dockerd", "unshare", "mount", "umount") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
-        pytest.skip(f"a second Docker engine needs root and dockerd (missing: {missing})")
+        unavailable(f"a second Docker engine needs root and dockerd (missing: {missing})")
     engine = SecondEngine(Path(tempfile.mkdtemp(prefix="e", dir="/tmp")))
+    # In memory, because it takes minutes to remove the image's files from a disk that discards each of their blocks.
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0711", MEMORY_DISK, str(engine.folder)]
+    subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    return engine
+
+
+def make_second_engine() -> SecondEngine:
+    """Make one that has the default image and does not run; the test is skipped where this machine can't have it."""
+    engine = new_engine()
     try:
-        # In memory, because it takes minutes to remove the image's files from a disk that discards each of their blocks.
-        command = ["mount", "-t", "tmpfs", "-o", "size=2g,mode=0711", MEMORY_DISK, str(engine.folder)]
-        subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
         engine.start()
         engine.load(DEFAULT_IMAGE)
         engine.end()

@@ -15,19 +15,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied
 
 from ..executors.sandboxes import out, run
 from .faults import eventually
-from .second_engine import SecondEngine, make_second_engine
+from .second_engine import SecondEngine, make_second_engine, write_certificates
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
-
-
-def write_certificates(folder: Path, authority: trustme.CA, leaf: trustme.LeafCert) -> Path:
-    """Write what DOCKER_CERT_PATH must hold."""
-    folder.mkdir()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    leaf.private_key_pem.write_to_path(folder / "key.pem")
-    with (folder / "cert.pem").open("wb") as file:
-        file.writelines(blob.bytes() for blob in leaf.cert_chain_pems)
-    return folder
 
 
 class TlsEngine:

@@ -41,6 +41,10 @@ class ServedAgent:
         client = OpenAIChatCompletionClient(
             model="scripted", base_url=self.base_url, api_key="none-needed", max_retries=0, model_info=info
         )
+        return self.of(executor, client)
+
+    @staticmethod
+    def of(executor: CodeExecutor, client: OpenAIChatCompletionClient) -> CodeActAgent:
         return CodeActAgent("coder", executor, model_client=client)
 
 
@@ -75,9 +79,9 @@ class Cluster:
         """Kill a node as if its machine had failed."""
         self._cluster.remove_node(node, allow_graceful=False)
 
-    def workers(self) -> list[int]:
-        """Return the processes of actors."""
-        nodes = [self._cluster.head_node, *self._cluster.worker_nodes]
+    def workers(self, node: Any = None) -> list[int]:
+        """Return the processes of actors, of one node or of all."""
+        nodes = [node] if node is not None else [self._cluster.head_node, *self._cluster.worker_nodes]
         parents = {info.process.pid for node in nodes for info in node.all_processes.get("raylet", [])}
         return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and _is_actor(each, parents)]
 
@@ -106,6 +110,7 @@ def running_cluster() -> Iterator[Cluster]:
         patch.setenv("RAY_prestart_worker_first_driver", "0")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
+        patch.setenv("TMPDIR", str(folder))  # a killed worker leaves its files there
         (folder / "ray").mkdir()
         cluster = Cluster(folder)
         try:

@@ -55,7 +55,14 @@ async def test_batch_killed_at_every_kind_of_line_ends_as_if_it_was_not(
         (f"double/{number}", "completed", str(number * 2), 2, 2, 14, 6, []) for number in range(TASKS)
     ]
     assert len(os.listdir(tmp_path / "out/runs")) == TASKS
-    assert sorted(os.listdir(tmp_path / "out")) == ["batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl"]
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "batch.json",
+        "lock",
+        "results.jsonl",
+        "runs",
+        "summary.json",
+        "tasks.jsonl",
+    ]
     assert [json.loads(line)["id"] for line in (tmp_path / "out/tasks.jsonl").read_text().splitlines()] == [
         f"double/{number}" for number in range(TASKS)
     ]

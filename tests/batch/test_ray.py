@@ -2,17 +2,14 @@
 
 import asyncio
 import os
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import Response
-from autogen_agentchat.messages import TextMessage
 
 from autogen_codeact.batch import (
     AttemptFailed,
@@ -27,7 +24,7 @@ from autogen_codeact.batch import (
 from autogen_codeact.runs import load_run, summarize
 from tests.batch.ray_cluster import Cluster, HoldingServer, ServedAgent, running_cluster, wait_for
 
-pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
 WHOLE_NODE = {"num_cpus": 2}
 """Options of actors of which each takes a node of the cluster."""
 
@@ -38,14 +35,16 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def batch(server: HoldingServer, ray: Ray, out: Path, count: int, **options: Any) -> Any:
+def batch(server: HoldingServer, ray: Ray | None, out: Path, count: int, **options: Any) -> Any:
     given = out.with_name("given.txt")
     given.write_text("given, ")
     tasks = [Task(id=f"t{number}", task=str(number), files={"kept.txt": str(given)}) for number in range(count)]
     settings = BatchSettings(**{"concurrency": 2, "backoff_s": 0.1, **options.pop("settings", {})})
-    return run_batch(
-        ServedAgent(server.base_url), tasks, out=out, settings=settings, backend=ray, sandbox="bubblewrap", **options
-    )
+    same = {"configuration": {"model": "scripted"}, "sandbox": "bubblewrap"}
+    make_agent: Any = ServedAgent(server.base_url)
+    if ray is None:  # the server closes the clients of this process
+        make_agent = partial(ServedAgent.of, client=server.client())
+    return run_batch(make_agent, tasks, out=out, settings=settings, backend=ray, **same, **options)
 
 
 def told(rows: list[Row]) -> list[tuple[Any, ...]]:
@@ -61,148 +60,96 @@ def logs_in(out: Path) -> list[str]:
 
 
 async def test_tasks_run_on_both_nodes_and_leave_rows_and_logs_at_the_driver(cluster: Cluster, tmp_path: Path) -> None:
+    rows: list[Row] = []
+    out = tmp_path / "out"
     async with HoldingServer() as server:
         server.holds = True
-        running = batch(server, Ray(cluster.address, actors=2, actor_options=WHOLE_NODE), tmp_path / "out", 4)
+        ray = Ray(cluster.address, actors=2, actor_options=WHOLE_NODE)
+        running = batch(server, ray, out, 4, settings={"max_tokens": 40})
         first = asyncio.ensure_future(anext(running))
-        await wait_for(
-            lambda: len(server.requests) == 4, "requests"
-        )  # two tasks have asked for the second time, on a node each
+        await wait_for(lambda: len(server.requests) == 4, "two tasks have asked for the second time, on a node each")
         server.released.set()
-        rows = [await first, *[row async for row in running]]
+        rows.append(await first)
+        with pytest.raises(BatchBudgetError, match=r"^the budget of 40 tokens is used up \("):
+            await collect(running, rows)
+        # Each call uses 10 tokens. A third task may have begun when the first of the two had ended.
+        assert len(server.requests) in {4, 5}
 
-    assert told(rows) == answers(4)
+    assert told(rows) == answers(2)
     assert len({row.engine for row in rows}) == 2
     assert {row.attempts for row in rows} == {1}
-    assert running.counts.tokens == 4 * 20
     for row in rows:
         assert row.log is not None
-        summary = summarize(load_run(tmp_path / "out" / row.log))
+        summary = summarize(load_run(out / row.log))
         assert (summary.outcome, summary.gaps, summary.steps) == ("completed", 0, 2)
-    assert not (tmp_path / "out/work").exists()
-    assert cluster.workers() == []
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")
 
 
-async def test_tasks_of_a_removed_node_go_on_elsewhere_where_they_were(cluster: Cluster, tmp_path: Path) -> None:
+async def test_tasks_of_a_removed_node_and_of_a_killed_worker_go_on_where_they_were(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     third = cluster.add("third")
-    events: list[Any] = []
+    out, events = tmp_path / "out", list[Any]()
     async with HoldingServer() as server:
         server.holds = True
-        running = batch(
-            server,
-            Ray(cluster.address, actors=3, actor_options=WHOLE_NODE),
-            tmp_path / "out",
-            6,
-            settings={"concurrency": 3},
-            on_event=events.append,
-        )
+        ray = Ray(cluster.address, actors=3, actor_options=WHOLE_NODE)
+        running = batch(server, ray, out, 6, settings={"concurrency": 3}, on_event=events.append)
         first = asyncio.ensure_future(anext(running))
         await wait_for(
-            lambda: sum(log.count('"model_call_started"') == 2 for log in logs_in(tmp_path / "out")) == 3,
+            lambda: sum(log.count('"model_call_started"') == 2 for log in logs_in(out)) == 3,
             "three tasks have ended their first step",
         )
+        (worker,) = cluster.workers(cluster.second)
+        os.kill(worker, signal.SIGKILL)
         cluster.remove(third)
-        await wait_for(lambda: any(isinstance(event, AttemptFailed) for event in events), "the node counts as lost")
+        await wait_for(lambda: len(failures(events)) == 2, "the node and the worker count as lost")
         server.released.set()
         rows = [await first, *[row async for row in running]]
 
     assert told(rows) == answers(6)
-    (failed,) = [event for event in events if isinstance(event, AttemptFailed)]
-    (again,) = [row for row in rows if row.failures]
-    assert [again.id, again.attempts, again.resumed, again.failures[0].error_class] == [failed.id, 2, 1, "LostWorker"]
-    assert again.engine != again.failures[0].engine
+    again = [row for row in rows if row.failures]
+    assert {row.id for row in again} == {event.id for event in failures(events)}
+    assert [(row.attempts, row.resumed, row.failures[0].error_class) for row in again] == [(2, 1, "LostWorker")] * 2
+    assert len({row.failures[0].engine for row in again}) == 2
+    lost = {row.id for row in again}
     assert server.asked == {
-        (str(number), step): 2 if (f"t{number}", step) == (again.id, 1) else 1 for number in range(6) for step in (0, 1)
+        (str(number), step): 2 if step == 1 and f"t{number}" in lost else 1 for number in range(6) for step in (0, 1)
     }
 
 
-async def test_a_killed_worker_is_made_again_and_its_task_goes_on(cluster: Cluster, tmp_path: Path) -> None:
-    events: list[Any] = []
+async def collect(running: Any, rows: list[Row]) -> None:
+    async for row in running:
+        rows.append(row)  # noqa: PERF401 - those before an error count
+
+
+def failures(events: list[Any]) -> list[AttemptFailed]:
+    return [event for event in events if isinstance(event, AttemptFailed)]
+
+
+async def test_closing_a_batch_ends_its_actors_and_its_tasks_go_on_on_another_backend(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
     async with HoldingServer() as server:
         server.holds = True
-        running = batch(server, Ray(cluster.address, actors=1), tmp_path / "out", 1, on_event=events.append)
-        first = asyncio.ensure_future(anext(running))
-        await wait_for(
-            lambda: any(log.count('"model_call_started"') == 2 for log in logs_in(tmp_path / "out")), "one step"
-        )
-        (worker,) = cluster.workers()
-        os.kill(worker, signal.SIGKILL)
-        await wait_for(lambda: any(isinstance(event, AttemptFailed) for event in events), "the worker counts as lost")
-        server.released.set()
-        rows = [await first, *[row async for row in running]]
-
-    assert told(rows) == answers(1)
-    assert [rows[0].attempts, rows[0].resumed, rows[0].failures[0].error_class] == [2, 1, "LostWorker"]
-    assert server.asked == {("0", 0): 1, ("0", 1): 2}
-
-
-async def test_closing_a_batch_ends_its_actors_and_its_tasks_can_be_continued(cluster: Cluster, tmp_path: Path) -> None:
-    async with HoldingServer() as server:
-        server.holds = True
-        async with aclosing(batch(server, Ray(cluster.address, actors=1), tmp_path / "out", 1)) as running:
+        async with aclosing(batch(server, Ray(cluster.address, actors=1), out, 1)) as running:
             first = asyncio.ensure_future(anext(running))
-            await wait_for(lambda: len(server.requests) == 2, "requests")
+            await wait_for(lambda: len(server.requests) == 2, "the task has asked for the second time")
             assert len(cluster.workers()) == 1
             first.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await first
         await wait_for(lambda: cluster.workers() == [], "no actor is left")
         server.released.set()
-        rows = [row async for row in batch(server, Ray(cluster.address, actors=1), tmp_path / "out", 1)]
+        rows = [row async for row in batch(server, None, out, 1)]
 
     assert told(rows) == answers(1)
     assert rows[0].resumed == 1
     assert server.asked == {("0", 0): 1, ("0", 1): 2}
 
 
-async def test_the_budget_holds_over_all_actors(cluster: Cluster, tmp_path: Path) -> None:
-    async with HoldingServer() as server:
-        ray = Ray(cluster.address, actors=2, actor_options=WHOLE_NODE)
-        with pytest.raises(BatchBudgetError, match=r"^the budget of 50 tokens is used up \("):
-            _ = [row async for row in batch(server, ray, tmp_path / "out", 20, settings={"max_tokens": 50})]
-        # Each call has used 10 tokens; two more at most were under way when the fifth ended.
-        assert 5 <= len(server.requests) <= 7
-
-
-class LargeAnswer(BaseChatAgent):
-    """Answers with more than a worker may send."""
-
-    def __init__(self) -> None:
-        super().__init__("large", "")
-
-    @property
-    def produced_message_types(self) -> tuple[type[TextMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
-        return Response(chat_message=TextMessage(content="x" * (17 * 1024 * 1024), source=self.name))
-
-    async def on_reset(self, cancellation_token: Any) -> None:
-        pass
-
-
-def large_answer(executor: Any) -> LargeAnswer:
-    return LargeAnswer()
-
-
-async def test_a_result_that_is_too_large_and_missing_files_fail_their_tasks_only(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    tasks = [
-        Task(id="large", task="1"),
-        Task(id="no data", task="1", data=["/no/such/data"]),
-        Task(id="no file", task="1", files={"a": "/no/such/file"}),
-    ]
-    ray = Ray(cluster.address, actors=1)
-    rows = [row async for row in run_batch(large_answer, tasks, out=tmp_path, backend=ray, sandbox="bubblewrap")]
-
-    large, data, file = sorted(rows, key=lambda row: row.id)
-    assert {row.outcome for row in rows} == {"failed"}
-    assert re.fullmatch(r"the result has 17,826,\d\d\d bytes; a worker may send 16,777,216", large.error or "")
-    assert [(row.error_class, row.error) for row in (data, file)] == [
-        ("FileNotFoundError", f"data: /no/such/data does not exist on the node {data.engine}"),
-        ("PieceError", "the files of the attempt: files: /no/such/file does not exist"),
-    ]
+def no_agent(executor: Any) -> None:
+    raise AssertionError("no task begins")
 
 
 async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
@@ -214,12 +161,12 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
         lock.close()
     nowhere = Ray(cluster.address, actors=1, actor_options={"resources": {"moon": 1}}, start_timeout=0.5)
     with pytest.raises(BatchBackendError) as placed:
-        await anext(run_batch(large_answer, ["1"], out=tmp_path / "2", backend=nowhere))
+        await anext(run_batch(no_agent, ["1"], out=tmp_path / "2", backend=nowhere))
     assert str(placed.value) == (
         "no Ray actor was ready within 0.5 s. Each needs {'CPU': 1, 'moon': 1}, and the cluster has {'CPU': 4.0}: "
         "change actor_options=, or give a longer start_timeout= if nodes are still being added."
     )
     no_sandbox = Ray(cluster.address, actors=1)
     with pytest.raises(BatchBackendError, match=r"^no Ray actor can be used: node \S+: ValueError: sandbox must be"):
-        await anext(run_batch(large_answer, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
-    assert cluster.workers() == []
+        await anext(run_batch(no_agent, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")

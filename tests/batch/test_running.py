@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from autogen_codeact.batch import (
     TaskFinished,
     TaskStarted,
     Waiting,
+    load_rows,
 )
+from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
@@ -52,7 +55,7 @@ async def test_row_has_everything_about_its_run(server: OpenAIServer, make: Make
     )
     assert lines(tmp_path / "out") == [row.model_dump(mode="json")]
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl",
+        "batch.json", "lock", "results.jsonl", "runs", "summary.json", "tasks.jsonl",
     ]  # fmt: skip
 
 
@@ -320,8 +323,10 @@ async def test_bad_tasks_are_rows_and_the_others_are_run(server: OpenAIServer, m
     rows = [row async for row in batch(make, file, tmp_path / "out", repeat=2)]
     again = batch(make, file, tmp_path / "out", repeat=2)
 
-    assert [row async for row in again] == []
+    assert [row.outcome async for row in again] == ["invalid", "invalid"]  # they may have been corrected
     assert (again.counts.total, again.counts.done, again.counts.invalid, again.counts.passed) == (4, 4, 2, 2)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["rows"], summary["invalid"], summary["checked"], summary["passed"]) == (4, 2, 2, 2)
     assert sorted((row.id, row.repeat, row.outcome, row.passed) for row in rows if row.outcome != "invalid") == [
         ("double/1", 1, "completed", True), ("double/1", 2, "completed", True),
     ]  # fmt: skip
@@ -330,6 +335,29 @@ async def test_bad_tasks_are_rows_and_the_others_are_run(server: OpenAIServer, m
         ("BadTask", "tasks.jsonl:2", 0), ("BadTask", "tasks.jsonl:3", 0),
     ]  # fmt: skip
     assert asked(server) == once(1) + once(1)
+
+
+async def test_task_that_was_corrected_is_run(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    file, needed = tmp_path / "tasks.jsonl", tmp_path / "in.csv"
+    task = {"id": "double/1", "task": "Double 1.", "files": ["in.csv"]}
+    file.write_text(json.dumps(task) + "\n{\n")
+    bad = [(row.id, row.outcome) async for row in batch(make, file, tmp_path / "out")]
+    needed.write_text("1")
+    file.write_text(json.dumps(task) + "\n")
+    good = [(row.id, row.outcome) async for row in batch(make, file, tmp_path / "out")]
+
+    assert bad == [("double/1", "invalid"), ("line-2", "invalid")]
+    assert good == [("double/1", "completed")]
+    assert [row["id"] for row in lines(tmp_path / "out")] == ["double/1"]
+
+
+async def test_row_with_a_surrogate_is_written(tmp_path: Path) -> None:
+    folder = BatchFolder.open(tmp_path, {})
+    row = Row(id="a", outcome="completed", answer="x \ud83d é", started=datetime.now(UTC))
+    folder.add(row)
+    folder.close()
+    (written,) = load_rows(tmp_path)
+    assert written == row.model_copy(update={"answer": "x ? é"})
 
 
 async def test_answers_are_checked(bubblewrap: None) -> None:

@@ -115,6 +115,16 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
         f"| processor time a task at 8: ≤ 1/5 of the best other | **0.20** (0.100 s, {variants.AUTOGEN}: 0.500 s) | reached |",
         f"| tasks a minute at 32: ≥ 0.5× {variants.ECHO} | **0.32×** (0.32 to 0.32) | **missed** |",
     ]
+    fresh = {variants.ECHO_FRESH: [chunk([1.0] * 60, 60, 6)]}
+    whole = {**figures, "sessions": 300, "blocks": 600, "machine": "2 processors, Linux"}
+    assert page.why(whole) == []
+    whole["chunks"] = {"32": figures["chunks"]["32"] | fresh}
+    (text,) = page.why(whole)
+    assert "takes 0.100 s:\n  60 tasks a minute are the most" in text
+    assert (
+        "Half of its rate would be 3,000 tasks a minute, each started, run and logged in 40.00 ms of processor time"
+        in text
+    )
     table = page.rates(figures)
     assert (
         "| smolagents, Docker | 8 | 68.6 (68.6 to 68.6) | **7×** (7 to 7) | 1.000 | 0.500 | 0.250 | 0.250 | 8 |"
@@ -215,11 +225,20 @@ def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
         "blocks": {
             page.AGENTS: {page.AUTOGEN: blocks(0.08), page.PROCESS: blocks(0.004), page.SESSION: blocks(0.002)},
             page.AWAKE: {page.PROCESS: blocks(0.002)},
+            page.SAME: {page.PROCESS: blocks(0.001)},
+            page.RANDOM: {page.PROCESS: blocks(0.0015)},
         },
     }
     lines = page.section(figures).splitlines()
     assert f"| {page.AGENTS} | 80.00 ms (5 blocks) | 4.00 ms (20×, 20 to 20) | 2.00 ms (40×, 40 to 40) | - |" in lines
     assert f"| {page.AWAKE} | - | 2.00 ms (40×, 40 to 40) | - | - |" in lines
+    (why,) = [line for line in lines if line.startswith(f"- {page.PROCESS}: ")]
+    assert [part.split()[0] for part in why.removeprefix(f"- {page.PROCESS}: ").split("; ")] == [
+        "1.00",
+        "+0.50",
+        "+0.50",
+        "+2.00",
+    ]
     assert f"| {page.SESSION}, {page.AGENTS} | 10 | 100 | 2 |" in lines
     assert [(row[1], row[2]) for row in page.targets(figures)] == [
         ("**20×** (20 to 20)", False),

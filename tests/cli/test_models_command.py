@@ -180,7 +180,9 @@ def test_without_any_server_the_status_is_1_and_what_is_missing_is_told():
         "              https://api.openai.com/v1",
         "              -> Set OPENAI_API_KEY.",
     ]
-    assert lines[-3:] == [
+    assert lines[-5:] == [
+        "ollama        no server: Connection refused",
+        "              http://127.0.0.1:9/v1",
         "              -> Start it with `ollama serve`, or set OLLAMA_HOST.",
         "",
         "No model can be used now. `codeact demo` needs none.",

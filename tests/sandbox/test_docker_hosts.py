@@ -11,6 +11,7 @@ import pytest
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
 from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
+from autogen_codeact.sandbox.backends.select import choose_backend
 
 TLS = DockerTLS(ca="/c/ca.pem", cert="/c/cert.pem", key="/c/key.pem")
 
@@ -119,11 +120,12 @@ def test_options_that_do_not_go_with_hosts_are_refused(options: dict[str, Any], 
         AsyncSandbox(hosts=["unix:///a", "unix:///b"], **options)
 
 
-def test_hosts_mean_docker_without_looking_for_a_backend() -> None:
-    box = AsyncSandbox(hosts=["unix:///nowhere"])
-    assert box.options.backend == "docker"
-    assert box._undecided is None
-    assert box.engine is None
+@pytest.mark.parametrize("options", [{"hosts": ["unix:///nowhere"]}, {"docker_host": "unix:///nowhere"}])
+def test_engines_mean_docker_without_looking_for_one_on_this_machine(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/either")
+    assert choose_backend(options) == "docker"
 
 
 def test_a_pool_of_other_engines_is_refused() -> None:

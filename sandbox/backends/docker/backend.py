@@ -34,7 +34,12 @@ PIDS_PER_BLOCK = 8
 
 
 def make_client(
-    options: DockerOptions, tools: Mapping[str, Any], gateway: Gateway | None, progress: Progress | None
+    options: DockerOptions,
+    tools: Mapping[str, Any],
+    gateway: Gateway | None,
+    progress: Progress | None,
+    *,
+    engine_wait_s: float,
 ) -> RunnerClient:
     """Make the client of a container that has not been started.
 
@@ -43,6 +48,7 @@ def make_client(
         tools: Settings of the host tools, for the runner.
         gateway: Its proxy, or None without network and package index.
         progress: Called with a line for each step that takes long. None to write it to standard error.
+        engine_wait_s: Seconds that the start waits for one of several engines to have room.
     """
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
     container = _container(options, name)
@@ -81,7 +87,7 @@ def make_client(
         return DockerLauncher(replace(container, engine=engine), say, resolve)
 
     hosts = options.engines
-    chosen = PlacedLauncher(hosts, launcher) if hosts else launcher(options.docker_host)
+    chosen = PlacedLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
     return RunnerClient(chosen, settings, name, gateway=gateway)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress
@@ -104,9 +105,10 @@ class ImageCopies:
             _SourceError: The source broke off.
             SandboxStartError: The target did not take it.
         """
-        sdk: Any = source
-        pieces = _Pieces(sdk.get_image(image, chunk_size=CHUNK), self._check, report)
-        with closing(connect(target)) as client:
+        # Not the SDK's own request, which leaves its connection open.
+        url = f"{source.base_url}/v{source.api_version}/images/{quote(image, safe='/:')}/get"
+        with closing(source.get(url, stream=True)) as saved, closing(connect(target)) as client:
+            pieces = _Pieces(saved, self._check, report)
             client.timeout = STALL_S
             sdk_target: Any = client
             doing = f"copying {image} to {target.label}"
@@ -149,17 +151,18 @@ class _Report:
 class _Pieces:
     """The image as the source sends it; notes what goes wrong there, which the target's side would report as its own."""
 
-    def __init__(self, chunks: Iterator[bytes], check: Any, report: _Report) -> None:
-        self._chunks = chunks
+    def __init__(self, saved: Any, check: Callable[[], None], report: _Report) -> None:
+        self._saved = saved
         self._check = check
         self._report = report
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[bytes]:
+        chunks = self._chunks()
         while True:
             self._check()
             try:
-                chunk = next(self._chunks, b"")
+                chunk = next(chunks, b"")
             except Exception as error:
                 self.error = error
                 raise
@@ -167,6 +170,10 @@ class _Pieces:
                 return
             self._report.add(len(chunk))
             yield chunk
+
+    def _chunks(self) -> Iterator[bytes]:
+        self._saved.raise_for_status()
+        yield from self._saved.iter_content(CHUNK)
 
 
 def _advice(target: DockerHost, image: str, reason: str) -> str:

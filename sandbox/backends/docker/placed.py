@@ -12,7 +12,7 @@ from typing import Any
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
-from autogen_codeact.sandbox.backends.docker.placement import WAIT_S, Address, Slot, placement
+from autogen_codeact.sandbox.backends.docker.placement import Address, Slot, placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import new_future
@@ -24,14 +24,18 @@ class PlacedLauncher:
     Args:
         hosts: The engines.
         make: Makes the launcher for one of them.
+        wait_s: Seconds to wait for one that has room.
     """
 
     engine = None
     """The number of starts at the same time is limited for each engine by its placement."""
 
-    def __init__(self, hosts: Sequence[DockerHost], make: Callable[[DockerHost], DockerLauncher]) -> None:
+    def __init__(
+        self, hosts: Sequence[DockerHost], make: Callable[[DockerHost], DockerLauncher], wait_s: float
+    ) -> None:
         self._hosts = hosts
         self._make = make
+        self._wait_s = wait_s
         self._cancelled: Future[None] = new_future()
         self._lock = threading.Lock()
         self._launcher: DockerLauncher | None = None
@@ -47,7 +51,7 @@ class PlacedLauncher:
         """Start the container; the arguments and errors are those of `DockerLauncher.launch`."""
         tried: dict[Address, SandboxError] = {}
         unreachable: set[Address] = set()
-        until = time.monotonic() + WAIT_S
+        until = time.monotonic() + self._wait_s
         while True:
             slot = self._slot = placement().take(self._hosts, tried, until, self._cancelled)
             launcher = self._make(slot.host)
@@ -61,7 +65,8 @@ class PlacedLauncher:
                 slot.release()
                 raise
             except SandboxError as error:
-                launcher.close()
+                if not isinstance(error, _AbandonedError):
+                    launcher.close()
                 if self._cancelled.done() or (launcher.image_failed and _answers(slot.host)):
                     # Another engine would build or pull the same image in vain: what the others have has been looked at.
                     slot.release()
@@ -104,6 +109,10 @@ class PlacedLauncher:
             slot.release()
 
 
+class _AbandonedError(SandboxUnavailable):
+    """The engine went out during the start; its thread goes on, uses the launcher, and closes it."""
+
+
 def _abandon(stream: DockerStream, host: DockerHost, reason: str) -> None:
     stream.abandon(_lost(host, reason))
 
@@ -131,7 +140,7 @@ def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
     if not launched.done():
         launcher.cancel()
         launched.add_done_callback(lambda done: _undo(launcher, done))
-        raise SandboxUnavailable(f"while the sandbox was started, {_lost(slot.host, slot.lost.result())}")
+        raise _AbandonedError(f"while the sandbox was started, {_lost(slot.host, slot.lost.result())}")
     try:
         return launched.result()
     finally:

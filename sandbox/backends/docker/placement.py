@@ -35,8 +35,6 @@ PING_TIMEOUT_S = 8.0
 FAILURES = 2
 STARTS_AT_ONCE = 8
 """An engine that starts dozens of containers at once answers none of them in time."""
-WAIT_S = 60.0
-"""Seconds that a start waits for an engine with room."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONGEST_REASON = 500

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from autogen_codeact.sandbox.backends.docker.engine import REQUEST_TIMEOUT
+
 if TYPE_CHECKING:
     from docker import APIClient
 
@@ -67,7 +69,7 @@ class DockerStream:
                 f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
                 params={"condition": "next-exit"},
                 stream=True,
-                timeout=(10, None),
+                timeout=(10, REQUEST_TIMEOUT),
             )
         except BaseException:
             self.close()

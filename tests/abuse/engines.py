@@ -1,0 +1,171 @@
+"""Three Docker engines for tests of `hosts`: each reached over TCP with TLS, and with a network and a disk of its own."""
+
+import io
+import socket
+import tarfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.sandbox import DockerHost
+from autogen_codeact.sandbox.backends.docker.engine import connect
+
+from .second_engine import SecondEngine, new_engine, write_certificates
+
+IMAGE = "codeact-test/python:small"
+NAMES = ("a", "b", "c")
+PACK = """
+import glob, os, subprocess, sys, sysconfig, tarfile
+stdlib = sysconfig.get_path("stdlib")
+left_out = ("test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3", "__pycache__", "site-packages",
+            "dist-packages", "config-")
+programs = [os.path.realpath(sys.executable), "/bin/sh", "/bin/cat", "/bin/ls"]
+modules = glob.glob(f"{stdlib}/lib-dynload/*.so")
+found = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True).stdout.split()
+libraries = {os.path.normpath(each) for each in found if each.startswith("/") and not each.endswith(":")}
+extensions = {os.path.normpath(each) for each in modules}
+def keep(entry):
+    return None if any(part.startswith(left_out) for part in entry.name.split("/")) else entry
+with tarfile.open("/out.tar", "w", dereference=True) as out:
+    for path in sorted(libraries - extensions) + programs:
+        out.add(path)
+    out.add(stdlib, filter=keep)
+    out.add("/etc/passwd")
+    out.add("/etc/group")
+    for name in {"/usr/bin/python3", "/usr/local/bin/python3", sys.executable}:
+        if name not in programs:
+            link = tarfile.TarInfo(name.lstrip("/"))
+            link.type, link.linkname = tarfile.SYMTYPE, programs[0]
+            out.addfile(link)
+    for name in ("tmp", "workspace", "proc", "sys", "dev", "var/tmp", "opt", "root"):
+        folder = tarfile.TarInfo(name)
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        out.addfile(folder)
+"""
+"""Packs Python without libraries: a tenth of the default image, so that copying it takes a second."""
+
+
+def small_image() -> bytes:
+    """The files of a small image, as a tar, made in a container of the default image."""
+    with closing(connect()) as client:
+        made: dict[str, Any] = client.create_container(
+            DEFAULT_IMAGE, ["python3", "-c", PACK], network_disabled=True, user="0"
+        )
+        try:
+            client.start(made["Id"])
+            ended = client.wait(made["Id"], timeout=120)
+            assert ended["StatusCode"] == 0, client.logs(made["Id"]).decode()
+            chunks, _ = client.get_archive(made["Id"], "/out.tar")
+            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as packed:
+                inner = packed.extractfile("out.tar")
+                assert inner is not None
+                return inner.read()
+        finally:
+            client.remove_container(made["Id"], force=True, v=True)
+
+
+class TlsEngine(SecondEngine):
+    """An engine that listens on loopback, with TLS and client certificates.
+
+    Args:
+        engine: Whose folder it takes over.
+        name: Its name.
+        server: The folder of its own certificate.
+        client: The folder of a client's.
+    """
+
+    def __init__(self, engine: SecondEngine, name: str, server: Path, client: Path) -> None:
+        super().__init__(engine.folder)
+        self.name = name
+        self._server = server
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port: int = listener.getsockname()[1]
+        self.host = DockerHost(url=f"tcp://127.0.0.1:{self._port}", tls=client, name=name)
+
+    def begin(self) -> None:
+        """Start it, if it does not run, and wait until it answers."""
+        if self.running:
+            self.resume()
+            return
+        # This process must not keep the socket: connections to an engine that has been killed are refused.
+        with socket.create_server(("127.0.0.1", self._port)) as listener:
+            self.start(tls=(listener, self._server))
+
+    def add_image(self, files: bytes) -> None:
+        """Give it the small image."""
+        with closing(connect(self.address)) as client:
+            client.import_image_from_data(files, repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+
+    def remove_image(self) -> None:
+        """Take the image away again."""
+        with closing(connect(self.address)) as client:
+            if client.images(IMAGE):
+                client.remove_image(IMAGE, force=True)
+
+
+class Engines:
+    """Three engines. The first one has the image.
+
+    Args:
+        engines: The engines.
+        certificates: Folder with certificates: `good`, and `other` of another authority.
+    """
+
+    def __init__(self, engines: list[TlsEngine], certificates: Path) -> None:
+        self.all = engines
+        self.certificates = certificates
+
+    @property
+    def hosts(self) -> list[DockerHost]:
+        """Their addresses with the files of TLS."""
+        return [engine.host for engine in self.all]
+
+    def __getitem__(self, name: str) -> TlsEngine:
+        return next(engine for engine in self.all if engine.name == name)
+
+    def begin(self) -> None:
+        """Start those that do not run."""
+        _together(self.all, TlsEngine.begin)
+
+    def containers(self) -> dict[str, set[str]]:
+        """The containers of each."""
+        return {engine.name: engine.containers() for engine in self.all}
+
+
+def _together(engines: list[TlsEngine], work: Any) -> None:
+    with ThreadPoolExecutor(len(engines)) as threads:
+        list(threads.map(work, engines))
+
+
+@contextmanager
+def engines_in(folder: Path) -> Iterator[Engines]:
+    """Start three engines, and end them with all that they have.
+
+    Args:
+        folder: Where the certificates are put.
+    """
+    authority, other = trustme.CA(), trustme.CA()
+    server = write_certificates(folder / "server", authority, authority.issue_cert("127.0.0.1"))
+    client = write_certificates(folder / "good", authority, authority.issue_cert("client"))
+    write_certificates(folder / "other", authority, other.issue_cert("client"))
+    engines: list[TlsEngine] = []
+    try:
+        engines.extend(TlsEngine(new_engine("600m"), name, server, client) for name in NAMES)
+        files: list[bytes] = []
+        packing = threading.Thread(target=lambda: files.append(small_image()))
+        packing.start()
+        made = Engines(engines, folder)
+        try:
+            made.begin()
+        finally:
+            packing.join()
+        engines[0].add_image(files[0])
+        yield made
+    finally:
+        _together(engines, TlsEngine.clear)

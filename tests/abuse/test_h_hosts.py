@@ -1,0 +1,207 @@
+"""Part H, case 20: several engines. Each is real, reached over TCP with TLS, and may be killed or paused."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.sandbox import (
+    AsyncSandbox,
+    DockerHost,
+    SandboxDied,
+    SandboxError,
+    SandboxPool,
+)
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.placement import placement
+
+from .engines import IMAGE, Engines, engines_in
+from .faults import eventually
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(300)]
+
+WITHIN_S = 120
+"""How long a machine under load may take for what takes 20 s otherwise."""
+
+
+@pytest.fixture(scope="module")
+def started_engines(docker_engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Three engines, of which the first one has the image."""
+    with engines_in(tmp_path_factory.mktemp("engines")) as made:
+        yield made
+
+
+@pytest.fixture
+def engines(started_engines: Engines) -> Iterator[Engines]:
+    """The three engines; all of them run, and nothing of a test is left there."""
+    started_engines.begin()
+    yield started_engines
+    started_engines.begin()
+
+
+@pytest.fixture
+def all_have_it(engines: Engines) -> Engines:
+    """Engines that all have the image."""
+    with closing(connect(engines["a"].address)) as client:
+        files = b""
+        for engine in engines.all[1:]:
+            with closing(connect(engine.address)) as other:
+                if not other.images(IMAGE):
+                    files = files or b"".join(client.get_image(IMAGE))
+                    list(other.load_image(files))
+    return engines
+
+
+def box_on(engines: Engines | list[DockerHost], **options: Any) -> AsyncSandbox:
+    """A sandbox that has not been started."""
+    hosts = engines.hosts if isinstance(engines, Engines) else engines
+    return AsyncSandbox(**{"hosts": hosts, "image": IMAGE, "progress": lambda _: None, **options})
+
+
+async def stop_all(boxes: list[AsyncSandbox]) -> None:
+    """Stop sandboxes, whether they have started or not."""
+    await asyncio.gather(*(box.stop() for box in boxes))
+
+
+async def start_all(boxes: list[AsyncSandbox]) -> Counter[str | None]:
+    """Start sandboxes one after the other; how many each engine has."""
+    for box in boxes:
+        await box.start()
+    return Counter(box.engine for box in boxes)
+
+
+def waits_out(hosts: list[DockerHost]) -> Callable[[], bool]:
+    """Whether this process takes all of these engines for out."""
+    return lambda: all(placement().why_out(host) is not None for host in hosts)
+
+
+async def test_h20_image_is_copied_once_to_each_engine_that_lacks_it(engines: Engines, untouched: None) -> None:
+    """However many sandboxes start at the same time; their code and files work there."""
+    for engine in engines.all[1:]:
+        engine.remove_image()
+    said: list[str] = []
+    boxes = [box_on(engines, progress=said.append) for _ in range(6)]
+    try:
+        await asyncio.gather(*(box.start() for box in boxes))
+        assert Counter(box.engine for box in boxes) == {"a": 2, "b": 2, "c": 2}
+        results = await asyncio.gather(*(box.run(f"print({number})") for number, box in enumerate(boxes)))
+        assert [result.output for result in results] == [f"{number}\n" for number in range(6)]
+        copied = sorted(line for line in said if line.startswith("cop"))
+        assert copied == [
+            f"copied {IMAGE} to b",
+            f"copied {IMAGE} to c",
+            f"copying {IMAGE} from a to b …",
+            f"copying {IMAGE} from a to c …",
+        ]
+    finally:
+        await stop_all(boxes)
+    assert engines.containers() == {"a": set(), "b": set(), "c": set()}
+
+
+async def test_h20_sandboxes_are_placed_by_weight_and_capacity(all_have_it: Engines, untouched: None) -> None:
+    """One with twice the weight gets twice as many; one that is full gets none until one of its sandboxes has stopped."""
+    a, b, c = all_have_it.hosts
+    weighted = [a.model_copy(update={"weight": 2.0}), b]
+    boxes = [box_on(weighted) for _ in range(6)]
+    try:
+        assert await start_all(boxes) == {"a": 4, "b": 2}
+    finally:
+        await stop_all(boxes)
+    limited = [a.model_copy(update={"capacity": 1}), c.model_copy(update={"capacity": 2})]
+    boxes = [box_on(limited) for _ in range(3)]
+    last = box_on(limited)
+    try:
+        assert await start_all(boxes) == {"a": 1, "c": 2}
+        waiting = asyncio.ensure_future(last.start())
+        done, _ = await asyncio.wait({waiting}, timeout=0.5)
+        assert not done
+        on_a = next(box for box in boxes if box.engine == "a")
+        await on_a.stop()
+        await asyncio.wait_for(waiting, WITHIN_S)
+        assert last.engine == "a"
+    finally:
+        await stop_all([*boxes, last])
+
+
+async def test_h20_pool_that_finds_no_room_names_each_engine(all_have_it: Engines, untouched: None) -> None:
+    """Full engines and those that are out."""
+    limited = [
+        all_have_it["a"].host.model_copy(update={"capacity": 1}),
+        DockerHost(url="unix:///nowhere/s", name="gone"),
+    ]
+    async with SandboxPool(
+        1, max_alive=2, hosts=limited, image=IMAGE, acquire_timeout=6, progress=lambda _: None
+    ) as pool:
+        await pool.ready(WITHIN_S)
+        async with AsyncSandbox(pool=pool) as first:
+            assert first.engine == "a"
+            with pytest.raises(SandboxError) as caught:
+                await AsyncSandbox(pool=pool).start()
+    assert "a: 1 of at most 1 sandboxes; gone: " in str(caught.value)
+    assert "No Docker engine at gone: there is no such socket." in str(caught.value)
+
+
+async def test_h20_error_names_each_engine_when_all_are_out(untouched: None, tmp_path: Path) -> None:
+    """Within the time that a pool's request waits."""
+    dead = tmp_path / "dead"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(dead))  # and does not listen
+    hosts = [DockerHost(url=f"unix://{tmp_path}/none", name="one"), DockerHost(url=f"unix://{dead}", name="two")]
+    async with SandboxPool(1, hosts=hosts, acquire_timeout=4, progress=lambda _: None) as pool:
+        with pytest.raises(SandboxError) as caught:
+            await AsyncSandbox(pool=pool).start()
+        assert "No Docker engine at one: there is no such socket." in str(caught.value)
+        assert "No Docker engine at two: nothing listens there." in str(caught.value)
+        await eventually(waits_out(hosts))
+
+
+async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
+    all_have_it: Engines, untouched: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections to it are accepted and nothing answers. New sandboxes start elsewhere, and it gets some when it goes on."""
+    engines = all_have_it
+    boxes = [box_on(engines) for _ in range(3)]
+    try:
+        await start_all(boxes)
+        (lost,) = [box for box in boxes if box.engine == "b"]
+        running = asyncio.ensure_future(lost.run("import time; time.sleep(1000)", timeout=1000))
+        await asyncio.sleep(0.2)
+        with caplog.at_level(logging.INFO):
+            engines["b"].pause()
+            with pytest.raises(
+                SandboxDied, match=r"its Docker engine b is out: The Docker engine b does not answer in time"
+            ):
+                await asyncio.wait_for(running, WITHIN_S)
+            result = await asyncio.wait_for(lost.run("print('elsewhere')"), WITHIN_S)
+            assert (result.output, result.state) == ("elsewhere\n", "lost")
+            assert lost.engine in ("a", "c")
+            engines["b"].resume()
+            await eventually(lambda: placement().why_out(engines["b"].host) is None, WITHIN_S)
+        mentioned = [record.getMessage() for record in caplog.records if "engine b" in record.getMessage()]
+        assert "the Docker engine b is out, its sandboxes (1) are ended: " in mentioned[0]
+        assert "the Docker engine b answers again after " in mentioned[-1]
+        boxes.append(box_on(engines))
+        await boxes[-1].start()
+        assert boxes[-1].engine == "b"
+        # What the engine had kept of the old sandbox is removed.
+        await eventually(lambda: engines.containers()["b"] == {boxes[-1].name}, WITHIN_S)
+    finally:
+        await stop_all(boxes)
+
+
+async def test_h20_start_on_an_engine_that_is_paused_goes_to_another_one(all_have_it: Engines, untouched: None) -> None:
+    """Before anything is known about it."""
+    engines = all_have_it
+    engines["a"].pause()
+    boxes = [box_on([engines["a"].host, engines["b"].host]) for _ in range(4)]
+    try:
+        await asyncio.wait_for(asyncio.gather(*(box.start() for box in boxes)), WITHIN_S)
+        assert {box.engine for box in boxes} == {"b"}
+    finally:
+        await stop_all(boxes)
