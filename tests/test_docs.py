@@ -38,7 +38,6 @@ ANSWERS = {
     ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
-    ("engines.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",
     ("coming-from-smolagents.md", 2): [
         "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
         'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'
@@ -52,6 +51,7 @@ PRINTS = {
         1,
     ): "TextMessage\nCodeGenerationEvent\nCodeExecutionEvent\nTextMessage\nTaskResult\n",
     ("coming-from-autogen.md", 2): "The teapot brought in the most: 273.00 euros.\n",
+    ("engines.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",
     ("coming-from-smolagents.md", 2): "teapot: 273.00 euros\n",
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
