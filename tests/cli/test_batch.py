@@ -1,6 +1,8 @@
 """`codeact batch`: many tasks with one command."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +59,7 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     tasks.write_text(tasks.read_text() + '{"id": "broken", "task"\n')
     done = model.run(tasks, tmp_path / "out")
     assert done.status == 1
-    lines = [line for line in done.err.splitlines() if "the sandbox runs" not in line]
+    lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
     assert [line.partition(": ")[2][:24] for line in lines] == ["can not be used: line-6:"]
 
 
@@ -191,3 +193,18 @@ def test_no_sandbox_is_an_error_before_any_task(model, tmp_path):
     assert "none.sock" in done.err
     assert model.asked == asked
     assert not (tmp_path / "out").exists()
+
+
+def test_first_commands_of_the_docs(tmp_path):
+    samples = Path(__file__).parents[2] / "samples"
+    options = ("--out", tmp_path / "primes", "--act", "--model", f"replay:{samples / 'batch_answers.json'}")
+    done = codeact("batch", samples / "batch_tasks.jsonl", *options, "--sandbox", "bubblewrap")
+    page = (samples.parent / "docs" / "batch.md").read_text(encoding="utf-8")
+    assert done.status == 0
+    assert done.out.replace(f"{tmp_path}/", "") in page
+    report = codeact("batch", "report", tmp_path / "primes")
+    assert report.status == 0
+    assert "66.7" in report.out
+    assert (
+        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
+    )
