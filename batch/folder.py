@@ -367,24 +367,19 @@ class BatchFolder:
             raise BatchFolderError(_reason(self.path, error)) from error
         return size
 
-    def close(self, *, ended: bool = False) -> None:
-        """Let other processes work on it; repeated calls are harmless.
-
-        Args:
-            ended: Whether the batch has ended, so that its rows are put in order. Default: it was interrupted.
+    def put_in_order(self) -> None:
+        """Put the rows in the order of the tasks; no further one may be added.
 
         Raises:
-            BatchFolderError: The rows could not be put in order; they are as they were.
+            BatchFolderError: They could not be; they are as they were.
         """
         try:
-            if ended:
-                compact(self.path)
+            compact(self.path)
         except OSError as error:
             raise BatchFolderError(_reason(self.path, error)) from error
-        finally:
-            self._close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let other processes work on it; repeated calls are harmless."""
         with self._writing:
             for name in ("_results", "_tasks", "_lock"):
                 descriptor = getattr(self, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pydantic_core import from_json, to_json
 from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
 from autogen_codeact.batch.components import MakeAgent, is_component
 from autogen_codeact.batch.ending import finish
-from autogen_codeact.batch.errors import BatchBudgetError
+from autogen_codeact.batch.errors import BatchBudgetError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
 from autogen_codeact.batch.reading import Tasks
@@ -165,12 +166,18 @@ async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFold
         await backend.stop()
     finally:
         for folder in folders:
-            ended = scheduler.ended is not None
-            try:
-                if ended:
-                    await in_thread(write_summary, folder.path)
-            finally:
-                await in_thread(partial(folder.close, ended=ended))
+            await asyncio.to_thread(_close_folder, folder, scheduler.ended is not None)
+
+
+def _close_folder(folder: BatchFolder, ended: bool) -> None:
+    try:
+        if ended:
+            folder.put_in_order()
+            write_summary(folder.path)
+    except OSError as error:
+        raise BatchFolderError(f"the summary in {folder.path} can't be written ({error.strerror or error})") from error
+    finally:
+        folder.close()
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:

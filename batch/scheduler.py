@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
+from autogen_codeact.batch.attempt import MAX_ERROR, AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
@@ -299,7 +299,7 @@ class Scheduler:
         except Exception as error:
             logger.exception("the backend failed")
             await self._failed(
-                job, AttemptError(type(error).__name__, str(error), retryable=is_retryable(error)), began
+                job, AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error)), began
             )
         else:
             await self._add(job, self._row(job, result))
@@ -419,12 +419,11 @@ class Scheduler:
                         await self._refuse(task, folder)
                         continue
                     good += 1
-                    if repeat == 1 and not folder.knows(task):
-                        await in_thread(folder.see_task, task, repeats)
-                    if folder.is_done(task.id, repeat):
+                    known = repeat > 1 or folder.knows(task)
+                    if known and folder.is_done(task.id, repeat):
                         folder.remove_left(task, repeat)
-                        continue
-                    yield await in_thread(self._job, task, repeat, folder)
+                    elif (job := await in_thread(self._job, task, repeat, folder, known)) is not None:
+                        yield job
             self._total = good * repeats + bad
             if repeat == 1 and (gone := folder.unseen):
                 text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
@@ -454,8 +453,12 @@ class Scheduler:
             row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
             await self._add(None, row)
 
-    @staticmethod
-    def _job(task: Task, repeat: int, folder: BatchFolder) -> Job:
+    def _job(self, task: Task, repeat: int, folder: BatchFolder, known: bool) -> Job | None:
+        """Return what is to be done for a task, or None; blocks for the disk."""
+        if not known:
+            folder.see_task(task, self._settings.repeat)
+        if folder.is_done(task.id, repeat):
+            return None
         job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
         if (before := folder.failed_row(task.id, repeat)) is not None:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False

@@ -188,14 +188,16 @@ class _Running:
 
     def leave(self, number: int) -> None:
         """Before the process exits at once."""
-        self._end.cancelled(number)
+        if self._writer is None or not self._writer.is_stuck:
+            self._end.cancelled(number)
 
     async def run(self) -> int:
         """Return the exit status."""
         async with AsyncExitStack() as stack:
+            stack.callback(self._settle_output)
             stack.push_async_callback(self._maker.close)
             if self._writer is not None:
-                stack.enter_context(self._writer)
+                await stack.enter_async_context(self._writer)
             self._maker.open()
             await self._tasks.check()
             kind, backend = await self._choose_backend()
@@ -207,6 +209,11 @@ class _Running:
                 say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
                 return EXIT_UNREAD
         return await self._sum_up(spent)
+
+    def _settle_output(self) -> None:
+        """Print no last line if the reader of the rows stands still."""
+        if self._writer is not None and self._writer.is_stuck:
+            self._end.discard()
 
     async def _choose_backend(self) -> tuple[Any, Backend | None]:
         """Return the kind of sandbox, and where attempts run if not in this process.

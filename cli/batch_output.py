@@ -7,6 +7,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Self
 
@@ -23,21 +24,28 @@ class OutputClosed(Exception):
 
 
 class RowWriter:
-    """Prints rows in a thread of its own; a context manager. At its end it waits until all have been printed."""
+    """Prints rows in a thread of its own; an async context manager. At its end it waits until all have been printed."""
 
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="rows", daemon=True)
         self._closed = False
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._waiting.put(None)
+        until = time.monotonic() + _END_S
         # After an interruption, a reader that stands still must not keep the command.
-        self._thread.join(_END_S if kind is not None else None)
+        while self._thread.is_alive() and (kind is None or time.monotonic() < until):  # noqa: ASYNC110 - as below
+            await asyncio.sleep(_PAUSE_S)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether rows wait for a reader, so that nothing else can be printed either."""
+        return self._thread.is_alive()
 
     async def write(self, row: dict[str, Any]) -> None:
         """Print a row soon; wait while too many wait.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
@@ -168,7 +169,22 @@ def capabilities_of(executor: object) -> Capabilities:
     """Return what an executor can do. AutoGen's own executors can do nothing of it."""
     if isinstance(executor, type):
         return Capabilities()
-    tools = executor if isinstance(executor, ToolExecutor) else None
-    session = executor if isinstance(executor, SessionExecutor) and executor.mode == "session" else None
-    facts = executor if isinstance(executor, KnowsSandbox) else None
-    return Capabilities(tools, session, facts, executor if isinstance(executor, ObservedExecutor) else None)
+    tools: Any = executor if _has(executor, ToolExecutor) else None
+    session: Any = executor if tools is not None and _has(executor, SessionExecutor) else None
+    if session is not None and session.mode != "session":
+        session = None
+    facts: Any = executor if _has(executor, KnowsSandbox) else None
+    observed: Any = executor if _has(executor, ObservedExecutor) else None
+    return Capabilities(tools, session, facts, observed)
+
+
+def _has(executor: object, protocol: Any) -> bool:
+    # `isinstance` looks at each member of the executor, and so evaluates properties that take long; its class is enough.
+    kind: Any = type(executor)
+    return _class_has(kind, protocol) or isinstance(executor, protocol)
+
+
+@lru_cache(maxsize=256)
+def _class_has(kind: type[Any], protocol: type[Any]) -> bool:
+    protocols = [base for base in protocol.__mro__ if base.__module__ == __name__]
+    return all(hasattr(kind, name) for base in protocols for name in vars(base) if not name.startswith("_"))

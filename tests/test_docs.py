@@ -57,6 +57,7 @@ PRINTS = {
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
     ("models.md", 1): "Yes, it is.\n",
+    ("batch.md", 1): "square-4 completed 16 True\n",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",

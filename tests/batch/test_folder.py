@@ -1,6 +1,7 @@
 """The folder of a batch on a disk that fails, or that a killed process has left."""
 
 import asyncio
+import errno
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from autogen_codeact.batch import BatchEvent, BatchFolderError, Notice, Row, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
+from autogen_codeact.runs.writer import LogWriter
 from tests.batch.support import MakeAgent, batch, double, lines, rows_of
 
 
@@ -35,18 +37,25 @@ async def test_read_only_folder_is_an_error(make: MakeAgent, disk: Path) -> None
         await rows_of(make, [double(1)], disk / "out")
 
 
-@pytest.mark.parametrize("disk", ["size=128k"], indirect=True)
-async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(make: MakeAgent, disk: Path) -> None:
+async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(
+    make: MakeAgent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    append = LogWriter._append
+
+    def append_some(self: LogWriter, data: bytes) -> None:
+        if self._size > 8000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, data)
+
+    monkeypatch.setattr(LogWriter, "_append", append_some)
     events: list[BatchEvent] = []
-    first, second = await rows_of(make, [double(1), double(2)], disk / "out", concurrency=2, on_event=events.append)
-    for row, answer in ((first, "2"), (second, "4")):
-        assert (row.outcome, row.answer, row.steps, row.model_calls) == ("completed", answer, 2, 2)
-        assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
-    named = {row.id: row.log_problem for row in (first, second) if row.log_problem is not None}
-    assert named
-    assert {event.text for event in events if isinstance(event, Notice)} == {
-        f"the run log of task {name!r} is incomplete: {problem}" for name, problem in named.items()
-    }
+    (row,) = await rows_of(make, [double(1)], tmp_path, on_event=events.append)
+    assert (row.outcome, row.answer, row.steps, row.model_calls) == ("completed", "2", 2, 2)
+    assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
+    assert row.log_problem == "it could not be written"
+    assert [event.text for event in events if isinstance(event, Notice)] == [
+        "the run log of task 'double/1' is incomplete: it could not be written"
+    ]
 
 
 @pytest.mark.parametrize("disk", ["size=64k"], indirect=True)
@@ -77,7 +86,8 @@ def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
         folder.add(row(name, outcome, repeat))
     folder.add(row("c"))
     assert (folder.rows, folder.failed, folder.tokens) == (4, 1, (4, 0))
-    folder.close(ended=True)
+    folder.put_in_order()
+    folder.close()
 
     found = [(each["id"], each["repeat"], each["outcome"]) for each in lines(tmp_path)]
     assert found == [("a", 1, "failed"), ("a", 2, "completed"), ("b", 1, "completed"), ("c", 1, "completed")]

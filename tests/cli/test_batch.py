@@ -1,6 +1,8 @@
 """`codeact batch`: many tasks with one command."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +59,7 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     tasks.write_text(tasks.read_text() + '{"id": "broken", "task"\n')
     done = model.run(tasks, tmp_path / "out")
     assert done.status == 1
-    lines = [line for line in done.err.splitlines() if "the sandbox runs" not in line]
+    lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
     assert [line.partition(": ")[2][:24] for line in lines] == ["can not be used: line-6:"]
 
 
@@ -191,3 +193,35 @@ def test_no_sandbox_is_an_error_before_any_task(model, tmp_path):
     assert "none.sock" in done.err
     assert model.asked == asked
     assert not (tmp_path / "out").exists()
+
+
+def test_first_commands_of_the_docs(tmp_path):
+    samples = Path(__file__).parents[2] / "samples"
+    options = ("--out", tmp_path / "primes", "--act", "--model", f"replay:{samples / 'batch_answers.json'}")
+    done = codeact("batch", samples / "batch_tasks.jsonl", *options, "--sandbox", "bubblewrap")
+    page = (samples.parent / "docs" / "batch.md").read_text(encoding="utf-8")
+    assert done.status == 0
+    assert done.out.replace(f"{tmp_path}/", "") in page
+    report = codeact("batch", "report", tmp_path / "primes")
+    assert report.status == 0
+    assert "66.7" in report.out
+    assert (
+        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
+    )
+
+
+def test_key_that_a_server_quotes_is_not_kept(tmp_path):
+    tasks = write_tasks(tmp_path, 1)
+    with Model(t0=[Reply("the key sk-of-the-tests is wrong", status=401)]) as quoting:
+        done = quoting.run(tasks, tmp_path / "out")
+    (row,) = rows(tmp_path / "out")
+    assert row["error"] == "Error code: 401 - the key *** is wrong"
+    assert "sk-of-the-tests" not in done.out + done.err
+    kept = [file.read_text(errors="replace") for file in (tmp_path / "out").rglob("*") if file.is_file()]
+    assert not any("sk-of-the-tests" in text for text in kept)
+
+
+def test_results_as_parquet(model, tmp_path):
+    pytest.importorskip("pyarrow")
+    assert model.run(write_tasks(tmp_path, 2), tmp_path / "out", "--parquet").status == 0
+    assert (tmp_path / "out" / "results.parquet").read_bytes().startswith(b"PAR1")

@@ -65,6 +65,17 @@ EXPECTED = {
         recording=[],
         runner=(ANSWER, "runner"),
     ),
+    "batch.py": Expected(
+        [],
+        [],
+        [
+            "primes/100: 25, right, after 1 step",
+            "primes/1000: 168, right, after 1 step",
+            "primes/10000: 1229, right, after 1 step",
+            "3 of 3 passed",
+        ],
+        recording=[],
+    ),
     "coder_executor_team.py": Expected(
         [(ANSWER, name) for name in ("user", "coder", "executor", "coder", "executor", "coder")],
         [
