@@ -334,19 +334,28 @@ async def test_h20_engines_that_can_not_be_used_get_no_sandboxes_and_are_named(
 async def test_h20_variables_of_docker_have_no_influence_on_hosts(
     all_have_it: Engines, nothing_left: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither on one with TLS nor on one without."""
+    """Neither on one with TLS, whether its certificate is checked or not, nor on one without."""
+    a, b, c = all_have_it.all
+    folder = all_have_it.certificates
+    files = {"ca": "other/own-ca.pem", "cert": "good/cert.pem", "key": "good/key.pem"}
+    unchecked = DockerTLS(**{name: str(folder / file) for name, file in files.items()}, verify=False)
+    hosts = [
+        a.host,
+        DockerHost(url=b.address, name="plain"),
+        DockerHost(url=c.host.url, tls=unchecked, name="unchecked"),
+    ]
     with monkeypatch.context() as changed:
         changed.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
         changed.setenv("DOCKER_TLS_VERIFY", "1")
         changed.setenv("DOCKER_CERT_PATH", str(all_have_it.certificates / "other"))
         changed.setenv("DOCKER_CONTEXT", "none-such")
-        boxes = [box_on([all_have_it["a"].host, DockerHost(url=all_have_it["b"].address, name="plain")]) for _ in "ab"]
+        boxes = [box_on(hosts) for _ in hosts]
         try:
-            assert await start_all(boxes) == {"a": 1, "plain": 1}
+            assert await start_all(boxes) == {"a": 1, "plain": 1, "unchecked": 1}
             results = await asyncio.gather(*(box.run("print('works')") for box in boxes))
         finally:
             await stop_all(boxes)
-    assert [result.output for result in results] == ["works\n"] * 2
+    assert [result.output for result in results] == ["works\n"] * 3
 
 
 ASK = """

@@ -337,24 +337,28 @@ def _client(**options: Any) -> docker.APIClient:
 
     client = Client(**options)
     if client.base_url.startswith("https://"):
-        client.mount("https://", _tls_adapter())
+        client.mount("https://", _tls_adapter(verify=client.verify is not False))
     return client
 
 
-def _tls_adapter() -> Any:
+def _tls_adapter(*, verify: bool) -> Any:
     import requests.adapters
 
     adapter, size = requests.adapters.HTTPAdapter(), requests.adapters.DEFAULT_POOLSIZE
     # Its constructor accepts no context. The files of certificates are loaded into this one.
-    adapter.init_poolmanager(size, size, ssl_context=tls_context())
+    adapter.init_poolmanager(size, size, ssl_context=tls_context(verify=verify))
     return adapter
 
 
-def tls_context() -> ssl.SSLContext:
-    """Return a context for connections to an engine, without certificates."""
+def tls_context(*, verify: bool = True) -> ssl.SSLContext:
+    """Return a context for connections to an engine, without certificates.
+
+    Args:
+        verify: Whether the engine's certificate and name are checked. Default True.
+    """
     import urllib3.util.ssl_
 
-    context = urllib3.util.ssl_.create_urllib3_context()
+    context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
     context.sslsocket_class = _TlsSocket
     return context
 
