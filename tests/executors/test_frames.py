@@ -220,6 +220,8 @@ class SocketStream:
 class FakeLauncher:
     """Starts nothing; a thread plays the runner."""
 
+    python: str | None = None
+
     def __init__(self, play: Callable[[socket.socket], None]) -> None:
         self.stream = SocketStream()
         self.killed = 0
