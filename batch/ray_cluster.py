@@ -66,10 +66,11 @@ class Cluster:
         self.ray = load_ray()
         if self.ray.is_initialized():
             return
-        target = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
-        if target is not None and ":" in target and not os.environ.get("RAY_USE_TLS"):
+        if address == "auto":
+            address = _checked(await asyncio.to_thread(_running_cluster))
+        if address is not None and not os.environ.get("RAY_USE_TLS"):
             # Ray itself tries for minutes, and then ends the whole process.
-            await _within(2 * PROBE_S, _in_daemon_thread(probe, target))
+            await _within(2 * PROBE_S, _in_daemon_thread(probe, address))
         # Processes that Ray starts end with the thread that has started them.
         connected: Future[None] = Future()
         self._leave, self._left = threading.Event(), Future()
@@ -114,6 +115,19 @@ class Cluster:
             await _within(STOP_S, self._left)
             if self._print is not None:
                 import_module("ray._private.worker").print_to_stdstream = self._print  # type: ignore[attr-defined]
+
+
+def _running_cluster() -> str:
+    """Return the address of the cluster that RAY_ADDRESS names or that runs on this machine.
+
+    Raises:
+        BatchBackendError: There is none.
+    """
+    try:
+        found = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
+    except (ConnectionError, ValueError) as error:
+        raise BatchBackendError(f"Ray can't be used at auto: {printable(str(error))}") from error
+    return str(found)
 
 
 def _log_output(data: Any, *_: Any, **__: Any) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
+from autogen_codeact.batch.attempt import MAX_ERROR, AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
@@ -299,7 +299,7 @@ class Scheduler:
         except Exception as error:
             logger.exception("the backend failed")
             await self._failed(
-                job, AttemptError(type(error).__name__, str(error), retryable=is_retryable(error)), began
+                job, AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error)), began
             )
         else:
             await self._add(job, self._row(job, result))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ChatCompletionClient
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.models import open_model, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams import Team
 
@@ -58,13 +60,51 @@ class AgentMaker:
         if self._model.spec.startswith(REPLAY):
             self._recording = _Recording(self._model.spec.removeprefix(REPLAY))
         else:
-            self._client = open_model(self._model, self._tell or (lambda line: None))
+            client = open_model(self._model, self._tell or (lambda line: None))
+            self._client = _SecretKeeper(client, self._model)
 
     async def close(self) -> None:
         """Close the model client."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+class _SecretKeeper(ForwardingClient):
+    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs.
+
+    Args:
+        client: Is asked.
+        model: The model.
+    """
+
+    def __init__(self, client: ChatCompletionClient, model: ModelChoice) -> None:
+        super().__init__(client)
+        self._model = model
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the model's answer."""
+        try:
+            return await self.client.create(messages, **options)
+        except Exception as error:
+            self._clean(error)
+            raise
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the model's answer in pieces, and whole at last."""
+        stream: Any = self.client.create_stream(messages, **options)
+        try:
+            async with aclosing(stream) as items:
+                async for item in items:
+                    yield item
+        except Exception as error:
+            self._clean(error)
+            raise
+
+    def _clean(self, error: Exception) -> None:
+        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
 
 
 class _Recording:

@@ -13,6 +13,9 @@ from autogen_codeact.cli.model_choice import REPLAY
 if TYPE_CHECKING:
     from autogen_codeact.cli.batch import BatchJob
 
+_MAY_DIFFER = ("hosts", "hosts_file")
+"""Where the sandboxes are."""
+
 
 def describe_job(job: BatchJob) -> dict[str, Any]:
     """Return the options that results depend on, without secrets: texts that may hold one are hashed.
@@ -39,7 +42,7 @@ def _sandbox(job: BatchJob) -> dict[str, Any]:
     found = {}
     for each in fields(job.sandbox):
         value = getattr(job.sandbox, each.name)
-        if value is None or value == ():
+        if value is None or value == () or each.name in _MAY_DIFFER:
             continue
         name = names.get(each.name, f"--{each.name.replace('_', '-')}")
         if each.name == "environment":

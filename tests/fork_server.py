@@ -19,6 +19,7 @@ MODULES = (
     "autogen_agentchat.conditions",
     "autogen_agentchat.teams",
     "autogen_agentchat.ui",
+    "autogen_codeact.cli.batch",
     "autogen_codeact.cli.chat",
     "autogen_codeact.cli.chat_prompt",
     "autogen_codeact.cli.demo",

@@ -1,16 +1,21 @@
 """Part H, case 20: several engines. Each is real, reached over TCP with TLS, and may be killed or paused."""
 
 import asyncio
+import gc
 import logging
+import os
+import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autogen_codeact.batch import AttemptFailed, BatchEvent
+from autogen_codeact.executors import SandboxPool as ExecutorPool
 from autogen_codeact.sandbox import (
     AsyncSandbox,
     DockerHost,
@@ -20,12 +25,17 @@ from autogen_codeact.sandbox import (
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.placement import placement
+from tests.batch.support import MakeAgent, answer, double, lines, rows_of
+from tests.openai_server import OpenAIServer
 
 from .engines import IMAGE, Engines, engines_in
 from .faults import eventually
+from .oracles import descriptors, eventually_empty, threads, with_details
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(300)]
 
+TASKS = int(os.environ.get("CODEACT_TEST_TASKS", "36"))
+"""Tasks of the batch; each has a container of its own, so that 200 take minutes on a small machine."""
 WITHIN_S = 120
 """How long a machine under load may take for what takes 20 s otherwise."""
 
@@ -56,6 +66,19 @@ def all_have_it(engines: Engines) -> Engines:
                     files = files or b"".join(client.get_image(IMAGE))
                     list(other.load_image(files))
     return engines
+
+
+@pytest.fixture
+async def nothing_left(all_have_it: Engines) -> AsyncIterator[None]:
+    """No thread or connection is left, also where an engine has been killed and started again: it is another process then."""
+    gc.collect()
+    before = threads() | descriptors()
+    yield
+    left = await eventually_empty(
+        lambda: {"left": found} if gc.collect() >= 0 and (found := (threads() | descriptors()) - before) else {},
+        WITHIN_S,
+    )
+    assert not left, with_details({"descriptors": left["left"]})
 
 
 def box_on(engines: Engines | list[DockerHost], **options: Any) -> AsyncSandbox:
@@ -205,3 +228,49 @@ async def test_h20_start_on_an_engine_that_is_paused_goes_to_another_one(all_hav
         assert {box.engine for box in boxes} == {"b"}
     finally:
         await stop_all(boxes)
+
+
+async def test_h20_batch_survives_a_killed_and_a_paused_engine(
+    all_have_it: Engines, nothing_left: None, tmp_path: Path
+) -> None:
+    """Each task has one row, and the rows say on which engine it ran."""
+    engines = all_have_it
+    events: list[BatchEvent] = []
+    tasks = [double(number) for number in range(TASKS)]
+    options: dict[str, Any] = {"hosts": engines.hosts, "image": IMAGE, "progress": lambda _: None}
+    async with (
+        OpenAIServer(answer) as server,
+        ExecutorPool(4, max_alive=12, acquire_timeout=WITHIN_S, mode="session", **options) as pool,
+    ):
+        running = asyncio.ensure_future(
+            rows_of(
+                MakeAgent(server.client()),
+                tasks,
+                tmp_path,
+                pool=pool,
+                concurrency=6,
+                attempts=5,
+                on_event=events.append,
+            )
+        )
+        await eventually(lambda: _finished(tmp_path) >= TASKS // 6, WITHIN_S)
+        await asyncio.to_thread(engines["b"].end, signal.SIGKILL)
+        engines["c"].pause()
+        await eventually(lambda: _finished(tmp_path) >= TASKS // 3, WITHIN_S)
+        await asyncio.to_thread(engines.begin)
+        rows = await running
+    failed = {row.id: row.error for row in rows if row.outcome != "completed"}
+    assert not failed
+    assert {row.id: row.answer for row in rows} == {f"double/{number}": str(number * 2) for number in range(TASKS)}
+    assert Counter(line["id"] for line in lines(tmp_path)) == dict.fromkeys((task.id for task in tasks), 1)
+    assert {row.engine for row in rows} == {"a", "b", "c"}
+    lost = {event.error_class for event in events if isinstance(event, AttemptFailed)}
+    assert lost <= {"SandboxDied", "SandboxUnavailable", "SandboxTimeout", "SandboxStartError"}
+    await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
+
+
+def _finished(out: Path) -> int:
+    try:
+        return (out / "results.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0

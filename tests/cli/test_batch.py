@@ -208,3 +208,20 @@ def test_first_commands_of_the_docs(tmp_path):
     assert (
         codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
     )
+
+
+def test_key_that_a_server_quotes_is_not_kept(tmp_path):
+    tasks = write_tasks(tmp_path, 1)
+    with Model(t0=[Reply("the key sk-of-the-tests is wrong", status=401)]) as quoting:
+        done = quoting.run(tasks, tmp_path / "out")
+    (row,) = rows(tmp_path / "out")
+    assert row["error"] == "Error code: 401 - the key *** is wrong"
+    assert "sk-of-the-tests" not in done.out + done.err
+    kept = [file.read_text(errors="replace") for file in (tmp_path / "out").rglob("*") if file.is_file()]
+    assert not any("sk-of-the-tests" in text for text in kept)
+
+
+def test_results_as_parquet(model, tmp_path):
+    pytest.importorskip("pyarrow")
+    assert model.run(write_tasks(tmp_path, 2), tmp_path / "out", "--parquet").status == 0
+    assert (tmp_path / "out" / "results.parquet").read_bytes().startswith(b"PAR1")

@@ -49,7 +49,8 @@ class PlacedLauncher:
 
     def launch(self, boot: str) -> DockerStream:
         """Start the container; the arguments and errors are those of `DockerLauncher.launch`."""
-        tried: dict[Address, SandboxError] = {}
+        # Texts: an error refers to this function's variables, and together they would keep sockets open.
+        tried: dict[Address, str] = {}
         unreachable: set[Address] = set()
         until = time.monotonic() + self._wait_s
         while True:
@@ -75,7 +76,7 @@ class PlacedLauncher:
                     unreachable.add(slot.host.address)
                     slot.unreachable(error)
                 else:
-                    tried[slot.host.address] = error
+                    tried[slot.host.address] = str(error)
                     slot.refused(error)
                 continue
             except BaseException:
@@ -153,6 +154,7 @@ def _run(launched: Future[DockerStream], launcher: DockerLauncher, boot: str) ->
         launched.set_result(launcher.launch(boot))
     except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
         launched.set_exception(error)
+        del launched  # as in `_launch`
 
 
 def _undo(launcher: DockerLauncher, launched: Future[DockerStream]) -> None:

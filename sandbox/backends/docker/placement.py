@@ -72,11 +72,11 @@ class _Engine:
     def usable(self) -> bool:
         return self.out is None and self.suspect is None
 
-    def describe(self, host: DockerHost, failed: SandboxError | None) -> str:
+    def describe(self, host: DockerHost, failed: str | None) -> str:
         """Say why a sandbox can't be started there, or how many it has."""
         if self.out is not None:
             return f"out for {time.monotonic() - self.since:.0f} s: {self.out}"
-        reason = str(failed)[:LONGEST_REASON] if failed is not None else self.suspect or self.problem
+        reason = failed[:LONGEST_REASON] if failed is not None else self.suspect or self.problem
         if reason is not None:
             return reason
         return (
@@ -150,7 +150,7 @@ class Placement:
     def take(
         self,
         hosts: Sequence[DockerHost],
-        tried: Mapping[Address, SandboxError],
+        tried: Mapping[Address, str],
         until: float,
         cancelled: Future[Any],
     ) -> Slot:
@@ -179,7 +179,7 @@ class Placement:
     def _wait(
         self,
         hosts: Sequence[DockerHost],
-        tried: Mapping[Address, SandboxError],
+        tried: Mapping[Address, str],
         until: float,
         cancelled: Future[Any],
     ) -> Slot:
@@ -229,7 +229,7 @@ class Placement:
         with self._changed:
             return self._why(hosts, {})
 
-    def _why(self, hosts: Sequence[DockerHost], tried: Mapping[Address, SandboxError]) -> str:
+    def _why(self, hosts: Sequence[DockerHost], tried: Mapping[Address, str]) -> str:
         parts = [f"{host.label}: {self._engine(host).describe(host, tried.get(host.address))}" for host in hosts]
         return f"The engines: {'; '.join(part.rstrip('.') for part in parts)}."
 
