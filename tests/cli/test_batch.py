@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
+from autogen_core.models import AssistantMessage, UserMessage
 
+from autogen_codeact.cli.batch_agents import _Recording
 from autogen_codeact.cli.batch_report import print_report
 from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
-from tests.cli.support import codeact, start, wait_until
+from tests.cli.support import codeact
 from tests.openai_server import Reply
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
@@ -184,26 +186,14 @@ def test_recorded_answers_by_task(tmp_path):
     assert answers(tmp_path / "out") == {"t0": "Zero.", "t1": "Two."}
 
 
-def test_recorded_answers_go_on_after_those_in_the_run_log(tmp_path):
-    gate = tmp_path / "gate"
-    gate.mkdir()
-    wait = "import os, time\nwhile not os.path.exists('/data/gate/open'):\n    time.sleep(0.05)"
+async def test_recorded_answers_go_on_after_those_of_the_conversation(tmp_path):
     recording = tmp_path / "answers.json"
-    recording.write_text(json.dumps(["```python\nx = 5\n```", f"```python\n{wait}\nprint(x)\n```", "Five."]))
-    options = ("--out", tmp_path / "out", "--model", f"replay:{recording}", "--sandbox", "bubblewrap", "--act")
-    command = ("batch", write_tasks(tmp_path, 1), *options, "--data", gate)
-    with start(*command) as process:
-        wait_until(lambda: "/data/gate/open" in run_logs(tmp_path / "out"), "the second block", 60)
-        process.kill()
-        process.communicate(timeout=60)
-    (gate / "open").touch()
-    assert codeact(*command).status == 0
-    (row,) = rows(tmp_path / "out")
-    assert (row["answer"], row["resumed"], row["model_calls"]) == ("Five.", 1, 3)
-
-
-def run_logs(out):
-    return "".join(log.read_text() for log in (out / "runs").glob("*/*.jsonl"))
+    recording.write_text('["one", "two", "three"]')
+    for said, expected in (([], "one"), (["one"], "two"), (["one", "two"], "three"), (["other"], "one")):
+        messages = [AssistantMessage(content=each, source="coder") for each in said]
+        client = _Recording(str(recording)).client("t0", 60)
+        answer = await client.create([UserMessage(content="task", source="user"), *messages])
+        assert answer.content == expected
 
 
 def test_run_of_a_task_can_be_shown(model, tmp_path):
