@@ -3,14 +3,17 @@
 import json
 import pickle
 from contextlib import aclosing, contextmanager
+from pathlib import Path
 
 import pytest
 
 from autogen_codeact.batch import BatchSettings, run_batch
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.batch_agents import AgentMaker
+from autogen_codeact.cli.batch_configuration import for_nodes
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from tests.openai_server import OpenAIServer, Reply
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -122,3 +125,18 @@ def test_file_that_is_not_there_can_not_be_sent(tmp_path):
     maker = AgentMaker(AgentChoice(), ModelChoice(f"replay:{tmp_path / 'none.json'}"))
     with pytest.raises(CommandError, match=r"none\.json can't be read: No such file or directory$"):
         pickle.dumps(maker)
+
+
+def test_options_of_sandboxes_mean_the_same_on_nodes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIVEN", "value")
+    choice = SandboxChoice(data=(Path("table.csv"),), environment=("GIVEN", "MODE=fast"), memory="1g")
+    options = for_nodes(choice.options())
+    assert options["data"] == [tmp_path / "table.csv"]
+    assert options["environment"] == {"GIVEN": "value", "MODE": "fast"}
+    assert {**choice.options(), **{name: options[name] for name in ("data", "environment")}} == options
+    monkeypatch.delenv("GIVEN")
+    with pytest.raises(
+        ValueError, match=r"^The sandbox's environment refers to variables that are not set on this host: GIVEN"
+    ):
+        for_nodes(choice.options())
