@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -25,7 +26,10 @@ MAX_ANSWER = 4_000_000
 LONG_ANSWER = 20_000
 """Characters from which an answer is looked at in a thread."""
 MAX_SHOWN = 200
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+MAX_MARKS = 30
+"""Combining characters in a row, as in the stream-safe form of Unicode: to sort n of them takes n² steps."""
+_OPENING = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_CLOSING = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t\r]*")
 
 
 class ExecutorSource(Protocol):
@@ -174,13 +178,32 @@ def _check_json(check: Check, answer: str) -> CheckResult:
 
 def _json_texts(answer: str) -> list[str]:
     """Return the texts that may be the JSON value, the likeliest first: all of it, the last code block, what is in brackets."""
-    fenced = [match.group(2) for match in _FENCE.finditer(answer)] if "```" in answer or "~~~" in answer else []
-    texts = [answer, *reversed(fenced[-10:])]
+    texts = [answer, *reversed(_fenced(answer)[-10:])]
     for opening, closing in sorted((("{", "}"), ("[", "]")), key=lambda pair: _position(answer, pair[0])):
         start, end = answer.find(opening), answer.rfind(closing)
         if 0 <= start < end:
             texts.append(answer[start : end + 1])
     return [text.strip() for text in texts]
+
+
+def _fenced(answer: str) -> list[str]:
+    """Return what is in code blocks. The time is linear also if there are a million that begin and none that ends."""
+    if "```" not in answer and "~~~" not in answer:
+        return []
+    lines = answer.split("\n")
+    ends: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        if (closing := _CLOSING.fullmatch(line)) is not None:
+            ends.setdefault(closing.group(1), []).append(number)
+    blocks, number = [], 0
+    while number < len(lines):
+        opening = _OPENING.match(lines[number])
+        number += 1
+        places = ends.get(opening.group(1), []) if opening is not None else []
+        if (at := bisect_left(places, number)) < len(places):
+            blocks.append("\n".join(lines[number : places[at]]))
+            number = places[at] + 1
+    return blocks
 
 
 def _position(text: str, opening: str) -> int:
@@ -205,7 +228,17 @@ def _result(check: Check, passed: bool, detail: str) -> CheckResult:
 
 
 def _normal(text: str) -> str:
-    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
+    text = text.replace("\r\n", "\n")
+    return (unicodedata.normalize("NFC", text) if _has_few_marks(text) else text).strip()
+
+
+def _has_few_marks(text: str) -> bool:
+    marks = 0
+    for character in "" if text.isascii() else text:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks > MAX_MARKS:
+            return False
+    return True
 
 
 def _as_text(value: Any) -> str:

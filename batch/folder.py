@@ -15,20 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.replacing import replace_file, replacing
+from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.batch.tasks import BadTask, Task
 
 MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
 SCHEMA_VERSION = 1
 MAX_SLUG = 40
 ACCEPT = "give another folder, or accept the changes (--accept-changes, accept_changes=True)"
-DONE = 0
-"""In the index: this task and repeat need not be run. Else the offset of its row, plus 1."""
+_RUN_DIGEST = re.compile(r"-([0-9a-f]{10})(?:\.r\d+)?(?:\.\d+)?$")
+"""At the end of a name of `run_name`, also of that of a later run."""
 
 
 def run_name(task: Task, repeat: int) -> str:
@@ -67,8 +68,31 @@ class _Counted:
         return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
 
 
+def _parse_row(line: bytes) -> dict[str, Any]:
+    """Return a row as far as it is needed here: whole rows take long to check.
+
+    Raises:
+        ValueError: It is none.
+    """
+    row = from_json(line)
+    if (
+        isinstance(row, dict)
+        and isinstance(row.get("id"), str)
+        and row.get("outcome") in get_args(Outcome)
+        and all(isinstance(row.get(name), int) for name in ("repeat", "prompt_tokens", "completion_tokens"))
+    ):
+        return row
+    raise ValueError("it is not a row")
+
+
 def _short(digest: str) -> int:
     return int(digest[:15], 16)
+
+
+def _is_of(row: Mapping[str, Any], digest: int) -> bool:
+    """Return whether a row is that of a task with a digest, and not of one that was changed since."""
+    found = _RUN_DIGEST.search(str(row.get("log")))
+    return found is None or int(found.group(1), 16) == digest >> 20
 
 
 class BatchFolder:
@@ -95,7 +119,9 @@ class BatchFolder:
         """What the user should know about the state in which the folder was found."""
         self._accept = accept_changes
         self._index: dict[int, int] = {}
-        self._failed: dict[int, _Counted] = {}
+        """Offset of the row of a task and repeat, plus 1; negative if it need not be run again."""
+        self._replaced: dict[int, _Counted] = {}
+        """Rows that no longer count when there is a new one: of tasks that failed or were changed."""
         self._known: dict[int, int] = {}
         self._left: set[str] = set()
         self._lock = -1
@@ -144,7 +170,10 @@ class BatchFolder:
             self._left = set(os.listdir(self.path / WORK))
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
-        compact(self.path, invalid=False)
+        if damaged := compact(self.path, invalid=False):
+            self.notices.append(
+                f"{damaged} damaged line{'s' * (damaged > 1)} of {RESULTS} left out: those tasks are run again"
+            )
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()
@@ -159,7 +188,7 @@ class BatchFolder:
     def _compare(self, configuration: Mapping[str, Any]) -> None:
         try:
             manifest = from_json((self.path / MANIFEST).read_bytes())
-            version, before = manifest["schema_version"], manifest["configuration"]
+            version, before = manifest["schema_version"], dict(manifest["configuration"])
         except (ValueError, KeyError, TypeError):
             raise BatchFolderError(
                 f"{self.path / MANIFEST} is damaged or not of a batch: give another folder."
@@ -208,28 +237,23 @@ class BatchFolder:
             with suppress(ValueError, KeyError, TypeError):
                 each = from_json(line)
                 self._known[_key(each["id"], 0)] = _short(each["sha256"])
-        damaged = 0
         for offset, line in _lines(self.path / RESULTS):
-            try:
-                row = from_json(line)
-                key, each = _key(row["id"], row["repeat"]), _Counted.of(row)
-            except (ValueError, KeyError, TypeError):
-                damaged += 1
-                continue
-            self._replace(key, each, offset)
-        if damaged:
-            self.notices.append(
-                f"{damaged} damaged line{'s' * (damaged > 1)} of {RESULTS} left out: those tasks are run again"
-            )
+            row = _parse_row(line)
+            key, counted = _key(row["id"], row["repeat"]), _Counted.of(row)
+            self._add_row(key, counted, offset)
+            digest = self._known.get(_key(row["id"], 0))
+            if digest is not None and not _is_of(row, digest):  # its task was changed, and then not finished
+                del self._index[key]
+                self._replaced[key] = counted
 
-    def _replace(self, key: int, row: _Counted, offset: int) -> None:
-        if (before := self._failed.pop(key, None)) is not None:
+    def _add_row(self, key: int, row: _Counted, offset: int) -> None:
+        if (before := self._replaced.pop(key, None)) is not None:
             self._count(before, -1)
         self._count(row)
-        self._index[key] = DONE
+        self._index[key] = -offset - 1
         if row.outcome == "failed":
             self._index[key] = offset + 1
-            self._failed[key] = row
+            self._replaced[key] = row
 
     def _count(self, row: _Counted, by: int = 1) -> None:
         self.rows += by
@@ -241,12 +265,12 @@ class BatchFolder:
 
     def is_done(self, task_id: str, repeat: int) -> bool:
         """Return whether a task has a row that stays."""
-        return self._index.get(_key(task_id, repeat)) == DONE
+        return self._index.get(_key(task_id, repeat), 0) < 0
 
     def failed_row(self, task_id: str, repeat: int) -> Row | None:
         """Return the row of a task that failed in an earlier command, or None."""
-        place = self._index.get(_key(task_id, repeat))
-        if not place:
+        place = self._index.get(_key(task_id, repeat), 0)
+        if place <= 0:
             return None
         with open(self.path / RESULTS, "rb") as file:
             file.seek(place - 1)
@@ -299,8 +323,16 @@ class BatchFolder:
         before = self._known.pop(_key(task.id, 0), None)
         if before is not None:
             for repeat in range(1, repeats + 1):
-                self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one
+                self._forget(_key(task.id, repeat))
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
+
+    def _forget(self, key: int) -> None:
+        """Have a task run anew; its old row counts until there is a new one."""
+        place = self._index.pop(key, 0)
+        if place < 0:
+            with open(self.path / RESULTS, "rb") as file:
+                file.seek(-place - 1)
+                self._replaced[key] = _Counted.of(_parse_row(file.readline()))
 
     def see_bad_task(self, task: BadTask) -> None:
         """Remember a task that can't be used, for the order of the rows."""
@@ -344,7 +376,7 @@ class BatchFolder:
         line = _as_line(row)
         with self._writing:
             offset = self._append(self._results, line, sync=True)
-            self._replace(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
+            self._add_row(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
         if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)
@@ -390,40 +422,40 @@ class BatchFolder:
             (self.path / WORK).rmdir()
 
 
-def compact(path: Path, *, invalid: bool = True) -> None:
+def compact(path: Path, *, invalid: bool = True) -> int:
     """Keep the last row of each task and repeat only, in the order of the tasks; after a crash all rows are there, or these.
 
     Args:
         path: The folder of a batch, whose lock is held.
         invalid: Whether rows of tasks that could not be used are kept. Default: they are. Such a task may have been corrected
             since; if not, it gets a row again.
+
+    Returns:
+        How many lines were left out because they are no rows.
     """
     order: dict[int, int] = {}
     for _, line in _lines(path / TASKS):
         with suppress(ValueError, KeyError, TypeError):
             order.setdefault(_key(from_json(line)["id"], 0), len(order))
     places: dict[int, tuple[int, int, int]] = {}
-    found = 0
+    found = damaged = 0
     for offset, line in _lines(path / RESULTS):
         found += 1
-        with suppress(ValueError, KeyError, TypeError):
-            row = from_json(line)
-            if row["outcome"] == "invalid" and not invalid:
-                continue
+        try:
+            row = _parse_row(line)
+        except ValueError:
+            damaged += 1
+            continue
+        if row["outcome"] != "invalid" or invalid:
             place = order.get(_key(row["id"], 0), len(order))
             places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
-    ordered = sorted(places.values())
-    offsets = [offset for _, _, offset in ordered]
-    if len(offsets) == found and offsets == sorted(offsets):
-        return
-    part = path / f".{RESULTS}.part"
-    with open(path / RESULTS, "rb") as rows, open(part, "wb") as file:
-        for offset in offsets:
-            rows.seek(offset)
-            file.write(rows.readline())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path / RESULTS)
+    offsets = [offset for _, _, offset in sorted(places.values())]
+    if len(offsets) < found or offsets != sorted(offsets):
+        with open(path / RESULTS, "rb") as rows, replacing(path / RESULTS) as file:
+            for offset in offsets:
+                rows.seek(offset)
+                file.write(rows.readline())
+    return damaged
 
 
 def _as_line(row: Row) -> bytes:
@@ -441,21 +473,6 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         for line in file:
             yield offset, line
             offset += len(line)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole: after a crash it has the old content or the new one."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
-        raise
 
 
 def _reason(path: Path, error: OSError) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.folder import replace_file
+from autogen_codeact.batch.replacing import replace_file
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.statistics import interval, mean, pass_at, percentile

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.forwarding_client import ForwardingClient
@@ -135,7 +135,17 @@ class _Recording:
         answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
         if answers is None:
             raise CommandError(f"{self._name} has no answers for the task {id_}")
-        return ReliableClient(RecordedModel(answers), timeout_s)
+        return ReliableClient(_ContinuedRecording(answers), timeout_s)
+
+
+class _ContinuedRecording(RecordedModel):
+    """A recording for an attempt, which may continue a run log: the answers in the log are not given again."""
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the next answer."""
+        if not self.create_calls:
+            self.leave_out([each.content for each in messages if isinstance(each, AssistantMessage)])
+        return await super().create(messages, **options)
 
 
 def _by_task(text: str) -> dict[str, Any] | None:

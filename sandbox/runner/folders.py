@@ -5,6 +5,7 @@ import itertools
 import os
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+PATH_ONLY = FOLDER | os.O_PATH
 BATCH = 64
 
 

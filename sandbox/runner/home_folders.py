@@ -29,8 +29,16 @@ class HomeFolders:
         self._removals = []
 
     def make_ahead(self):
-        """Make a home for a future block; return None if earlier blocks could write to it."""
-        return self.make() if self._protected else None
+        """Make a home for a future block, and open it, because a block may make its path inaccessible meanwhile.
+
+        Returns:
+            Its path, or None if earlier blocks could write to it; and a descriptor of it, or None if there was no space.
+        """
+        home = self.make() if self._protected else None
+        try:
+            return home, home and os.open(home, folders.PATH_ONLY)
+        except OSError:
+            return home, None
 
     def make(self):
         """Make a home like a new user's, with the content of /etc/skel, which is shared and read-only.
@@ -50,10 +58,6 @@ class HomeFolders:
         except OSError:
             pass  # a block may have used all space, and the next one may free some
         return home
-
-    def is_missing(self, home):
-        """Return whether there was no space for a home that was made ahead."""
-        return home is not None and not os.path.isdir(home)
 
     def variables(self, worker):
         """Return the environment of a worker's block, with its home, which is made if there is none yet."""

@@ -4,7 +4,7 @@ import ctypes
 import os
 import struct
 
-from . import system, wire
+from . import folders, system, wire
 
 # The system call numbers are the same on every architecture.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -21,7 +21,6 @@ NO_ABSTRACT_SOCKETS, NO_SIGNALS = 1, 2
 NO_LOG = 1 | 4
 PR_SET_NO_NEW_PRIVS = 38
 MESSAGE_QUEUES = "/dev/mqueue"
-FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
@@ -53,13 +52,13 @@ class Domains:
             system.prctl(PR_SET_NO_NEW_PRIVS, 1)
             # Opened once here instead of in each process.
             others = _other_folders(protected_folder) if protected_folder else []
-            self._folders = [os.open(path, FOLDER) for path in ["/", *others]]
+            self._folders = [os.open(path, folders.PATH_ONLY) for path in ["/", *others]]
 
     def enter(self, home=None, all_folders=True):
         """Enter a new domain permanently; processes started by this one inherit it.
 
         Args:
-            home: The block's home, or None.
+            home: Descriptor of the block's home, which is closed; or None.
             all_folders: Whether the protected folder is writable, too.
 
         Raises:
@@ -68,22 +67,21 @@ class Domains:
         if self._version:
             root, *others = self._folders
             if all_folders or not others:
-                rights, folders = REFER, [root]
+                rights, writable = REFER, [root]
             else:
-                rights, folders = WRITE_FILE | CHANGE_FOLDER | REFER, others
+                rights, writable = WRITE_FILE | CHANGE_FOLDER | REFER, others
                 rights |= TRUNCATE if self._version >= TRUNCATE_SINCE else 0
-            self._restrict(rights, folders, home)
+            self._restrict(rights, writable, home)
         self.close()
 
-    def _restrict(self, rights, folders, home):
+    def _restrict(self, rights, writable, home):
         attributes = struct.pack("QQQ", rights, 0, self._scopes)
         ruleset = _call(CREATE_RULESET, attributes, len(attributes) if self._version >= SCOPES_SINCE else 8, 0)
-        for folder in folders:
+        for folder in writable:
             _allow(ruleset, folder, rights)
-        if home is not None and os.path.isdir(home):
-            fd = os.open(home, FOLDER)
-            _allow(ruleset, fd, rights)
-            os.close(fd)
+        if home is not None:
+            _allow(ruleset, home, rights)
+            os.close(home)
         _call(RESTRICT_SELF, ruleset, NO_LOG if self._version >= LOG_FLAGS_SINCE else 0)
         os.close(ruleset)
 

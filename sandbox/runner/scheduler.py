@@ -141,9 +141,8 @@ class Scheduler:
         if request["installs"]:
             return workers.start(wire.FORK_INSTALLER)
         worker, self._next_worker = self._next_worker, None
-        if worker is not None and self.supervisor.homes.is_missing(worker.home):
-            # There was no space for its home directory. There may be now, but its Landlock domain has no rule for another one.
-            workers.discard(worker)
+        if worker is not None and worker.lacks_home:
+            workers.discard(worker)  # there may be space now
             worker = None
         if worker is None or worker.status is not None:
             worker = workers.start()

@@ -45,7 +45,7 @@ class Worker:
 
         Args:
             fd: Socket to the supervisor.
-            home: Path of the block's home if the block can change no other, or None.
+            home: Descriptor of the block's home if the block can change no other, or None.
             installs: Whether the block may change the folder of packages.
         """
         self.pid = os.getpid()

@@ -27,6 +27,8 @@ class WorkerProcess:
         self.on_disconnect = None
         self.kill_when_forked = False
         self.home = None
+        # There was no space for a home when it was forked, so its Landlock domain has no rule for one.
+        self.lacks_home = False
 
     def deliver(self, kind, ident, message):
         """Pass on a frame of the process."""
@@ -188,9 +190,11 @@ class WorkerProcesses:
         system.allow_all_processors((1, self._zygote_pid))
         self._connect(worker, ours)
         self._requested[worker.ident] = worker
-        worker.home = self._homes.make_ahead()
-        self._zygote.send(wire.pack(kind, worker.ident, None, os.fsencode(worker.home or "")), [theirs.fileno()])
-        theirs.close()
+        worker.home, folder = self._homes.make_ahead()
+        worker.lacks_home = worker.home is not None and folder is None
+        fds = [theirs.detach()] + ([] if folder is None else [folder])
+        self._zygote.send(wire.pack(kind, worker.ident, None, b"%d" % len(fds)), fds)
+        wire.close_all(fds)
         self.resume_zygote()
         return worker
 

@@ -170,9 +170,7 @@ class Zygote:
                 if kind == wire.ADD_TOOLS:
                     _add_tools(wire.unpack(payload)[0]["sources"])
                 else:
-                    self._fork_worker(
-                        ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == wire.FORK_INSTALLER
-                    )
+                    self._fork_worker(ident, self.reader.take_fds(int(payload)), kind == wire.FORK_INSTALLER)
                 if self.reader.frames:
                     self._report_exits()  # zombies count against the limit of processes
 
@@ -183,25 +181,25 @@ class Zygote:
     def _report(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
 
-    def _fork_worker(self, ident, fd, home, installs):
+    def _fork_worker(self, ident, fds, installs):
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(fd)
+            wire.close_all(fds)
             self.sock.sendall(wire.pack(wire.WORKER_FORKED, ident, {"error": str(error)}))
             return
         if pid:
             self._report(wire.WORKER_FORKED, ident, b'{"pid":%d}' % pid)
-            os.close(fd)
+            wire.close_all(fds)
             return
         try:
-            self._become_worker(fd, home, installs)
+            self._become_worker(installs, *fds)
         except BaseException as error:  # a worker must never return to the zygote's loop
             os.write(2, ("the worker ended with %r" % error).encode())
         finally:
             os._exit(70)
 
-    def _become_worker(self, fd, home, installs):
+    def _become_worker(self, installs, fd, home=None):
         _signal.set_wakeup_fd(-1)
         _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that had the other end of the pipe could fill it, and block the zygote.

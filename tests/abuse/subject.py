@@ -80,8 +80,8 @@ class Kind:
 SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
 # The host decides: what it answers does not depend on the executor.
 one_kind = pytest.mark.parametrize("kind", [Kind("docker", "session")], indirect=True, ids=str)
-# In both modes the kernel and the engine refuse the same, and the same code copies files and caps output.
-# Streams, processes and their ends differ: one cell for each engine, and one for each mode.
+# One cell for each engine, and one for each mode: only where networks, mounts, the filter of system calls or the host's code
+# for files decide, which are the same in both modes. Streams, processes, their ends and Landlock's domains are not.
 each_engine = pytest.mark.parametrize(
     "kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], indirect=True, ids=str
 )

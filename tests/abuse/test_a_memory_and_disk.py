@@ -114,7 +114,6 @@ async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> No
     assert result.notes == ("A process that the code started was killed: the sandbox's memory limit was reached.",)
 
 
-@each_engine
 async def test_04_full_folders_say_enospc(subject: Subject) -> None:
     folders = ["/tmp", "/workspace", "/dev/shm"]
     subject.kept = WORKSPACE_BYTES
@@ -124,7 +123,6 @@ async def test_04_full_folders_say_enospc(subject: Subject) -> None:
     assert said.replace(" 15\n", " 16\n") == "/tmp ENOSPC 16\n/workspace ENOSPC 16\n/dev/shm ENOSPC 64\n"
 
 
-@each_engine
 async def test_04_full_folders_leave_memory_for_code_where_there_is_little(subject: Subject) -> None:
     """Files count as memory: by default the folders together take three quarters of it at most."""
     subject.kept = 50 * MIB
@@ -177,7 +175,6 @@ async def test_04_full_workspace_and_what_the_host_wants_to_put_there(subject: S
     assert (result.outcome, result.output, result.notes) == ("ok", "100000\n", ())
 
 
-@each_engine
 async def test_05_no_more_inodes(subject: Subject) -> None:
     code = """
     import errno, os
@@ -212,7 +209,6 @@ async def test_05_more_folders_than_anybody_looks_through(subject: Subject) -> N
     assert (await subject.executor.list_files()) is not None
 
 
-@each_engine
 async def test_05_folders_in_folders_without_end(subject: Subject) -> None:
     code = """
     import os

@@ -10,7 +10,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import ExecutionResult, OutputChunk
 
 from ..executors.sandboxes import block
-from .subject import SMALL, SUBJECTS, Subject, each_engine
+from .subject import SMALL, SUBJECTS, Subject
 
 SHARES_SANDBOXES = True
 
@@ -37,12 +37,10 @@ async def flood(subject: Subject, how: str, stream: str, count: int) -> None:
     assert f"[... {result.truncated:,} bytes dropped ...]" in result.output
 
 
-@each_engine
 async def test_07_flood_of_stdout_is_capped(subject: Subject) -> None:
     await flood(subject, "print", "stdout", 100)
 
 
-@each_engine
 async def test_08_flood_of_stderr_is_capped(subject: Subject) -> None:
     await flood(subject, "print", "stderr", 100)
 
@@ -58,7 +56,6 @@ async def test_08_floods_of_both_at_once_have_a_cap_each_where_they_are_split(su
     assert set(result.stderr.replace("\n", "")[:1000]) == {"e"}
 
 
-@each_engine
 async def test_09_one_line_of_100_mb(subject: Subject) -> None:
     await subject.start(memory="512m")
     result = await subject.run("print('x' * 100_000_000)", timeout=30)
@@ -75,7 +72,6 @@ async def test_09_a_value_of_20_mb(subject: Subject) -> None:
     assert len(result.value) == 64 * 1024
 
 
-@each_engine
 async def test_10_flood_past_python_s_streams_has_the_same_cap(subject: Subject) -> None:
     for how, stream in itertools.product(("raw", "subprocess"), ("stdout", "stderr")):
         await flood(subject, how, stream, 50)
@@ -89,7 +85,6 @@ async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
         assert CAP <= len(result.output) < CAP + 100
 
 
-@each_engine
 async def test_10_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
     await subject.start()
     count = 100
@@ -113,7 +108,6 @@ async def test_10_flood_of_a_daemon_is_not_in_the_next_block(subject: Subject) -
         assert (result.outcome, result.output, result.truncated) == ("ok", "mine\n", 0)
 
 
-@each_engine
 async def test_10_flood_in_pieces_of_a_byte_is_read_in_time(subject: Subject) -> None:
     code = "import os\nfor _ in range(200_000): os.write(1, b'x')"
     result = await subject.run(code, timeout=20)

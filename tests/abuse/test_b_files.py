@@ -126,7 +126,6 @@ BAD_NAMES = {
 }
 
 
-@each_engine
 async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
     for name, words in BAD_NAMES.items():
         result = await subject.run(f"# filename: {name}\nprint('ran')")
@@ -141,7 +140,6 @@ async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
     assert not (subject.work_dir.parent / "up.py").exists()
 
 
-@each_engine
 async def test_34_a_folder_where_the_file_should_be_is_a_clear_error(subject: Subject) -> None:
     await subject.out("import os; os.mkdir('/workspace/taken.py')")
     result = await subject.run("# filename: taken.py\nprint('ran')")

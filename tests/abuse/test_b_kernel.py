@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ..executors.filtered import MACHINE, NUMBERS, outcomes, probe
-from .subject import Kind, Subject, each_engine
+from .subject import Kind, Subject
 
 SHARES_SANDBOXES = True
 
@@ -60,7 +60,6 @@ async def check_calls(subject: Subject, names: Iterable[str], expected: set[str]
         pytest.skip(f"not proven on this kernel: {names} are refused without the filter, too")
 
 
-@each_engine
 async def test_24_mounts_roots_devices_and_namespaces_are_refused(subject: Subject) -> None:
     calls = [
         "mount",
@@ -80,7 +79,6 @@ async def test_24_mounts_roots_devices_and_namespaces_are_refused(subject: Subje
     await check_calls(subject, calls)
 
 
-@each_engine
 async def test_24_a_sandbox_within_the_sandbox_gets_no_namespace(subject: Subject) -> None:
     code = """
     for command in "unshare --user --map-root-user id" "unshare -n true" "bwrap --unshare-user --dev-bind / / true"; do
@@ -91,7 +89,6 @@ async def test_24_a_sandbox_within_the_sandbox_gets_no_namespace(subject: Subjec
     assert await subject.out(code, "sh") == "tried\n"
 
 
-@each_engine
 async def test_25_calls_that_steer_other_processes_are_refused(subject: Subject) -> None:
     calls = [
         "ptrace",
@@ -159,7 +156,6 @@ HELPERS = [
 ]  # fmt: skip
 
 
-@each_engine
 async def test_26_programs_that_the_kernel_starts_can_not_be_named(subject: Subject) -> None:
     code = f"""
     import json, os
@@ -189,7 +185,6 @@ SECRETS = [
 ]  # fmt: skip
 
 
-@each_engine
 async def test_27_what_the_kernel_knows_of_the_whole_machine_is_empty_or_refused(subject: Subject) -> None:
     code = f"""
     import json, os
@@ -219,7 +214,6 @@ SOCKETS = (
 )  # fmt: skip
 
 
-@each_engine
 async def test_28_there_is_no_socket_of_an_engine(subject: Subject) -> None:
     code = f"""
     import json, os, socket, stat
@@ -264,7 +258,6 @@ SET_USER_ID = """
 """
 
 
-@each_engine
 async def test_29_a_set_user_id_program_gains_nothing(subject: Subject) -> None:
     count, said = json.loads(await subject.out(SET_USER_ID, timeout=50))
     if not count:
@@ -286,7 +279,6 @@ def su_as_nobody() -> bytes | None:
     ).stdout
 
 
-@each_engine
 async def test_29_set_user_id_files_can_not_be_made(subject: Subject) -> None:
     code = """
     import os, shutil, subprocess
@@ -303,7 +295,6 @@ async def test_29_set_user_id_files_can_not_be_made(subject: Subject) -> None:
     assert await subject.out(code) == "65534\n" * 3
 
 
-@each_engine
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there is no list of calls for this machine")
 async def test_30_raw_packet_and_exotic_sockets_are_refused(subject: Subject) -> None:
     control = await asyncio.to_thread(functools.partial(outcomes, subject.kind.engine, filtered=False))
@@ -313,7 +304,6 @@ async def test_30_raw_packet_and_exotic_sockets_are_refused(subject: Subject) ->
     )
 
 
-@each_engine
 @pytest.mark.skipif(MACHINE != "x86_64", reason="only x86-64 has further ways into the kernel")
 async def test_30_the_old_entry_into_the_kernel_kills(subject: Subject) -> None:
     calls = [
@@ -327,7 +317,6 @@ async def test_30_the_old_entry_into_the_kernel_kills(subject: Subject) -> None:
     await check_calls(subject, calls, {"SIGSYS"})
 
 
-@each_engine
 async def test_31_io_uring_bpf_perf_userfaultfd_and_keys_are_refused(subject: Subject) -> None:
     calls = ["io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd"]
     await check_calls(subject, [*calls, "keyctl", "add_key", "request_key"])
@@ -363,7 +352,6 @@ async def test_32_neither_the_supervisor_nor_the_system_can_be_overwritten(subje
     assert opened == []
 
 
-@each_engine
 async def test_32_memory_programs_and_files_by_their_link_gain_nothing(subject: Subject) -> None:
     """memfd and execveat run what the code could run anyway; a link to a host's or a protected file is not made."""
     code = """

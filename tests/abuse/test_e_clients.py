@@ -18,7 +18,7 @@ from ..executors.bubblewrapped import alive, open_folder, pid_one
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
-from .subject import Kind, each_engine
+from .subject import Kind
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
@@ -44,7 +44,6 @@ def pid_of(kind: Kind, other: Client) -> int:
     return int(engine(lambda api: api.inspect_container(other.name))["State"]["Pid"])
 
 
-@each_engine
 @pytest.mark.parametrize("work", WORK)
 async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_within_ten_seconds(kind: Kind, work: str) -> None:
     executor = f"{kind.engine.capitalize()}CommandLineCodeExecutor"

@@ -268,7 +268,6 @@ async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subje
 
 
 @pytest.mark.timeout(150)
-@each_engine
 async def test_82_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -> None:
     executor = await subject.start({"timeout": 30})
     subject.may_fail_without_cgroup()

@@ -8,7 +8,7 @@ from autogen_codeact.executors import SandboxDied
 
 from ..executors.sandboxes import FORGE
 from .oracles import processes_in
-from .subject import GRACE_S, SUBJECTS, Subject, each_engine
+from .subject import GRACE_S, SUBJECTS, Subject
 
 in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
@@ -73,7 +73,6 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
     assert len(living) == 3
 
 
-@each_engine
 async def test_98_nobody_is_bound_to_one_processor_but_the_block(subject: Subject) -> None:
     """The supervisor and the zygote have the same user, and all that they start later would have inherited it."""
     count = (await subject.out("import os; print(len(os.sched_getaffinity(0)))")).strip()
@@ -115,7 +114,6 @@ async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject)
     assert await subject.out(grown) == "True\n"
 
 
-@each_engine
 async def test_100_memory_in_the_buffers_of_sockets_is_bounded(subject: Subject) -> None:
     """Version 1 of control groups does not count it as memory: 256 MB of memory held 800 MB there."""
     await subject.start()

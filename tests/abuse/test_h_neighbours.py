@@ -261,6 +261,27 @@ async def test_h7_what_a_block_has_closed_is_open_to_the_next(subject: Subject) 
         assert left <= 3
 
 
+CLOSE_AND_OPEN = """
+    import os, time
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        for mode in (0, 0o700):
+            os.chmod("/packages", mode)
+            time.sleep(0.0005)
+"""
+
+
+# In Docker the folder of homes belongs to root, so that code can't close it.
+@pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str, indirect=True)
+async def test_h7_block_may_use_its_home_though_the_one_before_has_closed_the_folder_of_homes_now_and_then(
+    subject: Subject,
+) -> None:
+    """The next block's process is forked meanwhile; if it could not open its home then, it never got the rights to it."""
+    for _ in range(10):
+        await subject.out(CLOSE_AND_OPEN)
+        await subject.out(USE)
+
+
 FILL = """
     import os, time
     time.sleep(0.1)  # until the next home has been made, or not

@@ -135,7 +135,6 @@ async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
     assert planted(subject.work_dir) == set(HARMLESS)
 
 
-@each_engine
 async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
     for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
         result = await subject.run(f"# filename: {name}\nprint('ran')")

@@ -187,6 +187,24 @@ def test_answer_that_is_too_long_is_not_checked() -> None:
     )
 
 
+def test_timeout_that_no_sandbox_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"timeout\n.*greater than or equal to 0\.001"):
+        Check(kind="python", code="pass", timeout=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("json", "~~~a\n" * 100_000),  # each begins a code block that never ends
+        ("json", "`" * 400_000 + "\n"),
+        ("exact", "e" + "\u0300\u0327" * 200_000),  # marks that the normal form has in another order
+    ],
+)
+def test_answer_that_is_made_to_take_long_is_checked_in_linear_time(kind: Any, answer: str) -> None:
+    # With time that grows with the square of the length, each takes minutes.
+    assert check(answer, expected="1", kind=kind).passed is False
+
+
 def test_check_that_can_not_work_says_why() -> None:
     assert check("x", kind="regex", expected="(").detail == (
         "check: the regex is not valid: 'missing ), unterminated subpattern at position 0'"

@@ -116,6 +116,76 @@ def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> Non
     assert results.read_bytes() == second
 
 
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: int) -> None:
+    def row_of(task: Task, folder: BatchFolder) -> Row:
+        log = folder.run_folder(task, repeat).relative_to(tmp_path.absolute())
+        return Row(id=task.id, repeat=repeat, outcome="completed", log=f"{log}.2")
+
+    old, new = Task(id="a", task="x"), Task(id="a", task="y")
+    folder = BatchFolder.open(tmp_path, {})
+    folder.see_task(old, repeat)
+    folder.add(row_of(old, folder), old)
+    folder.close()
+    folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
+    folder.see_task(new, repeat)
+    folder.close()  # the process is killed while the task runs
+
+    folder = BatchFolder.open(tmp_path, {})
+    assert folder.knows(new)
+    assert (folder.is_done("a", repeat), folder.failed_row("a", repeat), folder.rows) == (False, None, 1)
+    folder.add(row_of(new, folder), new)
+    assert (folder.is_done("a", repeat), folder.rows) == (True, 1)
+    folder.close()
+    folder = BatchFolder.open(tmp_path, {})
+    assert (folder.is_done("a", repeat), folder.rows) == (True, 1)
+    folder.close()
+
+
+def test_row_of_a_changed_task_is_counted_until_there_is_a_new_one(tmp_path: Path) -> None:
+    folder = BatchFolder.open(tmp_path, {})
+    folder.see_task(Task(id="a", task="x"), 1)
+    folder.add(row("a"))
+    folder.close()
+    folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
+    folder.see_task(Task(id="a", task="y"), 1)
+    assert (folder.is_done("a", 1), folder.rows, folder.tokens) == (False, 1, (1, 0))
+    folder.add(row("a"))
+    assert (folder.rows, folder.tokens) == (1, (1, 0))
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id":"b","repeat":1,"outcome":"completed","prompt_tokens":"x","completion_tokens":1}',
+        '{"id":"b","repeat":"x","outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
+        '{"id":"b","repeat":1,"outcome":["failed"],"prompt_tokens":1,"completion_tokens":1}',
+        '{"id":["b"],"repeat":1,"outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
+        "[1]",
+    ],
+)
+def test_line_with_wrong_types_is_left_out(tmp_path: Path, line: str) -> None:
+    folder = BatchFolder.open(tmp_path, {})
+    folder.add(row("a"))
+    folder.close()
+    with open(tmp_path / "results.jsonl", "a") as results:
+        results.write(line + "\n")
+    folder = BatchFolder.open(tmp_path, {})
+    assert (folder.is_done("a", 1), folder.is_done("b", 1), folder.rows) == (True, False, 1)
+    assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
+    folder.close()
+    modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
+    assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl", "tasks.jsonl"], 0o600)
+
+
+@pytest.mark.parametrize("configuration", ["[1]", "null", '"x"', "5"])
+def test_manifest_with_wrong_types_is_an_error(tmp_path: Path, configuration: str) -> None:
+    (tmp_path / "batch.json").write_text(f'{{"schema_version": 1, "configuration": {configuration}}}')
+    with pytest.raises(BatchFolderError, match=r"batch.json is damaged or not of a batch"):
+        BatchFolder.open(tmp_path, {})
+
+
 @given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
 def test_run_folders_have_names_that_any_file_system_takes(one: str, other: str) -> None:
     names = [run_name(Task(id=name, task="x"), 1).lower() for name in (one, other)]
