@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import marshal
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-
-from autogen_codeact.sandbox.host.protocol import Frame, pack
 
 # In the order in which they import each other.
-_MODULES = [
+MODULES = [
     "wire",
     "system",
     "folders",
@@ -79,7 +72,7 @@ found = sys.path[:]
 sys.path[:] = [entry for entry in found if entry.startswith((sys.base_prefix + "/", sys.base_exec_prefix + "/"))]
 import gc
 gc.disable()  # nothing of what comes now is garbage; the supervisor enables it
-import builtins, json, os, struct, types
+import builtins, marshal, os, struct, types
 if sys.version_info < (3, 8):
     sys.exit("the sandbox needs Python 3.8 or later, this image has " + sys.version.split()[0])
 def read(size):
@@ -95,15 +88,24 @@ def frame():
     if size > 8388608:
         sys.exit("a frame is too large")
     return kind, ident, read(size)
+def send(kind, data):
+    data = struct.pack("!cII", kind, 0, len(data)) + data
+    while data:
+        data = data[os.write(1, data):]
 package = types.ModuleType("codeact_runner")
 package.__path__ = []
 sys.modules[package.__name__] = package
-compiled, sources = frame()[2], frame()[2]
-if compiled.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
-    import marshal
+compiled, configuration = frame()[2], frame()
+magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
+if compiled.startswith(magic):
     modules = marshal.loads(memoryview(compiled)[4:])
 else:
-    modules = [(name, compile(source, "<codeact " + name + ">", "exec")) for name, source in json.loads(sources.decode())]
+    import json
+    send(b"B", b"")
+    sources = json.loads(frame()[2].decode())
+    modules = [(name, compile(source, "<codeact " + name + ">", "exec", 0, True, 0)) for name, source in sources]
+    send(b"M", magic + marshal.dumps(modules))
+    del sources
 own = dict(vars(builtins))
 for name, code in modules:
     module = types.ModuleType(package.__name__ + "." + name)
@@ -113,8 +115,8 @@ for name, code in modules:
     sys.modules[module.__name__] = module
     setattr(package, name, module)
     exec(code, module.__dict__)
-del compiled, sources, modules, own, code, name, module
-sys.modules["codeact_runner.supervisor"].main(frame, found)
+del compiled, modules, own, code, name, module
+sys.modules["codeact_runner.supervisor"].main(configuration, found)
 """
 
 
@@ -141,16 +143,3 @@ def boot(variables: Mapping[str, str]) -> str:
         variables: Python's variables that it reads at its start, checked (`environment.interpreter_variables`).
     """
     return (_AGAIN % dict(variables) if variables else "") + BOOT
-
-
-@cache
-def runner_source() -> bytes:
-    """Return the frames with the runner's modules: compiled, for the same Python as this one, and as source for every other.
-
-    Compiling takes the sandbox longer than starting its interpreter.
-    """
-    folder = Path(__file__).parents[1] / "runner"
-    modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    compiled = [(name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True)) for name, source in modules]
-    compiled_frame = pack(Frame.COMPILED_MODULES, 0, None, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
-    return compiled_frame + pack(Frame.MODULE_SOURCES, 0, None, json.dumps(modules).encode())

@@ -28,6 +28,7 @@ from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, 
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
 from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
 from autogen_codeact.sandbox.limits import CheckpointMode
@@ -234,14 +235,17 @@ class RunnerClient:
             self.gateway.attach(connection, self.name)
         for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
             connection.handlers[kind] = partial(self._on_call_frame, kind)
+        modules = RunnerModules(connection, self._launcher.python)
         connection.open()
-        connection.send(bootstrap.runner_source())
+        modules.send()
         connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
             message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
+            modules.forget()
             raise
         except SandboxError as error:
+            modules.forget()
             if stream.lost is not None:
                 raise SandboxUnavailable(f"the sandbox did not start: {stream.lost}") from error
             raise SandboxStartError(f"the sandbox did not start: {error}") from error

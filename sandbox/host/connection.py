@@ -49,7 +49,7 @@ _NEXT = {
 }
 # A preloaded module may open a channel before the hello.
 _ALLOWED = {
-    State.CONNECTING: (Frame.HELLO, Frame.CHANNEL, Frame.FATAL_ERROR),
+    State.CONNECTING: (Frame.MODULE_SOURCES, Frame.COMPILED_MODULES, Frame.HELLO, Frame.CHANNEL, Frame.FATAL_ERROR),
     State.READY: (
         *(Frame.STDOUT, Frame.STDERR, Frame.DISPLAY, Frame.BLOCK_RESULT, Frame.ANSWER),
         *(Frame.TOOL_CALL, Frame.CANCEL_CALL, Frame.CHANNEL, Frame.FATAL_ERROR),

@@ -16,8 +16,6 @@ class Frame(bytes, Enum):
     """Types of the frames between the host and the supervisor."""
 
     # Host to supervisor
-    COMPILED_MODULES = b"M"
-    MODULE_SOURCES = b"B"
     CONFIGURATION = b"C"
     RUN_BLOCK = b"X"
     KILL_BLOCK = b"K"
@@ -35,6 +33,8 @@ class Frame(bytes, Enum):
     CANCEL_CALL = b"U"
     FATAL_ERROR = b"!"
     # In both directions
+    COMPILED_MODULES = b"M"
+    MODULE_SOURCES = b"B"
     TOOL_CALL = b"T"
     TOOL_ANSWER = TOOL_CALL
     CHANNEL = b"N"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 
@@ -78,6 +79,14 @@ class Launcher(Protocol):
     @property
     def host_name(self) -> str | None:
         """Name of the engine that runs the sandbox, if the user has chosen one."""
+        ...
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies the Python of the launched sandbox, and everything that its start can execute.
+
+        What one sandbox has compiled is sent to all that have the same. None to keep nothing.
+        """
         ...
 
     def launch(self, boot: str) -> ByteStream:

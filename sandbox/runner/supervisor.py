@@ -241,19 +241,19 @@ def describe(config):
     }
 
 
-def main(read_frame, path):
+def main(configuration, path):
     """Start the supervisor; called by the boot code.
 
     Args:
-        read_frame: Reads one frame from the host, blocking.
+        configuration: The host's frame with the configuration: its type, id and payload.
         path: `sys.path` of a fresh interpreter; the supervisor itself uses only a part of it.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
     os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
-    kind, _, payload = read_frame()
+    kind, _, payload = configuration
     config, _ = wire.unpack(payload)
     if kind != wire.CONFIGURATION:
-        raise wire.ProtocolError("the first frame must be the configuration")
+        raise wire.ProtocolError("the frame after the modules must be the configuration")
     os.umask(0o022)
     config["path_variables"] = set_environment(config.pop("environment"))
     config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]

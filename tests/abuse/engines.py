@@ -154,6 +154,7 @@ def engines_in(folder: Path) -> Iterator[Engines]:
     server = write_certificates(folder / "server", authority, authority.issue_cert("127.0.0.1"))
     client = write_certificates(folder / "good", authority, authority.issue_cert("client"))
     write_certificates(folder / "other", authority, other.issue_cert("client"))
+    other.cert_pem.write_to_path(folder / "other" / "own-ca.pem")
     engines: list[TlsEngine] = []
     try:
         engines.extend(TlsEngine(new_engine("600m"), name, server, client) for name in NAMES)

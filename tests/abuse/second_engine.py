@@ -64,6 +64,7 @@ class SecondEngine:
             tls: A listening TCP socket on which it speaks TLS with client certificates, and the folder of its own
                 certificate (ca.pem, cert.pem, key.pem).
         """
+        name = self.folder.name.encode().hex()  # a namespace may not end with an underscore
         own = {
             "host": self.address,
             "data-root": self.folder / "data",
@@ -71,8 +72,8 @@ class SecondEngine:
             "pidfile": self.folder / "pid",
             "bridge": "none",
             "iptables": "false",
-            "containerd-namespace": f"codeact-{self.folder.name}",
-            "containerd-plugins-namespace": f"codeact-plugins-{self.folder.name}",
+            "containerd-namespace": f"codeact-{name}",
+            "containerd-plugins-namespace": f"codeact-plugins-{name}",
             "live-restore": str(live_restore).lower(),
         }
         # In this machine's network it would take the bridge of the other one away.

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autogen_codeact.sandbox.host import bootstrap, protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol, runner_modules
 from autogen_codeact.sandbox.host.client import RunnerSettings
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 
@@ -41,6 +41,10 @@ class LocalRunner:
         workspace.mkdir(parents=True, exist_ok=True)
         settings = RunnerSettings("process", str(workspace), (), 1 << 20, False, True, None)
         self.config = {**vars(settings), **config}
+        self.modules = runner_modules.compiled_frame()
+        """The frame with compiled modules that it gets."""
+        self.compiled: bytes | None = None
+        """The modules that it has compiled, or None."""
         self._parser = protocol.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
@@ -66,8 +70,14 @@ class LocalRunner:
 
     def greet(self) -> dict[str, Any]:
         """Start it; gives its first message."""
-        self.send(bootstrap.runner_source() + protocol.pack(b"C", 0, self.config))
+        self.send(self.modules + protocol.pack(b"C", 0, self.config))
         kind, _, payload = self.receive()
+        if kind == b"B":
+            self.send(runner_modules.sources_frame())
+            kind, _, payload = self.receive()
+            assert kind == b"M", payload
+            self.compiled = payload
+            kind, _, payload = self.receive()
         assert kind == b"H", payload
         return protocol.unpack(payload)[0]
 

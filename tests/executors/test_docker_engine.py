@@ -261,9 +261,17 @@ def of_pool(reason: Exception) -> requests.ConnectionError:
     return requests.ConnectionError(urllib3.exceptions.MaxRetryError(SimpleNamespace(), "/version", reason))
 
 
+def not_made(reason: Exception) -> requests.ConnectionError:
+    """A connection that could not be made: urllib3's own error is a timeout by its class."""
+    error = urllib3.exceptions.NewConnectionError(SimpleNamespace(), "Failed to establish a new connection")
+    error.__cause__ = reason
+    return of_pool(error)
+
+
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
+        (not_made(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
         (wrapped(FileNotFoundError(errno.ENOENT, "No such file or directory")), EngineFailure.NO_SOCKET),
         (wrapped(PermissionError(errno.EACCES, "Permission denied")), EngineFailure.NO_PERMISSION),
         (wrapped(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")), EngineFailure.REFUSED),

@@ -191,6 +191,8 @@ class TestPayloads:
 class SocketStream:
     """A runner's stream whose other end is in the test's hands."""
 
+    lost = None
+
     def __init__(self) -> None:
         ours, self.other = socket.socketpair()
         ours.setblocking(False)
@@ -219,6 +221,8 @@ class SocketStream:
 
 class FakeLauncher:
     """Starts nothing; a thread plays the runner."""
+
+    python: str | None = None
 
     def __init__(self, play: Callable[[socket.socket], None]) -> None:
         self.stream = SocketStream()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.host import bootstrap, protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol, runner_modules
 from autogen_codeact.sandbox.host.blocks import _KEEP_STATE
 
 from .local_runner import LocalRunner, find_python
@@ -66,9 +66,9 @@ class TestSource:
     def test_all_modules_are_sent_in_import_order(self) -> None:
         # These go into the module of the host tools.
         apart = {"__init__", "tool_values", "value_codec"}
-        assert set(bootstrap._MODULES) == {path.stem for path in RUNNER.glob("*.py")} - apart
+        assert set(bootstrap.MODULES) == {path.stem for path in RUNNER.glob("*.py")} - apart
         seen: set[str] = set()
-        for name in bootstrap._MODULES:
+        for name in bootstrap.MODULES:
             for node in ast.parse((RUNNER / f"{name}.py").read_text()).body:
                 if isinstance(node, ast.ImportFrom) and node.level == 1:
                     assert {alias.name for alias in node.names} <= seen, name
@@ -199,7 +199,7 @@ class TestBootCode:
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
     def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
-        for sent in (b"", b"B\0", bootstrap.runner_source()[:1000], bootstrap.runner_source()):
+        for sent in (b"", b"B\0", runner_modules.compiled_frame()[:1000], runner_modules.compiled_frame()):
             ended = subprocess.run(
                 [python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False
             )

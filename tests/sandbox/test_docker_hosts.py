@@ -1,8 +1,13 @@
 """Engines of `hosts`: what their models accept, what they show, and files of them. No engine is needed."""
 
+import gc
 import json
 import pickle
 import re
+import select
+import socket
+import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,7 @@ import pytest
 
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
+from autogen_codeact.sandbox.backends.docker.engine import tls_context
 from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
 from autogen_codeact.sandbox.backends.select import choose_backend
 
@@ -168,3 +174,20 @@ class TestAFileOfEngines:
     def test_that_has_something_else_is_refused(self, tmp_path: Path, text: str, complaint: str) -> None:
         with pytest.raises(ValueError, match=rf"^the file of engines .*hosts\.json {complaint}"):
             self.read(tmp_path, text)
+
+
+def test_a_tls_socket_is_closed_if_its_connection_is_reset_before_the_handshake() -> None:
+    """As happens to those that a killed engine had not accepted yet; Python's own socket stays open."""
+    context = tls_context()
+    gc.collect()
+    with warnings.catch_warnings(record=True) as found, socket.create_server(("127.0.0.1", 0)) as server:
+        warnings.simplefilter("always")
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        assert select.select([client], [], [], 30)[0]
+        with pytest.raises(ConnectionResetError):
+            context.wrap_socket(client, server_hostname="engine")
+        gc.collect()
+    assert not [str(warning.message) for warning in found]

@@ -60,6 +60,12 @@ class Interpreter:
     folders: tuple[Path, ...]
     note: str = ""
 
+    def identity(self) -> tuple[str, ...]:
+        """Return what changes if another interpreter is installed at this path."""
+        real = self.path.resolve()
+        file = real.stat()
+        return (str(self.path), str(real), f"{file.st_dev}:{file.st_ino}", str(file.st_size), str(file.st_mtime_ns))
+
 
 def host_user(bind_dir: Path | None = None) -> HostUser:
     """Return the user of this machine that the sandbox's processes belong to: never root.

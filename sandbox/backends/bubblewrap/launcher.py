@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,6 +103,8 @@ class BubblewrapLauncher:
     def __init__(self, options: BubblewrapOptions) -> None:
         self._options = options
         self._user = host_user(options.bind_dir)
+        self.python: Hashable | None = None
+        """The path of its interpreter and the file that is there now."""
         self._process: subprocess.Popen[bytes] | None = None
         self._pid_one: int | None = None
         self._status: int | None = None
@@ -134,6 +136,8 @@ class BubblewrapLauncher:
         python = find_interpreter(self._options.python, self._user)
         if python.note:
             _warn_once(python.note)
+        with contextlib.suppress(OSError):  # without it nothing is kept
+            self.python = ("bubblewrap", python.identity())
         shown = shown_arguments([python.path, *python.folders, *self._options.readable])
         for target, source in data_sources(self._options.data).items():
             shown += ["--ro-bind", str(source), target]

@@ -10,6 +10,7 @@ import errno
 import os
 import queue
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -334,7 +335,44 @@ def _client(**options: Any) -> docker.APIClient:
             own = self.verify if verify is None else verify
             return super().merge_environment_settings(url, proxies, stream, own, cert)
 
-    return Client(**options)
+    client = Client(**options)
+    if client.base_url.startswith("https://"):
+        client.mount("https://", _tls_adapter(verify=client.verify is not False))
+    return client
+
+
+def _tls_adapter(*, verify: bool) -> Any:
+    import requests.adapters
+
+    adapter, size = requests.adapters.HTTPAdapter(), requests.adapters.DEFAULT_POOLSIZE
+    # Its constructor accepts no context. The files of certificates are loaded into this one.
+    adapter.init_poolmanager(size, size, ssl_context=tls_context(verify=verify))
+    return adapter
+
+
+def tls_context(*, verify: bool = True) -> ssl.SSLContext:
+    """Return a context for connections to an engine, without certificates.
+
+    Args:
+        verify: Whether the engine's certificate and name are checked. Default True.
+    """
+    import urllib3.util.ssl_
+
+    context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
+    context.sslsocket_class = _TlsSocket
+    return context
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """A TLS socket that is closed if its connection is reset before the handshake; Python leaves it open then."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except ConnectionError:
+            if self.version() is None:  # there has been no handshake: the caller is the constructor
+                self.close()
+            raise
 
 
 def _api_version(where: dict[str, Any], timeout: float) -> str:
@@ -407,12 +445,14 @@ _SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
     (EngineFailure.NO_SOCKET, {errno.ENOENT, errno.ENOTDIR}, set()),
     (EngineFailure.REFUSED, {errno.ECONNREFUSED, errno.ENOTSOCK}, set()),
     (EngineFailure.UNREACHABLE, {errno.EHOSTUNREACH, errno.ENETUNREACH}, {"gaierror"}),
+    # Before the names of timeouts, which are bases of urllib3's errors for any connection that could not be made.
+    (EngineFailure.NOT_DOCKER, {errno.ECONNRESET, errno.EPIPE}, set()),
     (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
     (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
     (EngineFailure.OLD_VERSION, set(), {"OldApiError"}),
     (
         EngineFailure.NOT_DOCKER,
-        {errno.ECONNRESET, errno.EPIPE},
+        set(),
         {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"},
     ),
 )

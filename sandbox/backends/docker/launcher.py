@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +103,8 @@ class DockerLauncher:
         self._resolve = resolve
         self.image_failed = False
         """Whether the last `launch` failed because it has no image to run."""
+        self.python: Hashable | None = None
+        """The engine and the id of the container's image, which can't change. None with further mounts: they can cover it."""
         self._client: APIClient | None = None
         self._container: str | None = None
         self._creation = uuid.uuid4().hex
@@ -145,6 +147,7 @@ class DockerLauncher:
         try:
             with self._data(client, image, sources) as data:
                 self._container = self._create(client, image, boot, data)
+            self.python = self._find_python(client, self._container)
             stream = DockerStream(client, self._container, self.host_name)
             client.start(self._container)
             self._started = True
@@ -161,6 +164,13 @@ class DockerLauncher:
             ) from error
         remove_orphans_in_background(self._options.engine)
         return stream
+
+    def _find_python(self, client: APIClient, container: str) -> Hashable | None:
+        """Look up the container's image: another program can give the name to another one at any time."""
+        if self._options.volumes:
+            return None
+        image = client.inspect_container(container).get("Image")
+        return ("docker", self.host_name, image) if image else None
 
     def _created_without_reply(self, client: APIClient) -> str | None:
         """Find a container that the engine created although its reply was lost; None if there is none, or none is known yet."""

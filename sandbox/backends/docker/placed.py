@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import Any
@@ -46,6 +46,12 @@ class PlacedLauncher:
         """Name of the engine in use, or of the last one."""
         slot = self._slot
         return slot.host.label if slot is not None else None
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies its Python: see `DockerLauncher.python`."""
+        launcher = self._launcher
+        return launcher.python if launcher is not None else None
 
     def launch(self, boot: str) -> DockerStream:
         """Start the container; the arguments and errors are those of `DockerLauncher.launch`."""
