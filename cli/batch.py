@@ -22,7 +22,7 @@ from autogen_codeact.batch.summary import summarize
 from autogen_codeact.batch.tables import require_parquet, write_parquet
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.batch_agents import AgentMaker
-from autogen_codeact.cli.batch_configuration import describe_job
+from autogen_codeact.cli.batch_configuration import describe_job, for_nodes
 from autogen_codeact.cli.batch_options import LimitChoice
 from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
 from autogen_codeact.cli.batch_progress import BatchDisplay
@@ -235,6 +235,8 @@ class _Running:
         """Run the batch; return which budget has ended it, if one has."""
         options = self._job.sandbox.options()
         del options["work_dir"]
+        if self._job.ray is not None:
+            options = for_nodes(options)
         batch = self._batch = run_batch(
             self._maker,
             cast("Any", self._tasks),
