@@ -38,6 +38,8 @@ ANSWER_S = 120.0
 CANCEL_S = 20.0
 STOP_S = 40.0
 REVIVE_S = 1.0
+# Larger arguments go through Ray's object store, which may write them to a disk.
+SETUP_PIECE = 64 * 1024
 
 
 @dataclass(eq=False)
@@ -98,6 +100,7 @@ class Ray:
         self._actors: list[_Actor] = []
         self._share = 1
         self._gate: ModelGate | None = None
+        self._setup: list[bytes] = []
         self._changed: asyncio.Condition
         self._reviving: set[asyncio.Task[None]] = set()
 
@@ -114,7 +117,7 @@ class Ray:
         count = self._actors_wanted or math.ceil(concurrency / (self._tasks_per_actor or TASKS_PER_ACTOR))
         self._share = self._tasks_per_actor or math.ceil(concurrency / count)
         self._gate = context.gate
-        setup = _pickled(ray, context, count, self._share)
+        self._setup = _pickled(ray, context, count, self._share)
         options = {
             "num_cpus": 1,
             "max_restarts": -1,
@@ -124,7 +127,7 @@ class Ray:
         }
         try:
             actor = ray.remote(RayWorker).options(**options)
-            self._actors = [_Actor(actor.remote(setup)) for _ in range(count)]
+            self._actors = [_Actor(actor.remote()) for _ in range(count)]
         except (TypeError, ValueError) as error:
             raise BatchBackendError(f"actor_options: {error}") from error
         for each in self._actors:
@@ -213,7 +216,8 @@ class Ray:
     async def _make_ready(self, actor: _Actor) -> None:
         while not actor.is_ready and actor.refused is None:
             try:
-                answer = from_json(_as_bytes(await actor.handle.ready.remote()))
+                # `make_agent` may hold a key: Ray keeps arguments of constructors in its tables, and those of calls nowhere.
+                answer = from_json(_as_bytes(await actor.handle.ready.remote(*self._setup)))
                 actor.node, actor.refused = answer["node"], answer.get("error")
                 actor.is_ready = actor.refused is None
             except Exception as error:  # noqa: BLE001 - Ray's, of many kinds
@@ -357,7 +361,7 @@ class _Exchange:
             await _answered(self._handle.permit.remote(self._key, refusal))
 
 
-def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> bytes:
+def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> list[bytes]:
     limit = context.sandboxes.max_sandboxes
     if limit is not None and limit < actors:
         raise BatchBackendError(f"max_sandboxes is {limit}, and there are {actors} actors: each needs at least one.")
@@ -365,12 +369,13 @@ def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> bytes:
         context.sandboxes.kind, context.sandboxes.options, share, limit // actors if limit is not None else None
     )
     try:
-        return bytes(ray.cloudpickle.dumps((context.make_agent, spec, context.settings)))
+        setup = ray.cloudpickle.dumps((context.make_agent, spec, context.settings))
     except Exception as error:
         raise BatchBackendError(
             f"make_agent or an option of the sandboxes can't be sent to the Ray workers: {printable(str(error))}. Let "
             "make_agent open files, connections and model clients itself."
         ) from error
+    return [setup[at : at + SETUP_PIECE] for at in range(0, len(setup), SETUP_PIECE)]
 
 
 def _result(data: bytes) -> AttemptResult:

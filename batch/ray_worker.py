@@ -62,25 +62,24 @@ class Inputs:
 
 
 class RayWorker:
-    """Runs attempts; made in the process of an actor.
+    """Runs attempts; made in the process of an actor."""
 
-    Args:
-        setup: The pickled `make_agent`, `SandboxSpec` and `BatchSettings`.
-    """
-
-    def __init__(self, setup: bytes) -> None:
-        self._setup = setup
+    def __init__(self) -> None:
         self._node = _node_name()
         self._root = Path()
         self._lock = -1
         self._context: WorkerContext | None = None
         self._attempts: dict[str, RemoteAttempt] = {}
 
-    async def ready(self) -> bytes:
-        """Get ready, and say so: JSON with `node`, or with `error`."""
+    async def ready(self, *setup: bytes) -> bytes:
+        """Get ready, and say so: JSON with `node`, or with `error`.
+
+        Args:
+            setup: The pickled `make_agent`, `SandboxSpec` and `BatchSettings`, in pieces.
+        """
         try:
             if self._context is None:
-                make_agent, spec, settings = await in_thread(pickle.loads, self._setup)
+                make_agent, spec, settings = await in_thread(pickle.loads, b"".join(setup))
                 context = BatchContext(make_agent, spec, _NoGate(), settings).worker(_NoGate())
                 if not isinstance(context.make, AgentTemplate):
                     await context.sandboxes.start()

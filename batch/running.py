@@ -27,7 +27,7 @@ from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
-from autogen_codeact.executors import SandboxPool, in_thread
+from autogen_codeact.executors import SandboxPool
 from autogen_codeact.sandbox.options import SandboxOptions
 
 
@@ -147,26 +147,27 @@ async def _rows(
 ) -> AsyncGenerator[Row, None]:
     with ExitStack() as opened:
         path = out or Path(opened.enter_context(TemporaryDirectory(prefix="codeact-batch-"))) / "batch"
-        folders: list[BatchFolder] = []
+        # Whoever is cancelled meanwhile, maybe repeatedly, has to wait for the thread and close the folder: its lock would stay.
+        opened_folder = asyncio.get_running_loop().run_in_executor(None, opening, path)
         try:
-            # Kept at once: whoever is cancelled while the thread opens the folder has to close it.
-            await in_thread(lambda: folders.append(opening(path)))
+            folder = await asyncio.shield(opened_folder)
             await backend.start(context)
-            async with aclosing(scheduler.rows(folders[0])) as rows:
+            async with aclosing(scheduler.rows(folder)) as rows:
                 async for row in rows:
                     yield row
         finally:
-            await finish(_close(scheduler, backend, folders))
+            await finish(_close(scheduler, backend, opened_folder))
         if scheduler.gate.spent is not None:
             raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
 
 
-async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFolder]) -> None:
+async def _close(scheduler: Scheduler, backend: Backend, opened: asyncio.Future[BatchFolder]) -> None:
     try:
         await backend.stop()
     finally:
-        for folder in folders:
-            await asyncio.to_thread(_close_folder, folder, scheduler.ended is not None)
+        await asyncio.wait({opened})
+        if opened.exception() is None:
+            await asyncio.to_thread(_close_folder, opened.result(), scheduler.ended is not None)
 
 
 def _close_folder(folder: BatchFolder, ended: bool) -> None:

@@ -132,7 +132,7 @@ class Scheduler:
         folder, now = self._folder, time.monotonic()
         done = folder.rows if folder is not None else 0
         rate = 60.0 * len(self._ends) / max(now - self._ends[0], 1e-3) if len(self._ends) > 1 else 0.0
-        left = (self._total - done) / rate * 60.0 if self._total is not None and rate else None
+        left = max(0, self._total - done) / rate * 60.0 if self._total is not None and rate else None
         return BatchCounts(
             total=self._total,
             done=done,

@@ -21,7 +21,7 @@ class Check(BaseModel):
         tolerance: How far a number may be from the expected one; absolute. Default 1e-6.
         relative: The same, as a part of the expected number. Default 0.
         code: The code of a "python" check.
-        timeout: Seconds that it may take. Default 30.
+        timeout: Seconds that it may take, at least 0.001. Default 30.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +31,7 @@ class Check(BaseModel):
     tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
     relative: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     code: str | None = None
-    timeout: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    timeout: float = Field(default=30.0, ge=0.001, allow_inf_nan=False)
 
 
 def _number_as_text(value: Any) -> Any:

@@ -22,7 +22,7 @@ from autogen_codeact.batch.summary import summarize
 from autogen_codeact.batch.tables import require_parquet, write_parquet
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.batch_agents import AgentMaker
-from autogen_codeact.cli.batch_configuration import describe_job
+from autogen_codeact.cli.batch_configuration import describe_job, for_nodes
 from autogen_codeact.cli.batch_options import LimitChoice
 from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
 from autogen_codeact.cli.batch_progress import BatchDisplay
@@ -235,6 +235,8 @@ class _Running:
         """Run the batch; return which budget has ended it, if one has."""
         options = self._job.sandbox.options()
         del options["work_dir"]
+        if self._job.ray is not None:
+            options = for_nodes(options)
         batch = self._batch = run_batch(
             self._maker,
             cast("Any", self._tasks),
@@ -293,6 +295,8 @@ class _Running:
         if ended == "stopped":
             say(f"interrupted; {AGAIN}")
             return EXIT_INTERRUPTED
+        if self._same.of_all and (advice := advice_for(self._same.error_class, job.model)):
+            say(f"{advice} Then {AGAIN}")
         return EXIT_FAILED if summary.failed or summary.invalid else 0
 
     def _shared_error(self) -> str:
@@ -321,6 +325,11 @@ class _SameError:
     _first: tuple[str, str] | None = field(default=None)
     _differs: bool = False
 
+    @property
+    def of_all(self) -> bool:
+        """Whether all rows so far, few or many, have failed with the same error."""
+        return self._rows > 0 and not self._differs
+
     def is_shared(self, row: Row) -> bool:
         """Take the next row into account; return whether enough have failed with the same error."""
         if self._differs or self.shared:
@@ -333,7 +342,7 @@ class _SameError:
         self._differs = row.outcome != "failed" or error != self._first
         self._rows += 1
         self.shared = not self._differs and self._rows >= SAME_ERRORS
-        if self.shared:
+        if not self._differs:
             self.error_class = row.error_class or ""
             self.text = " ".join(f"{row.error_class}: {row.error}".split())[:600].rstrip(".") + "."
         return self.shared

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.forwarding_client import ForwardingClient
@@ -19,27 +18,35 @@ from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
+from autogen_codeact.cli.model_inputs import ModelInputs
 from autogen_codeact.cli.models import open_model, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams import Team
 
 
 class AgentMaker:
-    """Makes the agent of an attempt; it can be sent to another process.
+    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file.
 
     Args:
         agent: Which agent.
         model: Which model.
         tell: Receives a line before a model call is repeated; not in another process.
+        inputs: What the client takes from the machine of the command. Default: read when the client is created.
     """
 
-    def __init__(self, agent: AgentChoice, model: ModelChoice, tell: Callable[[str], None] | None = None) -> None:
-        self._agent, self._model, self._tell = agent, model, tell
+    def __init__(
+        self,
+        agent: AgentChoice,
+        model: ModelChoice,
+        tell: Callable[[str], None] | None = None,
+        inputs: ModelInputs | None = None,
+    ) -> None:
+        self._agent, self._model, self._tell, self._inputs = agent, model, tell, inputs
         self._client: ChatCompletionClient | None = None
         self._recording: _Recording | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AgentMaker, (self._agent, self._model)
+        return AgentMaker, (self._agent, self._model, None, self._inputs or ModelInputs.read(self._model))
 
     def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
         """Return the agent or team for an attempt at a task."""
@@ -57,11 +64,13 @@ class AgentMaker:
         if self._client is not None or self._recording is not None:
             return
         self._model.check()
+        inputs = self._inputs = self._inputs or ModelInputs.read(self._model)
         if self._model.spec.startswith(REPLAY):
-            self._recording = _Recording(self._model.spec.removeprefix(REPLAY))
+            self._recording = _Recording(self._model.spec.removeprefix(REPLAY), inputs.text or "")
         else:
-            client = open_model(self._model, self._tell or (lambda line: None))
-            self._client = _SecretKeeper(client, self._model)
+            with inputs.applied():
+                client = open_model(self._model, self._tell or (lambda line: None), text=inputs.text)
+            self._client = _SecretKeeper(client, self._model, inputs.secrets())
 
     async def close(self) -> None:
         """Close the model client."""
@@ -76,11 +85,12 @@ class _SecretKeeper(ForwardingClient):
     Args:
         client: Is asked.
         model: The model.
+        secrets: Keys that this process may know from nowhere else.
     """
 
-    def __init__(self, client: ChatCompletionClient, model: ModelChoice) -> None:
+    def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
         super().__init__(client)
-        self._model = model
+        self._model, self._secrets = model, secrets
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """Return the model's answer."""
@@ -104,20 +114,16 @@ class _SecretKeeper(ForwardingClient):
             raise
 
     def _clean(self, error: Exception) -> None:
-        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
+        error.args = tuple(
+            without_secrets(each, self._model, self._secrets) if isinstance(each, str) else each for each in error.args
+        )
 
 
 class _Recording:
     """Recorded answers: the same for each task, or those of each task."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text: str) -> None:
         self._name = name
-        try:
-            text = Path(name).read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise CommandError(f"{name} can't be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise CommandError(f"{name} is not UTF-8 text") from error
         by_task = _by_task(text)
         self._common = parse_answers(text, name) if by_task is None else None
         self._by_task = {
@@ -129,7 +135,17 @@ class _Recording:
         answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
         if answers is None:
             raise CommandError(f"{self._name} has no answers for the task {id_}")
-        return ReliableClient(RecordedModel(answers), timeout_s)
+        return ReliableClient(_ContinuedRecording(answers), timeout_s)
+
+
+class _ContinuedRecording(RecordedModel):
+    """A recording for an attempt, which may continue a run log: the answers in the log are not given again."""
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the next answer."""
+        if not self.create_calls:
+            self.leave_out([each.content for each in messages if isinstance(each, AssistantMessage)])
+        return await super().create(messages, **options)
 
 
 def _by_task(text: str) -> dict[str, Any] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS
 from autogen_codeact.cli.model_choice import REPLAY
+from autogen_codeact.sandbox.host.environment import parse_environment, resolve
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.batch import BatchJob
@@ -35,6 +37,23 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
     described["--describe-environment"] = agent.describe_environment
     described["--check"] = _check(job.check)
     return described | _sandbox(job)
+
+
+def for_nodes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of executors that mean on other nodes what they mean here: with absolute paths, and values of variables.
+
+    Args:
+        options: Those of `SandboxChoice`.
+
+    Raises:
+        ValueError: A variable is not set here.
+    """
+    sent = dict(options)
+    if "environment" in sent:
+        sent["environment"] = resolve(parse_environment(sent["environment"]))
+    if "data" in sent:
+        sent["data"] = [path.absolute() if isinstance(path, Path) else path for path in sent["data"]]
+    return sent
 
 
 def _sandbox(job: BatchJob) -> dict[str, Any]:

@@ -215,6 +215,15 @@ def report(
         Path | None,
         typer.Argument(metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="FIELD",
+            show_default="(none)",
+            help="Also sum up by the values of a field of `metadata`, such as level.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
     """Sum a batch up: outcomes, checks, tokens, errors. With two folders, say which tasks end differently.
@@ -224,4 +233,4 @@ def report(
     with clean_exit():
         from autogen_codeact.cli.batch_report import print_report
 
-        raise typer.Exit(print_report(folder, other, as_json=as_json))
+        raise typer.Exit(print_report(folder, other, by=by, as_json=as_json))

@@ -7,18 +7,20 @@ from pathlib import Path
 from autogen_codeact.batch.report import compare, comparison_text, summary_text
 from autogen_codeact.batch.summary import Summary, summarize
 from autogen_codeact.cli.batch_words import format_cost, format_count, format_tokens
+from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Terminal
 
 _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 
 
-def print_report(folder: Path, other: Path | None, *, as_json: bool) -> int:
+def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_json: bool = False) -> int:
     """Print the summary of a batch, or what differs between two.
 
     Args:
         folder: Folder of the batch.
         other: Folder of another one, or None.
+        by: Field of the tasks' metadata, for sums by its values; None for none.
         as_json: Whether one JSON object is wanted.
 
     Returns:
@@ -26,8 +28,13 @@ def print_report(folder: Path, other: Path | None, *, as_json: bool) -> int:
 
     Raises:
         BatchError: A folder can't be read.
+        CommandError: `by` is given with two folders, or no task has that field.
     """
-    found = summarize(folder) if other is None else compare(folder, other)
+    if by is not None and other is not None:
+        raise CommandError("--by is for the report of one batch: leave out the second folder, or --by.")
+    found = summarize(folder, by=by) if other is None else compare(folder, other)
+    if isinstance(found, Summary) and by is not None and set(found.groups) <= {"null"}:
+        raise CommandError(f"No task of {folder} has {by} in its metadata.")
     if as_json:
         print_json(found.model_dump(mode="json"))
         return 0

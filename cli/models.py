@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,26 +39,27 @@ _ADVICE = {
 _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
 
-def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> ReliableClient:
+def open_model(choice: ModelChoice, tell: Callable[[str], None] = say, *, text: str | None = None) -> ReliableClient:
     """Create the model client, with a time limit, and retries of which the user is told.
 
     Args:
         choice: Which model.
         tell: Receives a line for the user before a call is repeated. Default: written to standard error.
+        text: The content of the model's file. Default: it is read.
 
     Raises:
         CommandError: An option, a file or the key is missing or wrong; the message holds no key.
     """
     choice.check()
-    return ReliableClient(_client(choice), choice.timeout_s, tell=tell)
+    return ReliableClient(_client(choice, text), choice.timeout_s, tell=tell)
 
 
-def _client(choice: ModelChoice) -> ChatCompletionClient:
+def _client(choice: ModelChoice, text: str | None) -> ChatCompletionClient:
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
-        return RecordedModel(parse_answers(_read(name), name))
+        return RecordedModel(parse_answers(read_file(name) if text is None else text, name))
     if choice.is_file:
-        return _component(choice.spec, untrusted=choice.untrusted)
+        return _component(choice.spec, text, untrusted=choice.untrusted)
     return _by_name(choice)
 
 
@@ -113,20 +114,33 @@ def advice_for(error_class: str, choice: ModelChoice) -> str | None:
     return advice.format(choice.key_variable) if advice is not None else None
 
 
-def without_secrets(text: str, choice: ModelChoice) -> str:
-    """Replace every key that this process knows in a text; servers quote them in their errors."""
-    for secret in sorted(_secrets(choice), key=len, reverse=True):
+def without_secrets(text: str, choice: ModelChoice, known: Collection[str] = ()) -> str:
+    """Replace every key that this process knows in a text; servers quote them in their errors.
+
+    Args:
+        text: The text.
+        choice: The model.
+        known: Keys that are not found in the environment and the model's file. Default: none.
+    """
+    for secret in sorted(_secrets(choice, known), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
-def _secrets(choice: ModelChoice) -> set[str]:
+def _secrets(choice: ModelChoice, known: Collection[str]) -> set[str]:
     named = {value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET"))}
     named.add(os.environ.get(choice.key_variable, ""))
     if choice.spec.endswith(".json"):
-        with suppress(CommandError, ValueError):  # then no client was created from it either
-            named |= _find_secrets(json.loads(_read(choice.spec)))
-    return {secret.strip() for secret in named if len(secret.strip()) >= _SHORTEST_SECRET}
+        with suppress(CommandError):  # then no client was created from it either
+            named |= find_secrets(read_file(choice.spec))
+    return {secret.strip() for secret in (*named, *known) if len(secret.strip()) >= _SHORTEST_SECRET}
+
+
+def find_secrets(text: str) -> set[str]:
+    """Return the keys in a JSON text, by the names of their fields; none if it is no JSON."""
+    with suppress(ValueError):
+        return _find_secrets(json.loads(text))
+    return set()
 
 
 def _find_secrets(value: Any) -> set[str]:
@@ -134,15 +148,21 @@ def _find_secrets(value: Any) -> set[str]:
         return {found for item in value for found in _find_secrets(item)}
     if not isinstance(value, dict):
         return set()
-    keys = {item for name, item in value.items() if isinstance(item, str) and _names_secret(name)}
+    keys = {item for name, item in value.items() if isinstance(item, str) and names_secret(name)}
     return keys | {found for item in value.values() for found in _find_secrets(item)}
 
 
-def _names_secret(name: str) -> bool:
+def names_secret(name: str) -> bool:
+    """Return whether a field or variable with this name holds a key."""
     return any(word in name.lower() for word in ("key", "token", "secret", "password", "authorization"))
 
 
-def _read(name: str) -> str:
+def read_file(name: str) -> str:
+    """Read a recording, or the file of a component.
+
+    Raises:
+        CommandError: It can't be read.
+    """
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -151,8 +171,8 @@ def _read(name: str) -> str:
         raise CommandError(f"{name} is not UTF-8 text") from error
 
 
-def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
-    text = _read(name)
+def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletionClient:
+    text = read_file(name) if text is None else text
     try:
         if untrusted:
             # The user chose to use the key; it is sent only to the vendor's own server.

@@ -46,6 +46,17 @@ class RecordedModel(ReplayChatCompletionClient):
             )
         return await super().create(*args, **kwargs)
 
+    def leave_out(self, given: Sequence[Any]) -> None:
+        """Leave out the answers at the beginning that a conversation has had already; if they differ, none.
+
+        Args:
+            given: The contents of its answers.
+        """
+        count = len(given)
+        if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(given):
+            del self.chat_completions[:count]
+            self.provided_message_count -= count
+
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the next answer word by word, then as a whole."""
         answer = await self.create(*args, **kwargs)

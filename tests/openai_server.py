@@ -86,6 +86,8 @@ class OpenAIServer:
         self._answer = None if isinstance(replies, list) else replies
         self.refuses = refuses
         self.requests: list[dict[str, Any]] = []
+        self.authorizations: list[str | None] = []
+        """The header of each request, in the order in which they came."""
         self.stopping = threading.Event()
         self._clients: list[OpenAIChatCompletionClient] = []
         self._recorded = threading.Condition()
@@ -208,6 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path != "/v1/chat/completions":
             return self._refuse(Reply(f"no such path: {self.path}", status=404))
+        self.server.owner.authorizations.append(self.headers["Authorization"])
         reply = self.server.owner.take(request)
         try:
             if reply.status != 200:

@@ -187,6 +187,11 @@ def test_answer_that_is_too_long_is_not_checked() -> None:
     )
 
 
+def test_timeout_that_no_sandbox_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"timeout\n.*greater than or equal to 0\.001"):
+        Check(kind="python", code="pass", timeout=1e-9)
+
+
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import AttemptResult, AttemptWork, BatchContext, scheduler
+from autogen_codeact.batch import AttemptResult, AttemptWork, BatchContext, folder, scheduler
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import Pace
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
@@ -43,6 +43,29 @@ def run_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith(("run-log", "codeact-pool"))}
 
 
+async def test_repeated_cancellation_while_the_folder_is_opened_frees_its_lock(
+    make: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, end, compact = threading.Event(), threading.Event(), folder.compact
+
+    def compact_slowly(path: Path, **options: Any) -> int:
+        begun.set()
+        assert end.wait(30)
+        return compact(path, **options)
+
+    monkeypatch.setattr(folder, "compact", compact_slowly)
+    work = asyncio.create_task(rows_of(make, [double(1)], tmp_path))
+    await wait_until(begun.is_set)
+    for _ in range(3):
+        work.cancel()
+        await asyncio.sleep(0.01)
+    end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    BatchFolder.open(tmp_path, {}).close()
+
+
+@pytest.mark.timeout(180)  # nine batches
 async def test_batch_cancelled_at_any_moment_leaves_nothing_behind(
     server: OpenAIServer, make: MakeAgent, tmp_path: Path
 ) -> None:

@@ -5,7 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from autogen_core.models import AssistantMessage, UserMessage
 
+from autogen_codeact.cli.batch_agents import _Recording
+from autogen_codeact.cli.batch_report import print_report
+from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
 from tests.openai_server import Reply
@@ -110,6 +114,13 @@ def test_batch_with_a_shared_error_goes_on_when_it_is_mended(tmp_path):
     assert {row["answer"] for row in rows(tmp_path / "out")} == {"It is fine."}
 
 
+def test_error_of_a_few_tasks_alone_has_advice(tmp_path):
+    with Model(every=[REFUSED]) as refusing:
+        done = refusing.run(write_tasks(tmp_path, 2), tmp_path / "out")
+    assert done.status == 1
+    assert done.err.endswith("\ncodeact: Check the key in OPENAI_API_KEY. Then the same command goes on from here\n")
+
+
 def test_few_failures_do_not_stop_the_batch(tmp_path):
     tasks = write_tasks(tmp_path, 14)
     failing = {f"t{number}": [REFUSED] for number in range(9)}
@@ -175,6 +186,16 @@ def test_recorded_answers_by_task(tmp_path):
     assert answers(tmp_path / "out") == {"t0": "Zero.", "t1": "Two."}
 
 
+async def test_recorded_answers_go_on_after_those_of_the_conversation(tmp_path):
+    recording = tmp_path / "answers.json"
+    recording.write_text('["one", "two", "three"]')
+    for said, expected in (([], "one"), (["one"], "two"), (["one", "two"], "three"), (["other"], "one")):
+        messages = [AssistantMessage(content=each, source="coder") for each in said]
+        client = _Recording(str(recording)).client("t0", 60)
+        answer = await client.create([UserMessage(content="task", source="user"), *messages])
+        assert answer.content == expected
+
+
 def test_run_of_a_task_can_be_shown(model, tmp_path):
     model.run(write_tasks(tmp_path, 1), tmp_path / "out")
     (row,) = rows(tmp_path / "out")
@@ -219,6 +240,31 @@ def test_key_that_a_server_quotes_is_not_kept(tmp_path):
     assert "sk-of-the-tests" not in done.out + done.err
     kept = [file.read_text(errors="replace") for file in (tmp_path / "out").rglob("*") if file.is_file()]
     assert not any("sk-of-the-tests" in text for text in kept)
+
+
+def test_report_by_a_field_of_the_metadata(tmp_path, capsys):
+    lines = [
+        {"id": "a", "outcome": "completed", "passed": True, "metadata": {"level": "easy"}},
+        {"id": "b", "outcome": "completed", "passed": False, "metadata": {"level": "hard"}},
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert print_report(tmp_path, None, by="level") == 0
+    assert capsys.readouterr().out.split("## By level\n\n")[1] == (
+        "| value | rows | completed | passed | pass rate |\n"
+        "|-------|------|-----------|--------|-----------|\n"
+        "| easy  | 1    | 1         | 1 of 1 | 100.0%    |\n"
+        "| hard  | 1    | 1         | 0 of 1 | 0.0%      |\n"
+    )
+    assert print_report(tmp_path, None, by="level", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["groups"]["hard"]["passed"] == 0
+
+
+def test_report_by_what_no_task_has_is_an_error(tmp_path):
+    (tmp_path / "results.jsonl").write_text('{"id": "a", "outcome": "completed", "metadata": {"level": 1}}\n')
+    with pytest.raises(CommandError, match=r"No task of .* has Level in its metadata\."):
+        print_report(tmp_path, None, by="Level")
+    with pytest.raises(CommandError, match="leave out the second folder, or --by"):
+        print_report(tmp_path, tmp_path, by="level")
 
 
 def test_results_as_parquet(model, tmp_path):

@@ -61,7 +61,7 @@ OPTIONS = {
         *("--tasks-per-minute", "--max-tokens", "--max-cost", "--price", "--max-seconds", "--task-timeout"),
         *("--model", "--base-url", "--model-timeout", "--act", "--team", "--steps", "--retries", "--mode", *SANDBOX),
     ],
-    ("batch", "report"): ["DIR", "[DIR2]", "--json"],
+    ("batch", "report"): ["DIR", "[DIR2]", "--by", "--json"],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -160,10 +161,10 @@ def run(place: str, code: str, *, filtered: bool) -> str:
     return run_in_bubblewrap(code, filtered=filtered)
 
 
-def probe() -> str:
-    """Python source that makes every call and prints what came of each."""
+def probe(names: Collection[str] | None = None) -> str:
+    """Python source that makes these calls, each in a process of its own, or every one, and prints what came of each."""
     source = (Path(__file__).parent / "syscall_probe.py").read_text()
-    return f"NUMBERS = {NUMBERS}\nTRIED = {UNLISTED}\n{source}\nmain()\n"
+    return f"NUMBERS = {NUMBERS}\nTRIED = {UNLISTED}\n{source}\nmain({names and sorted(names)})\n"
 
 
 @functools.cache
