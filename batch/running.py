@@ -75,7 +75,10 @@ def run_batch(
     if pool is not None and (backend is not None or sandbox_options):
         raise ValueError("pool= can't be combined with backend= or options of sandboxes: the pool has its own.")
     if not callable(make_agent) and not is_component(make_agent):
-        raise ValueError(f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}.")
+        raise ValueError(
+            f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}. Give a function "
+            "that makes a new agent for each task, or agent.dump_component()."
+        )
     settings = settings or BatchSettings()
     if isinstance(sandbox, SandboxOptions):
         if sandbox_options:

@@ -131,7 +131,9 @@ class Scheduler:
         """Return how far the batch is."""
         folder, now = self._folder, time.monotonic()
         done = folder.rows if folder is not None else 0
-        rate = 60.0 * len(self._ends) / max(now - self._ends[0], 1e-3) if len(self._ends) > 1 else 0.0
+        # The first rows say nothing about the rate unless the time before them counts, too.
+        since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
+        rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
         left = max(0, self._total - done) / rate * 60.0 if self._total is not None and rate else None
         return BatchCounts(
             total=self._total,

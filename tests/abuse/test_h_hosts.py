@@ -212,7 +212,7 @@ async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
             engines["b"].resume()
             await eventually(lambda: placement().why_out(engines["b"].host) is None, WITHIN_S)
         mentioned = [record.getMessage() for record in caplog.records if "engine b" in record.getMessage()]
-        assert "the Docker engine b is out, its sandboxes (1) are ended: " in mentioned[0]
+        assert "the Docker engine b is out, and 1 sandboxes on it are ended: " in mentioned[0]
         assert "the Docker engine b answers again after " in mentioned[-1]
         boxes.append(box_on(engines))
         await boxes[-1].start()

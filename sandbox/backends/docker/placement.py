@@ -101,6 +101,7 @@ class Slot:
     end: Callable[[str], None] | None = None
     lost: Future[str] = field(default_factory=Future)
     """Completed with the reason when the engine goes out while the sandbox starts or runs."""
+    _taken: float = field(default_factory=time.monotonic)
 
     def started(self, end: Callable[[str], None]) -> None:
         """Note that the sandbox has started.
@@ -113,6 +114,8 @@ class Slot:
     def unreachable(self, error: SandboxError) -> None:
         """Release it, because no connection could be made: the engine gets no sandboxes until it has answered a ping."""
         self._placement.suspect(self._engine, str(error)[:LONGEST_REASON])
+        if (took := time.monotonic() - self._taken) > PING_TIMEOUT_S:  # it may answer pings, and hang at this
+            self._placement.pause(self._engine, str(error)[:LONGEST_REASON], took)
         self.release()
 
     def refused(self, error: SandboxError) -> None:
@@ -273,11 +276,12 @@ class Placement:
             engine.ping_now = True
             self._changed.notify_all()
 
-    def pause(self, engine: _Engine, reason: str) -> None:
+    def pause(self, engine: _Engine, reason: str, at_least: float = 0.0) -> None:
         """See `Slot.refused`."""
         with self._changed:
             known, engine.problem = engine.problem == reason, reason
-            pause_s, engine.pause_s = engine.pause_s, min(2 * engine.pause_s, LONGEST_PAUSE_S)
+            pause_s = min(max(engine.pause_s, at_least), LONGEST_PAUSE_S)
+            engine.pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             engine.paused_until = time.monotonic() + pause_s
             engine.ping_now = True
             self._changed.notify_all()
@@ -357,7 +361,7 @@ class Placement:
                     slot.lost.set_result(reason)
             self._changed.notify_all()
         logger.warning(
-            "the Docker engine %s is out, its sandboxes (%d) are ended: %s", engine.host.label, len(slots), reason
+            "the Docker engine %s is out, and %d sandboxes on it are ended: %s", engine.host.label, len(slots), reason
         )
         for slot in slots:
             if slot.end is not None:
@@ -367,6 +371,8 @@ class Placement:
         with self._changed:
             engine.failures, engine.suspect = 0, None
             was_out, engine.out = engine.out, None
+            if was_out is not None:
+                engine.paused_until, engine.pause_s = 0.0, FIRST_PAUSE_S
             self._changed.notify_all()
         if was_out is not None:
             logger.warning(
