@@ -136,9 +136,9 @@ async def test_h20_sandboxes_are_placed_by_weight_and_capacity(all_have_it: Engi
     """One with twice the weight gets twice as many; one that is full gets none until one of its sandboxes has stopped."""
     a, b, c = all_have_it.hosts
     weighted = [a.model_copy(update={"weight": 2.0}), b]
-    boxes = [box_on(weighted) for _ in range(6)]
+    boxes = [box_on(weighted) for _ in range(3)]
     try:
-        assert await start_all(boxes) == {"a": 4, "b": 2}
+        assert await start_all(boxes) == {"a": 2, "b": 1}
     finally:
         await stop_all(boxes)
     limited = [a.model_copy(update={"capacity": 1}), c.model_copy(update={"capacity": 2})]
