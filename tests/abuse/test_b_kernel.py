@@ -345,7 +345,7 @@ async def test_32_neither_the_supervisor_nor_the_system_can_be_overwritten(subje
         except OSError: pass
     print(json.dumps([sorted(writable), [path for path in opened if path != "/proc/self/attr/current"]]))
     """
-    writable, opened = json.loads(await subject.out(code, timeout=20))
+    writable, opened = json.loads(await subject.out(code, timeout=50))
     # Of a session all blocks may install packages.
     assert set(writable) <= {"/dev/shm", "/dev/mqueue", *(("/packages",) if subject.session else ())}
     assert "/dev/shm" in writable  # the look finds what can be written

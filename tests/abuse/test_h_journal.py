@@ -233,7 +233,7 @@ async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subje
     holes = "for number in range(700):\n    open(f'{number}', 'wb').truncate(60 << 20)"
     agent = actor(await subject.start())
     await agent.load_state(state(entry(holes, files={}, connections=0), entry("y = 2", files={}, connections=0)))
-    replayed = await asyncio.wait_for(agent.rebuild_session(), 30)
+    replayed = await asyncio.wait_for(agent.rebuild_session(), 50)
     assert replayed is not None
     assert replayed.same
     subject._lost = True
