@@ -8,7 +8,6 @@ import signal
 import sys
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from autogen_codeact.batch.backend import Backend
@@ -20,21 +19,18 @@ from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings, Prices
 from autogen_codeact.batch.summary import summarize
 from autogen_codeact.batch.tables import require_parquet, write_parquet
-from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.batch_agents import AgentMaker
 from autogen_codeact.cli.batch_configuration import describe_job, for_nodes
-from autogen_codeact.cli.batch_options import LimitChoice
+from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
 from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
 from autogen_codeact.cli.batch_progress import BatchDisplay
 from autogen_codeact.cli.batch_report import print_summary
 from autogen_codeact.cli.batch_tasks import ChosenTasks
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import JsonEnd
-from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import advice_for, without_secrets
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
@@ -42,39 +38,6 @@ SAME_ERRORS = 10
 """Tasks that all fail with the same error at the beginning, after which the batch stops."""
 AGAIN = "the same command goes on from here"
 _NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class BatchJob:
-    """The options of one command.
-
-    Args:
-        tasks: File or folder with the tasks.
-        out: Folder of the batch.
-        limits: How much at the same time, and what may be used.
-        model: The model.
-        agent: The agent.
-        sandbox: The sandboxes.
-        limit: How many of the tasks; None for all.
-        check: How answers are checked if a task does not say.
-        accept_changes: Whether changed tasks and options are accepted.
-        keep_going: Whether the batch goes on if its first tasks all fail with the same error.
-        parquet: Whether the results are also written as Parquet.
-        ray: Address of a Ray cluster, or None.
-    """
-
-    tasks: Path
-    out: Path
-    limits: LimitChoice
-    model: ModelChoice
-    agent: AgentChoice
-    sandbox: SandboxChoice
-    limit: int | None = None
-    check: str | None = None
-    accept_changes: bool = False
-    keep_going: bool = False
-    parquet: bool = False
-    ray: str | None = None
 
 
 def run_tasks(job: BatchJob, end: JsonEnd) -> int:

@@ -6,14 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS
+from autogen_codeact.cli.batch_job import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY
 from autogen_codeact.sandbox.host.environment import parse_environment, resolve
-
-if TYPE_CHECKING:
-    from autogen_codeact.cli.batch import BatchJob
 
 _MAY_DIFFER = ("hosts", "hosts_file")
 """Where the sandboxes are."""

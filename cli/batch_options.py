@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, mode_option, takes_agent
+from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import ModelChoice
@@ -22,39 +23,6 @@ from autogen_codeact.cli.sandbox_options import takes_sandbox
 from autogen_codeact.cli.shared_options import Command, takes
 
 limit_option = partial(typer.Option, rich_help_panel="Limits")
-
-
-@dataclass(frozen=True)
-class LimitChoice:
-    """How much a batch does at the same time, how often, and what it may use, as the user has written it.
-
-    Args:
-        concurrency: Tasks at the same time.
-        attempts: How often a task is begun at most.
-        backoff: Seconds before the second attempt.
-        repeat: How often each task is done.
-        max_sandboxes: Sandboxes at the same time.
-        model_calls_per_minute: Model calls that begin in a minute.
-        tasks_per_minute: Attempts that begin in a minute.
-        max_tokens: Tokens that the batch may use.
-        max_cost: What it may cost.
-        price: Prices of a million tokens: `PROMPT:COMPLETION`.
-        max_seconds: Seconds after which the command ends.
-        task_timeout: Seconds that one attempt may take.
-    """
-
-    concurrency: int = 4
-    attempts: int = 3
-    backoff: float = 1.0
-    repeat: int = 1
-    max_sandboxes: int | None = None
-    model_calls_per_minute: float | None = None
-    tasks_per_minute: float | None = None
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    price: str | None = None
-    max_seconds: float | None = None
-    task_timeout: float | None = None
 
 
 def _limits(
@@ -190,7 +158,7 @@ def batch(
     from autogen_codeact.cli.json_output import JsonEnd
 
     with clean_exit(), JsonEnd(as_json, "batch") as end:
-        from autogen_codeact.cli.batch import BatchJob, run_tasks
+        from autogen_codeact.cli.batch import run_tasks
 
         job = BatchJob(
             tasks=tasks,

@@ -191,7 +191,7 @@ async def test_recorded_answers_go_on_after_those_of_the_conversation(tmp_path):
     recording.write_text('["one", "two", "three"]')
     for said, expected in (([], "one"), (["one"], "two"), (["one", "two"], "three"), (["other"], "one")):
         messages = [AssistantMessage(content=each, source="coder") for each in said]
-        client = _Recording(str(recording)).client("t0", 60)
+        client = _Recording(str(recording), recording.read_text()).client("t0", 60)
         answer = await client.create([UserMessage(content="task", source="user"), *messages])
         assert answer.content == expected
 
