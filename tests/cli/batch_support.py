@@ -79,8 +79,9 @@ def write_tasks(folder: Path, count: int, **fields: Callable[[int], Any]) -> Pat
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
-    """Return the rows of a batch."""
-    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    """Return the rows of a batch; one that is being written is left out."""
+    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def answers(out: Path) -> dict[str, str | None]:
