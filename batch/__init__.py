@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, WorkerContext, run_attempt
@@ -130,13 +131,5 @@ __all__ = [
     "write_summary",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # The modules import AutoGen.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# The modules import AutoGen.
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

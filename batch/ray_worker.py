@@ -13,7 +13,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -31,6 +31,7 @@ from autogen_codeact.batch.folder_changes import FolderChanges
 from autogen_codeact.batch.folder_copy import FolderCopy
 from autogen_codeact.batch.pieces import Header, Piece, cut
 from autogen_codeact.executors import in_thread
+from autogen_codeact.sandbox.host.waiting import in_threads
 
 FOLDER, LOCK = "codeact-ray-", "lock"
 POLL_S = 0.1
@@ -363,12 +364,4 @@ def _short(text: str) -> str:
     return text[:MAX_ERROR].encode("utf-8", "replace").decode()
 
 
-async def in_threads(pieces: Generator[Piece, None, None]) -> AsyncIterator[Piece]:
-    try:
-        while (piece := await in_thread(next, pieces, None)) is not None:
-            yield piece
-    finally:
-        pieces.close()
-
-
-__all__ = ["MAX_RESULT", "RESULT", "Inputs", "RayWorker", "WorkerRestartedError", "in_threads"]
+__all__ = ["MAX_RESULT", "RESULT", "Inputs", "RayWorker", "WorkerRestartedError"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.host.blocks import BlockRequest, artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 from autogen_codeact.sandbox.limits import Limits, parse_size
 from autogen_codeact.sandbox.result import Artifact
 
@@ -177,15 +177,6 @@ def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, byte
         except SandboxError as error:
             contents[file.name] = error
     return contents
-
-
-async def in_threads(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Iterate over a generator, each step in a thread."""
-    try:
-        while (chunk := await in_thread(next, chunks, None)) is not None:
-            yield chunk
-    finally:
-        chunks.close()  # it may have an open file
 
 
 async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:

@@ -11,7 +11,7 @@ from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 MAX_READ_BYTES = 256 * 1024**2
 
@@ -23,7 +23,7 @@ async def put(client: RunnerClient, source: Path, name: str) -> None:
         ValueError: The name could leave the workspace.
         SandboxFileError: It can't be read, or the sandbox can't store it.
     """
-    await client.write_file(safe_name(name), 0o644, sync.in_threads(_chunks(source)))
+    await client.write_file(safe_name(name), 0o644, in_threads(_chunks(source)))
 
 
 async def get(client: RunnerClient, name: str, target: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -72,6 +72,15 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
         if working.done() and not working.cancelled():
             working.exception()  # else asyncio reports it as never retrieved
         raise
+
+
+async def in_threads(items: Generator[T]) -> AsyncIterator[T]:
+    """Iterate over a generator that yields no None, each step in a thread."""
+    try:
+        while (item := await in_thread(next, items, None)) is not None:
+            yield item
+    finally:
+        items.close()  # it may have an open file
 
 
 class CrossLoopSemaphore:

@@ -11,9 +11,8 @@ from typing import Protocol
 
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.files.filenames import safe_name
-from autogen_codeact.sandbox.files.sync import in_threads
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
-from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 CHUNK = 256 * 1024
 CHUNKS_PER_CALL = 4
