@@ -102,8 +102,13 @@ def test_first_answer_counts_in_the_terminal_and_on_the_page(bubblewrap, tmp_pat
         terminal.sendline(answer)
         terminal.expect("the page can be looked at until Ctrl-C")
         assert page.post("answer", question=number, approve=False).status_code == 409
-        header = httpx.get(page.api, timeout=WAIT_S).json()
-        assert (header["outcome"], header["blocks"], header["controls"]) == ("completed", 2, False)
+
+        def header():
+            return httpx.get(page.api, timeout=WAIT_S).json()
+
+        # The page reads the log several times a second, so it can know of the end a little later than the terminal.
+        wait_until(lambda: header()["outcome"] == "completed", "the run's end on the page", WAIT_S)
+        assert (header()["blocks"], header()["controls"]) == (2, False)
         os.kill(terminal.pid, signal.SIGINT)
         terminal.expect(pexpect.EOF)
         terminal.wait()
