@@ -28,7 +28,7 @@ from autogen_codeact.batch.components import (
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
-from autogen_codeact.batch.rows import CheckResult, Outcome
+from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_answer
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
@@ -41,8 +41,6 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
-MAX_ERROR = 4000
-"""Characters of an error that are kept."""
 NO_ANSWER = "the agent ended without an answer"
 
 
@@ -288,6 +286,7 @@ class _Attempt:
             result.error_class, result.error = "NoAnswer", NO_ANSWER
         if result.answer is not None and result.answer.strip():
             result.checks = await self._check(result.answer)
+        result.answer = shorten_answer(result.answer)
         result.seconds = time.monotonic() - self._began
         return result
 

@@ -20,9 +20,9 @@ from typing import Any, get_args
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.replacing import replace_file, replacing
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.runs.whole_file import PART, whole_bytes
 
 MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -158,9 +158,11 @@ class BatchFolder:
             raise BatchFolderError(f"{self.path} is a file: the results of a batch need a folder.")
         self.path.mkdir(parents=True, exist_ok=True)
         manifest = self.path / MANIFEST
-        if not manifest.exists() and any(each.name != LOCK for each in self.path.iterdir()):
+        if not manifest.exists() and any(each.name != LOCK and not _is_part(each) for each in self.path.iterdir()):
             raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
         self._take_lock()
+        for part in filter(_is_part, self.path.iterdir()):
+            part.unlink(missing_ok=True)
         if manifest.exists():
             self._compare(configuration)
         else:
@@ -211,7 +213,8 @@ class BatchFolder:
             "created": created or datetime.now(UTC).isoformat(),
             "configuration": dict(configuration),
         }
-        replace_file(self.path / MANIFEST, to_json(manifest, indent=2) + b"\n")
+        with whole_bytes(self.path / MANIFEST, private=True, sync=True) as file:
+            file.write(to_json(manifest, indent=2) + b"\n")
 
     def _open_lines(self, name: str) -> int:
         """Open a file of lines for appending; what a killed process has left of a last line is cut off."""
@@ -451,11 +454,16 @@ def compact(path: Path, *, invalid: bool = True) -> int:
             places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
     offsets = [offset for _, _, offset in sorted(places.values())]
     if len(offsets) < found or offsets != sorted(offsets):
-        with open(path / RESULTS, "rb") as rows, replacing(path / RESULTS) as file:
+        with open(path / RESULTS, "rb") as rows, whole_bytes(path / RESULTS, private=True, sync=True) as file:
             for offset in offsets:
                 rows.seek(offset)
                 file.write(rows.readline())
     return damaged
+
+
+def _is_part(path: Path) -> bool:
+    """Return whether a file was left by a process that was killed while it wrote another one as a whole."""
+    return path.name.startswith(".") and path.name.endswith(PART)
 
 
 def _as_line(row: Row) -> bytes:

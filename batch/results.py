@@ -13,8 +13,8 @@ from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.folder import RESULTS
 from autogen_codeact.batch.rows import Row
 
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of a row; longer lines are left out."""
+MAX_LINE = 128 * 1024 * 1024
+"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB, and 6 times as many as JSON with escapes."""
 
 
 class Results:

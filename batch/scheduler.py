@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.batch.attempt import MAX_ERROR, AttemptResult, AttemptWork
+from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
@@ -33,7 +33,7 @@ from autogen_codeact.batch.progress import (
 )
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
-from autogen_codeact.batch.rows import AttemptRecord, Row
+from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
@@ -380,6 +380,7 @@ class Scheduler:
     async def _add(self, job: Job | None, row: Row) -> None:
         folder = self._folder
         assert folder is not None
+        shorten_texts(row)
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
         self._ends.append(time.monotonic())
         self._on_event(TaskFinished(row))
