@@ -23,6 +23,7 @@ from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.runs.whole_file import PART, whole_bytes
+from autogen_codeact.sandbox.words import counted
 
 MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -173,9 +174,7 @@ class BatchFolder:
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
         if damaged := compact(self.path, invalid=False):
-            self.notices.append(
-                f"{damaged} damaged line{'s' * (damaged > 1)} of {RESULTS} left out: those tasks are run again"
-            )
+            self.notices.append(f"{counted(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again")
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()

@@ -14,6 +14,7 @@ from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.sandbox.words import counted
 
 
 class Pace:
@@ -109,7 +110,7 @@ class LocalGate:
         tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
         settings = self._settings
         if settings.max_tokens is not None and tokens >= settings.max_tokens:
-            self.end(f"the budget of {settings.max_tokens} tokens is used up ({tokens})")
+            self.end(f"the budget of {counted(settings.max_tokens, 'token')} is used up ({tokens:,})")
         elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
             self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
 

@@ -120,7 +120,8 @@ def shorten_texts(row: Row) -> None:
     """
     row.answer = shorten_answer(row.answer)
     row.failures = row.failures[-MAX_FAILURES:]
-    for each in (row, *row.failures):
+    records: list[Row | AttemptRecord] = [row, *row.failures]
+    for each in records:
         each.error = shorten(each.error, MAX_ERROR) if each.error is not None else None
         each.error_class = shorten(each.error_class, MAX_NAME) if each.error_class is not None else None
 

@@ -38,6 +38,7 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.executors import in_thread
+from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -429,7 +430,7 @@ class Scheduler:
                         yield job
             self._total = good * repeats + bad
             if repeat == 1 and (gone := folder.unseen):
-                text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
+                text = f"{counted(gone, 'task is', 'tasks are')} no longer among the tasks"
                 self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ from autogen_codeact.cli.batch_words import format_count, format_left, progress_
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import printable, show_status
 from autogen_codeact.cli.progress import find_terminal
+from autogen_codeact.sandbox.words import percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""
@@ -303,17 +305,17 @@ class _Block:
 
     def _bar(self, counts: BatchCounts, width: int) -> Text:
         total = counts.total or 1
-        percent = f" {min(100, 100 * counts.done // total)} %"
+        part = f" {percent(math.floor(100 * min(counts.done / total, 1)) / 100, digits=0)}"
         bar = ProgressBar(
             total,
             min(counts.done, total),
-            width=max(1, min(_BAR_WIDTH, width - len(percent))),
+            width=max(1, min(_BAR_WIDTH, width - len(part))),
             complete_style="cyan",
             finished_style="green",
         )
         with self._console.capture() as drawn:
             self._console.print(bar, end="")
-        return Text.assemble(Text.from_ansi(drawn.get()), percent)
+        return Text.assemble(Text.from_ansi(drawn.get()), part)
 
     def _size(self) -> tuple[int, int]:
         with suppress(OSError, ValueError, AttributeError):

@@ -134,7 +134,7 @@ def test_numbers_are_short():
 def test_terminal_shows_a_bar_and_all_counts(screen):
     with shown(screen):
         block = last_block(screen.written)
-    assert re.fullmatch(r"━{10,40}[╸━]*\s25 %", block[0].replace("╺", "━"))
+    assert re.fullmatch(r"━{10,40}[╸━]*\s25%", block[0].replace("╺", "━"))
     assert " · ".join(block[1:]).split(" · ") == WORDS
     assert max(map(len, block)) < 100
 
@@ -244,7 +244,7 @@ def test_no_color_draws_without_colours(screen, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     with shown(screen):
         assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", screen.written.replace("\x1b[2m", ""))
-        assert "25 %" in screen.written
+        assert "25%" in screen.written
 
 
 def test_dumb_terminal_gets_plain_lines(screen, monkeypatch):
