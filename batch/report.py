@@ -13,6 +13,7 @@ from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.statistics import sign_test
 from autogen_codeact.batch.summary import Group, Summary, summarize
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.words import percent
 
 SHOWN = 20
 MAX_MANIFEST = 16 * 1024 * 1024
@@ -268,7 +269,7 @@ def _value(value: Any) -> str:
 
 
 def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f}%"
+    return "-" if rate is None else percent(rate)
 
 
 def _seconds(seconds: float | None) -> str:

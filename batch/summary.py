@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.replacing import replace_file
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.statistics import interval, mean, pass_at, percentile
+from autogen_codeact.runs.whole_file import whole_bytes
 
 SUMMARY = "summary.json"
 MAX_GROUPS = 200
@@ -158,7 +158,8 @@ def write_summary(folder: Path | str) -> Summary:
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
     try:
-        replace_file(path, summary.model_dump_json(indent=2).encode() + b"\n")
+        with whole_bytes(path, private=True, sync=True) as file:
+            file.write(summary.model_dump_json(indent=2).encode() + b"\n")
     except OSError as error:
         raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
     return summary

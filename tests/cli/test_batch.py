@@ -79,7 +79,7 @@ def test_check_for_tasks_that_have_none(model, tmp_path):
     tasks = write_tasks(tmp_path, 3, expected=lambda number: str(2 * number + (number == 2)))
     done = model.run(tasks, tmp_path / "out", "--check", "number")
     assert {row["id"]: row["passed"] for row in rows(tmp_path / "out")} == {"t0": True, "t1": True, "t2": False}
-    assert "checks: 2 of 3 passed (66.7 %)\n" in done.out
+    assert "checks: 2 of 3 passed (66.7%)\n" in done.out
     code = tmp_path / "check.py"
     code.write_text("passed = answer == f'It is {2 * int(task[\"task\"].split()[-1])}.'")
     model.run(tasks, tmp_path / "python", "--check", code)
