@@ -29,6 +29,7 @@ from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
 from autogen_codeact.executors import in_thread, printable
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.sandbox.host.waiting import in_threads
+from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -383,7 +384,7 @@ def _result(data: bytes) -> AttemptResult:
     try:
         return RESULT.validate_json(data)
     except ValidationError as error:
-        raise PieceError(f"the result can't be read: {error.error_count()} errors") from None
+        raise PieceError(f"the result can't be read: {counted(error.error_count(), 'error')}") from None
 
 
 def _raise_error(data: bytes) -> AttemptResult:
