@@ -71,9 +71,9 @@ def _about_engines(engines):
     )
     return (
         f"Tasks a minute at {most} at once: {paces}.\n"
-        "All engines share this machine's processors, so no gain can be seen here. The table shows what placement and health checks\n"
-        f"cost in processor time a task ({changes or 'not measured'}). Engines on machines of their own add up, until the driver is\n"
-        "busy."
+        "All engines share this machine's processors, so no gain can be seen here. The table shows what placement and health\n"
+        f"checks cost in processor time a task ({changes or 'not measured'}).\n"
+        "Engines on machines of their own add up, until the driver is busy."
     )
 
 
@@ -87,9 +87,10 @@ def _driver(batches):
         return ""
     found = max(batches, key=lambda each: each["concurrency"])
     client, pace = _per_task(found, "client"), _pace(found)
+    most = 60 / client
     return (
         f"\n- The driver's own process uses {client:.3f} s of processor time a task, on one processor: at most\n"
-        f"  {60 / client:,.0f} such tasks a minute. {60 / client / pace:.1f} engines, each on a machine like this one, would do as many:\n"
+        f"  {most:,.0f} such tasks a minute. {most / pace:.1f} engines, each on a machine like this one, would do as many:\n"
         f"  tasks a minute = engines × {pace:,.0f}, up to that limit. Beyond it, use several drivers or `--ray`."
     )
 
