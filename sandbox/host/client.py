@@ -16,12 +16,14 @@ from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import (
+    SandboxDied,
     SandboxError,
     SandboxFileError,
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
@@ -43,6 +45,8 @@ KEEP_ALIVES_PER_LEASE = 4
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
 MAX_UNDELIVERED = 20_000
+RESET_SLACK_S = 1.0
+MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
@@ -67,6 +71,7 @@ class RunnerSettings:
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
         own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
         environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
+        reusable: Whether it may be reset for another use.
     """
 
     mode: str
@@ -84,6 +89,7 @@ class RunnerSettings:
     tools: Mapping[str, Any] | None = None
     own_shm: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reusable: bool = False
 
 
 class Calls(Protocol):
@@ -143,6 +149,10 @@ class RunnerClient:
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
+        self.give_back: Callable[[RunnerClient], bool] | None = None
+        """Called at the end of a use; returns whether the sandbox stays for another one."""
+        self._use_lock = threading.Lock()
+        self._given_back = False
 
     @property
     def engine(self) -> str | None:
@@ -233,8 +243,7 @@ class RunnerClient:
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
-            connection.handlers[kind] = partial(self._on_call_frame, kind)
+        self._take_calls(connection)
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
@@ -253,6 +262,10 @@ class RunnerClient:
         hello.check()
         return hello
 
+    def _take_calls(self, connection: Connection) -> None:
+        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+            connection.handlers[kind] = partial(self._on_call_frame, kind)
+
     def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
@@ -265,9 +278,60 @@ class RunnerClient:
     async def _tear_down(self) -> None:
         await asyncio.to_thread(self.stop_blocking)
 
+    async def end_use(self) -> None:
+        """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
+        if self.give_back is None or not self.give_back(self):
+            await self.stop()
+
+    def renew(self) -> RunnerClient | None:
+        """Make the client for the next use of the sandbox, which has nothing of this one; this one can't be used any more.
+
+        Returns:
+            The new client; `reset_blocking` comes first. None if something of this use still goes on.
+        """
+        with self._use_lock, self._stop_lock:
+            connection = self._connection
+            if connection is None or not connection.is_quiet or self._calls or self._time_limits:
+                return None
+            if self.gateway is not None and not self.gateway.renew():
+                return None
+            following = RunnerClient(
+                self._launcher,
+                self.settings,
+                self.name,
+                start_timeout_s=self._start_timeout_s,
+                grace_s=self._grace_s,
+                gateway=self.gateway,
+            )
+            # The numbers go on: an answer that comes late can't be taken for one of the next use.
+            following.hello, following._idents = self.hello, self._idents
+            following._connection, self._connection, self._given_back = connection, None, True
+            following._take_calls(connection)
+        return following
+
+    def reset_blocking(self, timeout_s: float) -> str | None:
+        """End and remove everything of the uses so far, in a thread.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+
+        Returns:
+            None, or why the sandbox must not be used again.
+        """
+        try:
+            reply = self._send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
+        except TimeoutError:
+            return f"it was not reset within {timeout_s:g} s"
+        except SandboxError as error:
+            return str(error)
+        problem = reply.message.get("problem", "it gave no answer")
+        return None if problem is None else printable(str(problem)[:MAX_PROBLEM])
+
     def stop_blocking(self) -> None:
         """Stop it, in a thread; a second call waits for the first."""
         with self._stop_lock:
+            if self._given_back:
+                return
             connection = self._connection
             try:
                 if connection is not None:
@@ -305,17 +369,19 @@ class RunnerClient:
             SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
-        connection = self._connection
-        assert connection is not None, "it has not been started"
+        connection = self._connected()
         ident = next(self._idents)
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         if calls is not None:
             calls.open(lambda answer: connection.send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
             self._calls[ident] = calls
-        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
-        # Blocks that were sent before may have to end first.
-        self._time_limits[ident] = timeout_s + self._grace_s
+        with self._use_lock:
+            reply = self._connected().request(
+                Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output
+            )
+            # Blocks that were sent before may have to end first.
+            self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             if on_sent is not None:
@@ -473,9 +539,15 @@ class RunnerClient:
 
     def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
         """Send a request; the future fails if the sandbox has ended."""
+        with self._use_lock:
+            return self._connected().request(kind, ident if ident is not None else next(self._idents), message, data)
+
+    def _connected(self) -> Connection:
+        if self._given_back:
+            raise SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
         if self._connection is None:
             raise SandboxStartError("the sandbox has not been started")
-        return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
+        return self._connection
 
 
 @contextlib.asynccontextmanager
