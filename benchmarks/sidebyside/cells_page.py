@@ -126,8 +126,9 @@ def _sessions(figures):
     return _bullet(
         f"**A recorded session** of {blocks:.1f} blocks takes {_ms(ours['time'])}: {_ms(rollback['time'])} for the return to its "
         f"beginning, which AutoGen's executor does not do, and {_ms(left / blocks)} for each block with its checkpoint. A "
-        f"session causes {ours['faults']:,.0f} page faults, because its blocks are larger than those above. {AIM_TIMES}× "
-        f"AutoGen's executor would be {_ms(autogen['time'] / AIM_TIMES)}. The processor time of a session is {_ms(ours['machine'])}, in "
-        f"parts at the same time: {_ms(ours['containers'])} in the container, {_ms(ours['client'])} in the driver, and "
-        f"{_ms(ours['rest'])} in the engine. Without any return to the beginning it would be {autogen['time'] / left:.1f}×."
+        f"session causes {ours['faults']:,.0f} page faults, because its blocks are larger than those above. "
+        f"{AIM_TIMES}× AutoGen's executor would be {_ms(autogen['time'] / AIM_TIMES)}. "
+        f"The processor time of a session is {_ms(ours['machine'])}, in parts at the same time: "
+        f"{_ms(ours['containers'])} in the container, {_ms(ours['client'])} in the driver, {_ms(ours['rest'])} in the engine. "
+        f"Without any return to the beginning it would be {autogen['time'] / left:.1f}×."
     )
