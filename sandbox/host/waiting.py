@@ -16,18 +16,19 @@ T = TypeVar("T")
 CANCEL_TIMEOUT_S = 5.0
 
 
-def new_future() -> Future[Any]:
-    """Return a future that who waits for it can't cancel."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
+class Completion(Future[T]):
+    """A future that who waits for it can't cancel: a cancellation ends the waiting only."""
+
+    def cancel(self) -> bool:
+        """Return False, and do nothing."""
+        return False
 
 
 async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
     """Wait for a future that a thread completes.
 
     Args:
-        future: The future, from `new_future`; a cancellation or a timeout leaves it as it is.
+        future: The future, a `Completion`; a cancellation or a timeout leaves it as it is.
         timeout_s: How long to wait, in seconds.
         message: Text of the `SandboxTimeout`.
 
