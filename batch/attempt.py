@@ -32,6 +32,7 @@ from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.waits import SANDBOX, Waits
 from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.continuing import resumed
@@ -107,12 +108,14 @@ class WorkerContext:
         sandboxes: Where executors come from.
         gate: What each model call passes.
         task_timeout: Seconds that an attempt may take. Default: no limit.
+        waits: Counts the attempts that wait for a sandbox.
     """
 
     make: MakeAgent | AgentTemplate
     sandboxes: Sandboxes
     gate: ModelGate
     task_timeout: float | None = None
+    waits: Waits = field(default_factory=Waits)
     in_use: dict[int, str] = field(default_factory=dict)
     """Agents that run now, by identity, with the tasks that they work on."""
 
@@ -264,7 +267,8 @@ class _Attempt:
 
     async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
         opened.push_async_callback(_stop, executor)
-        await executor.start()
+        with self._context.waits.on(SANDBOX):
+            await executor.start()
         self._engine = getattr(executor, "engine", None) or self._engine
 
     async def _finished(self, last: Any, end: LogEnd) -> AttemptResult:

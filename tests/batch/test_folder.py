@@ -106,8 +106,7 @@ KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
 from pathlib import Path
-from autogen_codeact.batch import folder
-from autogen_codeact.runs import whole_file
+from autogen_codeact.batch import folder, lines
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -117,14 +116,14 @@ def replace_and_die(part, target, replace=os.replace):
     die()
 
 @contextmanager
-def torn(path, open_whole=folder.whole_bytes, **options):
+def torn(path, open_whole=lines.whole_bytes, **options):
     with open_whole(path, **options) as file:
         yield file
         file.truncate(file.tell() // 2)
         die()
 
 points = {
-    "torn": lambda: setattr(folder, "whole_bytes", torn),
+    "torn": lambda: setattr(lines, "whole_bytes", torn),
     "before sync": lambda: setattr(os, "fsync", die),
     "before": lambda: setattr(os, "replace", die),
     "after": lambda: setattr(os, "replace", replace_and_die),

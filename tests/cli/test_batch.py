@@ -41,6 +41,8 @@ def test_same_command_again_asks_nothing(model, tmp_path):
     asked = dict(model.asked)
     again = model.run(tasks, tmp_path / "out")
     assert (again.status, again.out) == (first.status, first.out)
+    said = "codeact: all tasks had results, so none was run: give another --out to do them again"
+    assert (said in first.err, again.err.splitlines()[-1]) == (False, said)
     assert model.asked == asked
 
 
