@@ -292,7 +292,7 @@ class TestTheEnd:
 
     def test_by_an_error_of_the_host_is_an_error_for_who_waits(self) -> None:
         class Broken(SocketStream):
-            def read(self) -> bytes:
+            def read(self, size: int, /) -> bytes | None:
                 raise ZeroDivisionError
 
         stream = Broken()
