@@ -271,7 +271,7 @@ class SandboxLifecycle:
             raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
         return reply
 
-    async def _stop(self, *, keep_folder: bool = False) -> None:
+    async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client = self.client, None
         reasons: list[SandboxError] = []
         began = time.monotonic()
@@ -279,7 +279,7 @@ class SandboxLifecycle:
             if client is not None:
                 if not client.alive:
                     client.when_ended(reasons.append)
-                await client.stop()
+                await (client.end_use() if reusable else client.stop())
         finally:
             workspace, self._workspace = self._workspace, None
             if workspace is not None:
@@ -301,7 +301,7 @@ class SandboxLifecycle:
         async with self._lifecycle:
             if self.client is client:
                 self._lost = True
-                await self._stop(keep_folder=True)
+                await self._stop(keep_folder=True, reusable=False)
 
 
 def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:

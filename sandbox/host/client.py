@@ -8,19 +8,21 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import (
+    SandboxDied,
     SandboxError,
     SandboxFileError,
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
@@ -29,7 +31,7 @@ from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings, checked
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
-from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
+from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, iterating, wait_for
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -41,6 +43,8 @@ KEEP_ALIVES_PER_LEASE = 4
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
 MAX_UNDELIVERED = 20_000
+RESET_SLACK_S = 1.0
+MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
@@ -101,6 +105,10 @@ class RunnerClient:
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
+        self.give_back: Callable[[RunnerClient], bool] | None = None
+        """Called at the end of a use; returns whether the sandbox stays for another one."""
+        self._use_lock = threading.Lock()
+        self._given_back = False
 
     @property
     def engine(self) -> str | None:
@@ -191,8 +199,7 @@ class RunnerClient:
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
-            connection.handlers[kind] = partial(self._on_call_frame, kind)
+        self._take_calls(connection)
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
@@ -211,6 +218,10 @@ class RunnerClient:
         hello.check()
         return hello
 
+    def _take_calls(self, connection: Connection) -> None:
+        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+            connection.handlers[kind] = partial(self._on_call_frame, kind)
+
     def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
@@ -223,9 +234,60 @@ class RunnerClient:
     async def _tear_down(self) -> None:
         await asyncio.to_thread(self.stop_blocking)
 
+    async def end_use(self) -> None:
+        """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
+        if self.give_back is None or not self.give_back(self):
+            await self.stop()
+
+    def renew(self) -> RunnerClient | None:
+        """Make the client for the next use of the sandbox, which has nothing of this one; this one can't be used any more.
+
+        Returns:
+            The new client; `reset_blocking` comes first. None if something of this use still goes on.
+        """
+        with self._use_lock, self._stop_lock:
+            connection = self._connection
+            if connection is None or not connection.is_quiet or self._calls or self._time_limits:
+                return None
+            if self.gateway is not None and not self.gateway.renew():
+                return None
+            following = RunnerClient(
+                self._launcher,
+                self.settings,
+                self.name,
+                start_timeout_s=self._start_timeout_s,
+                grace_s=self._grace_s,
+                gateway=self.gateway,
+            )
+            # The numbers go on: an answer that comes late can't be taken for one of the next use.
+            following.hello, following._idents = self.hello, self._idents
+            following._connection, self._connection, self._given_back = connection, None, True
+            following._take_calls(connection)
+        return following
+
+    def reset_blocking(self, timeout_s: float) -> str | None:
+        """End and remove everything of the uses so far, in a thread.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+
+        Returns:
+            None, or why the sandbox must not be used again.
+        """
+        try:
+            reply = self._send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
+        except TimeoutError:
+            return f"it was not reset within {timeout_s:g} s"
+        except SandboxError as error:
+            return str(error)
+        problem = reply.message.get("problem", "it gave no answer")
+        return None if problem is None else printable(str(problem)[:MAX_PROBLEM])
+
     def stop_blocking(self) -> None:
         """Stop it, in a thread; a second call waits for the first."""
         with self._stop_lock:
+            if self._given_back:
+                return
             connection = self._connection
             try:
                 if connection is not None:
@@ -263,17 +325,20 @@ class RunnerClient:
             SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
-        connection = self._connection
-        assert connection is not None, "it has not been started"
         ident = next(self._idents)
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
-        if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
-            self._calls[ident] = calls
-        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
-        # Blocks that were sent before may have to end first.
-        self._time_limits[ident] = timeout_s + self._grace_s
+        with self._use_lock:
+            connection = self._connection
+            if connection is None:
+                raise self._not_usable()
+            if calls is not None:
+                send = connection.send
+                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
+                self._calls[ident] = calls
+            reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
+            # Blocks that were sent before may have to end first.
+            self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             if on_sent is not None:
@@ -355,7 +420,7 @@ class RunnerClient:
         ident = next(self._idents)
         begun = False
         waiting = b""
-        async with _iterating(chunks) as pieces:
+        async with iterating(chunks) as pieces:
             try:
                 async for chunk in pieces:
                     if waiting:
@@ -435,23 +500,13 @@ class RunnerClient:
 
     def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
         """Send a request; the future fails if the sandbox has ended."""
-        if self._connection is None:
-            raise SandboxStartError("the sandbox has not been started")
-        return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
+        with self._use_lock:
+            if self._connection is None:
+                raise self._not_usable()
+            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
 
-
-@contextlib.asynccontextmanager
-async def _iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Iterate over chunks, and close a generator at the end: it may have an open file."""
-    try:
-        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-        elif isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
-
-
-async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+    def _not_usable(self) -> SandboxError:
+        """Return why it has no connection."""
+        if self._given_back:
+            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
+        return SandboxStartError("the sandbox has not been started")

@@ -32,6 +32,7 @@ class RunnerSettings:
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
         own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
         environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
+        reusable: Whether it may be reset for another use.
     """
 
     mode: str
@@ -49,6 +50,7 @@ class RunnerSettings:
     tools: Mapping[str, Any] | None = None
     own_shm: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reusable: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -82,6 +83,23 @@ async def in_threads(items: Generator[T]) -> AsyncIterator[T]:
             yield item
     finally:
         items.close()  # it may have an open file
+
+
+@asynccontextmanager
+async def iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Iterate over chunks, and close a generator at the end: it may have an open file."""
+    try:
+        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
+        elif isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 class CrossLoopSemaphore:
