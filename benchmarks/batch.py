@@ -5,8 +5,8 @@
     python benchmarks/batch.py --tiny        # a few tasks of each variant, to check that it works; writes no page
     python benchmarks/batch.py --page        # writes the page from the figures of the last runs
 
-`batch_many.py` and `paused.py` measure the other parts of the page. Needs a Docker engine with the sandbox image (`make image`),
-bubblewrap, the recorded sessions, and a package registry for the other libraries.
+`batch_many.py`, `paused.py` and `compare.py --only` measure the other parts of the page. Needs a Docker engine with the sandbox
+image (`make image`), bubblewrap, the recorded sessions, and a package registry for the other libraries.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PAGE = ROOT / "docs/benchmarks-batch.md"
 SESSIONS = 300
 IDLE_S = 2.0
 CHUNK_TIMEOUT_S = 900
-MINUTES = 7.0
+MINUTES = 6.5
 
 
 @dataclass(frozen=True)

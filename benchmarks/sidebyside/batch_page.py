@@ -4,7 +4,7 @@ import json
 import random
 import statistics
 
-from . import paused_page
+from . import cells_page, paused_page
 from .batch_variants import (
     AUTOGEN,
     ECHO,
@@ -68,7 +68,7 @@ def page(folder):
     """
     figures, parts = _load(folder, "batch.json"), []
     many = [found for kind in ("docker", "bubblewrap") if (found := _load(folder, f"batch-many-{kind}.json"))]
-    paused = _load(folder, "paused.json")
+    paused, some_cells = _load(folder, "paused.json"), _load(folder, "cells.json")
     machine = f": {figures['machine']}; {_versions(figures)}" if figures else ""
     head = HEAD.format(
         machine=machine,
@@ -84,7 +84,7 @@ def page(folder):
             parts.append(figures["note"] + "\n")
         parts += [
             "## Targets\n",
-            targets(figures, many, paused),
+            targets(figures, many, paused, some_cells),
             "## Tasks a minute and processor time\n",
             rates(figures),
         ]
@@ -95,6 +95,8 @@ def page(folder):
         parts.append(f"Use of one processor by other processes: {busy} the run.\n")
     if paused:
         parts += ["## Blocks after a pause\n", paused_page.section(paused)]
+    if some_cells:
+        parts += ["## Cells of the other page that missed their aim\n", cells_page.section(some_cells)]
     if many:
         parts += ["## Many tasks\n", many_table(many)]
     return "\n".join(parts)
@@ -183,7 +185,7 @@ def _times(found):
     return f"**{found[0]:.3g}×** ({found[1]:.3g} to {found[2]:.3g})"
 
 
-def targets(figures, many, paused=None):
+def targets(figures, many, paused=None, some_cells=None):
     """Return the table of targets."""
     rows = ["| target | measured (95 %) | |", "|---|---|---|"]
     eight, wide = figures["chunks"].get("8", {}), figures["chunks"].get("32", {})
@@ -209,6 +211,7 @@ def targets(figures, many, paused=None):
                 wanted = "≥ 0.5×" if echo == ECHO else "beside"
                 rows.append(_row(f"{own}, at 32: tasks a minute {wanted} {echo}", _times(found), met))
     rows += [_row(*row) for row in paused_page.targets(paused or {"blocks": {}})]
+    rows += [_row(*row) for row in cells_page.targets(some_cells or {"seconds": {}})]
     for found in many:
         grown = growth(found)
         rows.append(

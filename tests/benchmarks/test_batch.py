@@ -342,6 +342,31 @@ def test_prediction_counts_blocks_starts_idle_sandboxes_and_memory(load):
     assert page.costs([{**alive, "sandbox": "bubblewrap"}]) is None
 
 
+def test_engines_are_compared_with_one_and_the_limit_of_the_driver_follows_from_its_processor_time(load):
+    page = load("sidebyside.scaling_page")
+
+    def batch(hosts, seconds, processor_s):
+        found = chunk([1.0] * 40, seconds, processor_s)
+        return {**found, "hosts": hosts, "concurrency": 32, "memory": 2e8}
+
+    figures = {
+        "machine": "2 processors",
+        "note": "",
+        "batches": [batch(1, 10, 16), {**batch(1, 20, 16), "concurrency": 8}],
+        "engines": [batch(1, 10, 16), batch(2, 12, 18), batch(3, 8, 16)],
+        "alive": [],
+        "absent": {},
+    }
+    text = page.section(figures)
+    assert "| 2 | 32 | 40 | 200 | 0.450 | 1.00 | 200 MB |" in text
+    assert "Tasks a minute at 32 at once: 240 with 1, 200 with 2, 300 with 3." in text
+    assert "(+12 % with 2, +0 % with 3)" in text
+    # A quarter of 16 s for 40 tasks.
+    driver = page._driver(figures["batches"])
+    assert "0.100 s of processor time a task" in driver
+    assert "at most\n  600 such tasks a minute. 2.5 engines, each on" in driver
+
+
 @pytest.mark.usefixtures("bubblewrap")
 async def test_cost_of_sandboxes_that_are_alive_is_measured(load, monkeypatch):
     probes, page = load("sidebyside.scaling_probes"), load("sidebyside.scaling_page")
