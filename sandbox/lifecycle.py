@@ -174,16 +174,6 @@ class SandboxLifecycle:
         """Make the client of a sandbox with these options that has not been started."""
         return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
 
-    async def _ready(self) -> RunnerClient:
-        """Return the running sandbox, or a new one if it has ended."""
-        client = self.client
-        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
-            return client
-        async with self._lifecycle:
-            if self._stopped:
-                raise SandboxNotStarted(STOPPED)
-            return await self._running()
-
     async def _running(self) -> RunnerClient:
         client = self.client
         await self.tools.start()

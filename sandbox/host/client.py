@@ -8,9 +8,8 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,12 +27,11 @@ from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_b
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
+from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings, checked_entries, number_of
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
-from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
-from autogen_codeact.sandbox.limits import CheckpointMode
+from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, iterating, wait_for
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -48,48 +46,6 @@ MAX_UNDELIVERED = 20_000
 RESET_SLACK_S = 1.0
 MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
-
-
-@dataclass(frozen=True)
-class RunnerSettings:
-    """How the runner behaves: its configuration message.
-
-    Args:
-        mode: `process` or `session`.
-        workspace: The working directory in the sandbox.
-        preload: Modules that are imported before any code runs.
-        output_limit: Bytes of output kept of each stream of a block.
-        split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block.
-        memory_bytes: The sandbox's memory limit, or None.
-        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
-        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
-        concurrency: Blocks that run at the same time in process mode; further blocks wait.
-        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
-        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
-            streams choose their own (`ByteStream.lease_s`). None for no such limit.
-        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
-        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
-        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
-        reusable: Whether it may be reset for another use.
-    """
-
-    mode: str
-    workspace: str
-    preload: tuple[str, ...]
-    output_limit: int
-    split_streams: bool
-    checkpoint: CheckpointMode
-    memory_bytes: int | None
-    rlimits: Mapping[str, int] = field(default_factory=dict)
-    rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
-    concurrency: int = 32
-    proxy: Mapping[str, int] | None = None
-    lease_s: float | None = None
-    tools: Mapping[str, Any] | None = None
-    own_shm: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    reusable: bool = False
 
 
 class Calls(Protocol):
@@ -192,7 +148,7 @@ class RunnerClient:
         self._launcher.cancel()
 
     async def _start(self) -> Hello:
-        launched: Future[ByteStream] = new_future()
+        launched = Completion[ByteStream]()
         threading.Thread(target=self._launch, args=(launched,), name=f"codeact-start-{self.name}").start()
         try:
             stream = await asyncio.wrap_future(launched)
@@ -220,7 +176,7 @@ class RunnerClient:
 
     async def _undo_launch(self, launched: Future[ByteStream]) -> None:
         """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
-        undone: Future[None] = new_future()
+        undone = Completion[None]()
         self._launcher.cancel()
 
         def undo() -> None:
@@ -369,26 +325,30 @@ class RunnerClient:
             SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
-        connection = self._connected()
         ident = next(self._idents)
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
-        if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
-            self._calls[ident] = calls
         with self._use_lock:
-            reply = self._connected().request(
-                Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output
-            )
+            connection = self._connection
+            if connection is None:
+                raise self._not_usable()
+            if calls is not None:
+                send = connection.send
+                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
+                self._calls[ident] = calls
+            reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
             # Blocks that were sent before may have to end first.
             self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             if on_sent is not None:
                 on_sent()
-            return await self._wait_or_stop(reply, limit)
+            return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError:
             await self._kill_block(connection, ident, reply)
+            raise
+        except SandboxTimeout:
+            await self.stop()
             raise
         finally:
             del self._time_limits[ident]
@@ -424,14 +384,6 @@ class RunnerClient:
             connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         return True
 
-    async def _wait_or_stop(self, reply: Future[Reply], limit_s: float) -> Reply:
-        """Wait for an answer; stop the sandbox if it does not come in time."""
-        try:
-            return await wait_for(reply, limit_s, f"the sandbox {self.name} did not answer within {limit_s:g} s")
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
     def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Record files of a cancelled block: the runner does not report them again."""
         for entry in entries:
@@ -449,7 +401,7 @@ class RunnerClient:
             ValueError: The runner refused; the text says why.
             SandboxError: The sandbox broke.
         """
-        reply = await self._wait_or_stop(self._send(kind, message), ANSWER_TIMEOUT_S)
+        reply = await self._answer(self._send(kind, message))
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -468,7 +420,7 @@ class RunnerClient:
         ident = next(self._idents)
         begun = False
         waiting = b""
-        async with _iterating(chunks) as pieces:
+        async with iterating(chunks) as pieces:
             try:
                 async for chunk in pieces:
                     if waiting:
@@ -531,37 +483,30 @@ class RunnerClient:
         Raises:
             SandboxFileError: The runner could not do it.
         """
-        reply = await self._wait_or_stop(self._send(Frame.FILE_REQUEST, message, data, ident), ANSWER_TIMEOUT_S)
+        reply = await self._answer(self._send(Frame.FILE_REQUEST, message, data, ident))
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
+    async def _answer(self, reply: Future[Reply]) -> Reply:
+        """Wait for the answer to a request that takes little work; stop the sandbox if it does not come in time."""
+        try:
+            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
+            return await wait_for(reply, ANSWER_TIMEOUT_S, late)
+        except SandboxTimeout:
+            await self.stop()
+            raise
+
     def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
         """Send a request; the future fails if the sandbox has ended."""
         with self._use_lock:
-            return self._connected().request(kind, ident if ident is not None else next(self._idents), message, data)
+            if self._connection is None:
+                raise self._not_usable()
+            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
 
-    def _connected(self) -> Connection:
+    def _not_usable(self) -> SandboxError:
+        """Return why it has no connection."""
         if self._given_back:
-            raise SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
-        if self._connection is None:
-            raise SandboxStartError("the sandbox has not been started")
-        return self._connection
-
-
-@contextlib.asynccontextmanager
-async def _iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Iterate over chunks, and close a generator at the end: it may have an open file."""
-    try:
-        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-        elif isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
-
-
-async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
+        return SandboxStartError("the sandbox has not been started")
