@@ -6,13 +6,8 @@ import re
 import tempfile
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
-
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.executors.sandboxes import out, run
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GIVEN = {
     "KEY": "a/b \u00e9",
@@ -52,51 +47,48 @@ KILL_ZYGOTE = """
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def given(backend):
-    """One with these variables."""
-    async with backend.make(environment=GIVEN) as started:
-        yield started
-
-
-async def test_a_block_has_the_variables_in_any_process(given, backend):
-    assert json.loads(await out(given, LOOK)) == SEEN
-    await run(given, KILL_ZYGOTE)
-    assert json.loads(await out(given, LOOK)) == SEEN
+async def test_a_block_has_the_variables_in_any_process(make, backend):
+    executor = await make(environment=GIVEN)
+    assert json.loads(await out(executor, LOOK)) == SEEN
+    await run(executor, KILL_ZYGOTE)
+    assert json.loads(await out(executor, LOOK)) == SEEN
     if backend.session:
-        result = await run(given, "import os; os.environ['KEY'] = 'other'; os._exit(1)")
+        result = await run(executor, "import os; os.environ['KEY'] = 'other'; os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "restored")
-        assert json.loads(await out(given, LOOK)) == SEEN
-        await run(given, "kill -9 -1", "sh")
-        assert json.loads(await out(given, LOOK)) == SEEN
-    await given.restart()
-    assert json.loads(await out(given, LOOK)) == SEEN
+        assert json.loads(await out(executor, LOOK)) == SEEN
+        await run(executor, "kill -9 -1", "sh")
+        assert json.loads(await out(executor, LOOK)) == SEEN
+    await executor.restart()
+    assert json.loads(await out(executor, LOOK)) == SEEN
 
 
-async def test_a_program_of_a_block_has_the_variables_at_its_start(given):
-    assert await out(given, 'echo "$KEY $TZ $PYTHONHASHSEED"; date +%Z', "sh") == "a/b \u00e9 Asia/Tokyo 0\nJST\n"
+async def test_a_program_of_a_block_has_the_variables_at_its_start(make):
+    executor = await make(environment=GIVEN)
+    assert await out(executor, 'echo "$KEY $TZ $PYTHONHASHSEED"; date +%Z', "sh") == "a/b \u00e9 Asia/Tokyo 0\nJST\n"
     started = "import os, sys; print(hash('a'), sys.flags.optimize, sys.path[1:3])"
-    shown = await out(given, f"python3 -c {json.dumps(started)}", "sh")
+    shown = await out(executor, f"python3 -c {json.dumps(started)}", "sh")
     assert shown == "4644417185603328019 1 ['/workspace/lib', '/workspace/relative']\n"
-    await out(given, "mkdir bin && printf '#!/bin/sh\\necho mine' > bin/mine && chmod 755 bin/mine", "sh")
-    assert await out(given, "mine", "sh") == "mine\n"
-    assert await out(given, "import subprocess; print(subprocess.check_output('mine').decode())") == "mine\n\n"
+    await out(executor, "mkdir bin && printf '#!/bin/sh\\necho mine' > bin/mine && chmod 755 bin/mine", "sh")
+    assert await out(executor, "mine", "sh") == "mine\n"
+    assert await out(executor, "import subprocess; print(subprocess.check_output('mine').decode())") == "mine\n\n"
 
 
-async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(given):
-    await out(given, "mkdir lib && echo 'def f(x): return x + 1' > lib/given.py", "sh")
-    assert await out(given, "import given; print(given.f(1))") == "2\n"
-    assert await out(given, "python3 -c 'import given; print(given.f(2))'", "sh") == "3\n"
+async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(make):
+    executor = await make(environment={"PYTHONPATH": "/workspace/lib"})
+    await out(executor, "mkdir lib && echo 'def f(x): return x + 1' > lib/given.py", "sh")
+    assert await out(executor, "import given; print(given.f(1))") == "2\n"
+    assert await out(executor, "python3 -c 'import given; print(given.f(2))'", "sh") == "3\n"
     code = """
     import multiprocessing, given
     if __name__ == "__main__":
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             print(pool.map(given.f, [3]))
     """
-    assert await out(given, code) == "[4]\n"
+    assert await out(executor, code) == "[4]\n"
 
 
-async def test_without_variables_a_block_runs_as_python_does(executor):
+async def test_without_variables_a_block_runs_as_python_does(make):
+    executor = await make()
     shown = await out(executor, "import sys; print(sys.flags.optimize, sys.dont_write_bytecode, sys.warnoptions)")
     assert shown == "0 False []\n"
     assert await out(executor, "import site; print(site.ENABLE_USER_SITE)") == "True\n"
