@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from tests.file_seconds import Recorder, put_long_files_first
+from tests.file_seconds import Recorder, looks_for_processes, put_long_files_first
 from tests.processes import stop_servers
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
@@ -97,14 +97,10 @@ def freeze_existing_objects() -> Iterator[None]:
     gc.collect()
 
 
-LOOKS_FOR_PROCESSES = {"abuse", "executors"}
-"""Folders whose tests look for processes that are left behind."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def end_fork_servers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let no process from which other tests have forked programs be there where tests look for leftover processes."""
-    if LOOKS_FOR_PROCESSES.isdisjoint(request.path.parts):
+    if not looks_for_processes(request.path):
         yield
         return
     stop_servers()
