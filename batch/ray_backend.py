@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -378,9 +378,7 @@ def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> list[b
     limit = context.sandboxes.max_sandboxes
     if limit is not None and limit < actors:
         raise BatchBackendError(f"max_sandboxes is {limit}, and there are {actors} actors: each needs at least one.")
-    spec = type(context.sandboxes)(
-        context.sandboxes.kind, context.sandboxes.options, share, limit // actors if limit is not None else None
-    )
+    spec = replace(context.sandboxes, concurrency=share, max_sandboxes=limit // actors if limit is not None else None)
     try:
         setup = ray.cloudpickle.dumps((context.make_agent, spec, context.settings))
     except Exception as error:

@@ -211,6 +211,7 @@ class _Running:
             on_event=self._display.on_event,
             accept_changes=self._job.accept_changes,
             configuration=await asyncio.to_thread(describe_job, self._job),
+            sandbox_uses=self._job.limits.sandbox_uses,
             **options,
         )
         self._display.follow(self._counts)

@@ -13,8 +13,9 @@ import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError
 from autogen_codeact.sandbox.host import runner_modules
-from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.messages import RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame, Parser, pack
 
 from .local_runner import LocalRunner, find_python
