@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import closing
 
 from autogen_codeact.cli.exit import CommandError, say
@@ -19,7 +20,6 @@ from autogen_codeact.sandbox.backends.docker.image import (
 )
 from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
 from autogen_codeact.sandbox.errors import SandboxError
-from autogen_codeact.sandbox.host.waiting import new_future
 
 
 def build_image(
@@ -57,7 +57,7 @@ def build_image(
         try:
             with closing(connect(engine)) as client:
                 hosts = [each for each in (first, engine) if each is not None]
-                if not ImageCopies(client, engine, hosts, say, new_future()).fetch(built, again=force):
+                if not ImageCopies(client, engine, hosts, say, Future()).fetch(built, again=force):
                     status = 1
         except SandboxError as error:
             say(str(error))
