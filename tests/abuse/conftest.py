@@ -16,6 +16,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
+from tests import processes
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
@@ -99,6 +100,12 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> None:
+    """The process that others are forked from, which must be there before a case looks at what it could leave behind."""
+    processes.run(["-c", ""], env=os.environ)
 
 
 @pytest.fixture(scope="module")
