@@ -134,7 +134,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_sandboxes(
-    request: pytest.FixtureRequest, canaries: Canaries, temporary_folder: None, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    canaries: Canaries,
+    control: Control,
+    temporary_folder: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Shared | None]:
     """Sandboxes that this module's cases pass on, if it has them shared; nothing of them is left at its end."""
     if not getattr(request.module, "SHARES_SANDBOXES", False):
@@ -146,6 +150,7 @@ async def shared_sandboxes(
         yield made
     finally:
         await made.stop()
+    host.expect(control.pid)
     await host.check_left(())
 
 

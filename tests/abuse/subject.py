@@ -250,6 +250,7 @@ class Subject:
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
         living = self._shared.namespaces() if self._shared else set()
+        self.host.expect(self._control.pid)
         if self._goes_on:
             await self.host.check((), self.kept, living=living | set(self.namespaces))
         else:
