@@ -46,8 +46,9 @@ all may use every processor. Each variant runs random samples of the sessions, a
 Tasks a minute are those of all samples together; the 95 % interval is a bootstrap over the tasks.
 
 Processor time is that of the machine (client, engine, containers, kernel), in seconds for each task. Its parts: the containers'
-control groups; the client's process and its children; the rest: the engine, its shims, starting and ending containers, and what
-bubblewrap's sandboxes use, which are in no control group of Docker.
+control groups; the client's process and its children; the engine's lasting processes (dockerd, containerd); the rest: shims and
+runc, which start and end containers, with the kernel's work for namespaces, mounts and control groups, and what bubblewrap's
+sandboxes use, which are in no control group of Docker.
 
 {isolation}
 """
@@ -67,7 +68,7 @@ def page(folder):
         folder: Where the programs keep their figures.
     """
     figures, parts = _load(folder, "batch.json"), []
-    many = [found for kind in ("docker", "bubblewrap") if (found := _load(folder, f"batch-many-{kind}.json"))]
+    many = [json.loads(path.read_text()) for path in sorted(folder.glob("batch-many-*.json"))]
     paused, some_cells = _load(folder, "paused.json"), _load(folder, "cells.json")
     machine = f": {figures['machine']}; {_versions(figures)}" if figures else ""
     head = HEAD.format(
@@ -143,13 +144,13 @@ def ratio(chunks, base, seed=0):
 
 
 def processor(chunks):
-    """Return the seconds of processor time for each task: all, containers, client, and the rest."""
+    """Return the seconds of processor time for each task: all, containers, client, engine, and the rest."""
     tasks = len(_seconds(chunks))
     sums = {
         name: sum(chunk["processor"][name] or 0.0 for chunk in chunks) / tasks
-        for name in ("machine", "containers", "client")
+        for name in ("machine", "containers", "client", "engine")
     }
-    return {**sums, "rest": sums["machine"] - sums["containers"] - sums["client"]}
+    return {**sums, "rest": sums["machine"] - sums["containers"] - sums["client"] - sums["engine"]}
 
 
 def rates(figures):
@@ -159,8 +160,8 @@ def rates(figures):
         lines += [
             f"### {concurrency} at once\n" if concurrency != "1" else "### One after the other\n",
             "| | tasks | tasks a minute (95 %) | times as many as AutoGen, command line | processor s a task | containers "
-            "| client | rest | failed attempts |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "| client | engine | rest | failed attempts |",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
         base = variants.get(AUTOGEN)
         for variant in VARIANTS:
@@ -175,7 +176,7 @@ def rates(figures):
                 failed += f" ({len(tasks) - count} tasks not done)"
             lines.append(
                 f"| {variant} | {count} | {middle:,.1f} ({low:,.1f} to {high:,.1f}) | {against} | {used['machine']:.3f} | "
-                f"{used['containers']:.3f} | {used['client']:.3f} | {used['rest']:.3f} | {failed} |"
+                f"{used['containers']:.3f} | {used['client']:.3f} | {used['engine']:.3f} | {used['rest']:.3f} | {failed} |"
             )
         lines.append("")
     return "\n".join(lines)
@@ -214,16 +215,17 @@ def targets(figures, many, paused=None, some_cells=None):
     rows += [_row(*row) for row in cells_page.targets(some_cells or {"seconds": {}})]
     for found in many:
         grown = growth(found)
+        kind = found["sandbox"] + (", reused" if found.get("sandbox_uses", 1) > 1 else "")
         rows.append(
             _row(
-                f"{found['tasks']:,} tasks, {found['sandbox']}: resident memory ± {GROWTH_MB} MB after the first {SETTLED}",
+                f"{found['tasks']:,} tasks, {kind}: resident memory ± {GROWTH_MB} MB after the first {SETTLED}",
                 f"**{grown['low_mb']:+.1f} to {grown['high_mb']:+.1f} MB**",
                 max(grown["high_mb"], -grown["low_mb"]) <= GROWTH_MB,
             )
         )
         rows.append(
             _row(
-                f"{found['tasks']:,} tasks, {found['sandbox']}: no more descriptors at the end than while it ran",
+                f"{found['tasks']:,} tasks, {kind}: no more descriptors at the end than while it ran",
                 f"**{grown['descriptors_first']} after {SETTLED}, {grown['descriptors_last']} at the end**",
                 grown["descriptors_last"] <= grown["descriptors_first"] + found["concurrency"],
             )
@@ -249,10 +251,13 @@ At 32 at once all processors are busy, so tasks a minute follow from the process
 container for each.
 
 - A container for each task that runs only `cat`, with nothing but the bytes echoed, takes {fresh["machine"]:.3f} s:
-  {most:,.0f} tasks a minute are the most that this engine can isolate from each other on this machine.
+  {most:,.0f} tasks a minute are the most that this engine can isolate from each other on this machine. The engine's processes use
+  {fresh["engine"]:.3f} s of it; shim, runc and the kernel, which makes and removes namespaces, mounts and control groups, use
+  {fresh["rest"]:.3f} s.
 - Ours uses {ours["containers"]:.3f} s in the container: it starts Python, loads the runner's modules, and runs
   {blocks:.1f} blocks with a checkpoint each.
-- The driver uses {ours["client"]:.3f} s for the agent, its run log, the row and the pool. The rest is the engine.
+- The driver uses {ours["client"]:.3f} s for the agent, its run log, the row and the pool; the engine's processes use
+  {ours["engine"]:.3f} s, and shim, runc and the kernel {ours["rest"]:.3f} s.
 {_reuse(used)}- The echo over streams that are attached before starts no container and runs no code: {idle_ms:.2f} ms a task.
   Half of its rate would be {half:,.0f} tasks a minute, each started, run and logged in {budget:.2f} ms of processor time.
   That is less than starting any process takes.
@@ -264,7 +269,9 @@ def _reuse(used):
     lines = ""
     for own, reused in ((OURS, REUSED), (OURS_BUBBLEWRAP, REUSED_BUBBLEWRAP)):
         if own in used and reused in used:
-            parts = ", ".join(f"{name} {used[reused][name]:.3f} s" for name in ("containers", "client", "rest"))
+            parts = ", ".join(
+                f"{name} {used[reused][name]:.3f} s" for name in ("containers", "client", "engine", "rest")
+            )
             lines += (
                 f"- {reused}: {used[reused]['machine']:.3f} s a task in place of {used[own]['machine']:.3f} s\n"
                 f"  ({parts}). It saves the start and the end of a sandbox, and pays for the reset and its checks.\n"
@@ -292,17 +299,30 @@ def growth(found):
 def many_table(many):
     """Return the memory and descriptors of the driver while it runs many tasks."""
     lines = [
-        "The process of `run_batch`, with rows and run logs (`python benchmarks/batch_many.py`):\n",
-        "| | tasks done | tasks a minute | resident MB | descriptors | threads |",
-        "|---|---|---|---|---|---|",
+        "The process of `run_batch`, with rows and run logs (`python benchmarks/batch_many.py`), on a machine with other work,",
+        "so tasks a minute say nothing. *malloc* is what the C library has given out, and what it keeps although it is free;",
+        "Python's own objects come on top, and are counted by number.\n",
+        "| | tasks done | tasks a minute | resident MB | descriptors | threads | malloc: in use | kept free | Python's blocks |",
+        "|---" * 9 + "|",
     ]
     for found in many:
-        samples = found["samples"]
-        shown = [sample for sample in samples if sample["done"] in found["shown"]] or samples[-1:]
-        for sample in shown:
+        name = f"{found['sandbox']}, {found['concurrency']} at once"
+        if uses := found.get("sandbox_uses", 1) - 1:
+            name += f", sandboxes reused (`sandbox_uses={uses + 1}`)"
+        for sample in _shown(found["samples"]):
             pace = 60 * sample["done"] / sample["seconds"]
+            malloc = [f"{sample[key] / 1e6:.1f} MB" if key in sample else "-" for key in ("malloc_used", "malloc_free")]
+            blocks = f"{sample['python_blocks']:,}" if "python_blocks" in sample else "-"
             lines.append(
-                f"| {found['sandbox']}, {found['concurrency']} at once | {sample['done']:,} | {pace:,.0f} | "
-                f"{sample['rss'] / 1e6:.1f} | {sample['descriptors']} | {sample['threads']} |"
+                f"| {name} | {sample['done']:,} | {pace:,.0f} | {sample['rss'] / 1e6:.1f} | {sample['descriptors']} | "
+                f"{sample['threads']} | {malloc[0]} | {malloc[1]} | {blocks} |"
             )
     return "\n".join(lines) + "\n"
+
+
+def _shown(samples):
+    """Return the samples at the first 500 tasks, at each tenth of all, and at the end."""
+    last = samples[-1]["done"]
+    wanted = sorted({min(SETTLED, last), *(last * tenth // 10 for tenth in range(1, 11))})
+    nearest = {min(samples, key=lambda sample: abs(sample["done"] - done))["done"] for done in wanted}
+    return [sample for sample in samples if sample["done"] in nearest]

@@ -35,9 +35,9 @@ def section(figures):
     """Return the tables and what follows from them."""
     uses, parts = figures["uses"], [HEAD]
     lines = [
-        "| for each block (recorded sessions: for each session) | time | processor | containers | client | rest "
+        "| for each block (recorded sessions: for each session) | time | processor | containers | client | engine | rest "
         "| context switches | page faults | times that a processor went to sleep |",
-        "|---" * 9 + "|",
+        "|---" * 10 + "|",
     ]
     lines += [_row(f"{NAMES[cell]}: {variant}", use) for cell in NAMES for variant, use in uses.get(cell, {}).items()]
     parts.append("\n".join(lines) + "\n")
@@ -58,14 +58,16 @@ def each(use):
     return {
         "time": 1e3 * use["seconds"] / count,
         **ms,
-        "rest": max(0.0, ms["machine"] - ms["containers"] - ms["client"]),
+        "rest": max(0.0, ms["machine"] - ms["containers"] - ms["client"] - ms["engine"]),
         **{name: use[name] / count for name in ("switches", "faults", "idles")},
     }
 
 
 def _row(name, use):
     found = each(use)
-    parts = " | ".join(f"{found[part]:.2f} ms" for part in ("time", "machine", "containers", "client", "rest"))
+    parts = " | ".join(
+        f"{found[part]:.2f} ms" for part in ("time", "machine", "containers", "client", "engine", "rest")
+    )
     counts = " | ".join(f"{found[part]:,.0f}" for part in ("switches", "faults", "idles"))
     return f"| {name} | {parts} | {counts} |"
 
@@ -111,7 +113,8 @@ def _many(figures):
         f"time a block are at least {_ms(ours['machine'] / processors)} on {processors} processors, and {_ms(ours['time'])} were "
         f"measured. {AIM_TIMES}× AutoGen's executor would be {_ms(wanted)}, with {_ms(wanted * processors)} of processor time "
         f"for everything. The containers use {_ms(ours['containers'])} (fork, page faults, the block), the driver "
-        f"{_ms(ours['client'])}, and the rest, which is the engine that copies each stream, {_ms(ours['rest'])}. Echoes over as "
+        f"{_ms(ours['client'])}, the engine's processes, which copy each stream, {_ms(ours['engine'])}, and the rest "
+        f"{_ms(ours['rest'])} (shims, which copy it, too, and the kernel). Echoes over as "
         f"many streams need {_ms(echo['machine'])} each, although nothing runs."
     )
 
@@ -129,6 +132,6 @@ def _sessions(figures):
         f"session causes {ours['faults']:,.0f} page faults, because its blocks are larger than those above. "
         f"{AIM_TIMES}× AutoGen's executor would be {_ms(autogen['time'] / AIM_TIMES)}. "
         f"The processor time of a session is {_ms(ours['machine'])}, in parts at the same time: "
-        f"{_ms(ours['containers'])} in the container, {_ms(ours['client'])} in the driver, {_ms(ours['rest'])} in the engine. "
+        f"{_ms(ours['containers'])} in the container, {_ms(ours['client'])} in the driver, {_ms(ours['engine'])} in the engine. "
         f"Without any return to the beginning it would be {autogen['time'] / left:.1f}×."
     )

@@ -23,7 +23,7 @@ def chunk(task_seconds, seconds, processor_s, **task):
         {"id": str(number), "seconds": each, "errors": [], "wrong": None, "failed": False, **task}
         for number, each in enumerate(task_seconds)
     ]
-    used = {"machine": processor_s, "containers": processor_s / 2, "client": processor_s / 4}
+    used = {"machine": processor_s, "containers": processor_s / 2, "client": processor_s / 4, "engine": 0.0}
     return {"seconds": seconds, "processor": used, "tasks": tasks}
 
 
@@ -83,7 +83,7 @@ async def test_failed_attempt_is_repeated_and_counted_and_a_wrong_output_is_not(
         ("wrong", 0, "wrong: block 1", False),
     ]
     assert found["seconds"] > 0
-    assert found["processor"].keys() == {"machine", "containers", "client"}
+    assert found["processor"].keys() == {"machine", "containers", "client", "engine"}
 
 
 def test_processor_time_of_this_process_is_part_of_that_of_the_machine(load):
@@ -134,7 +134,7 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
     )
     table = page.rates(figures)
     assert (
-        "| smolagents, Docker | 8 | 68.6 (68.6 to 68.6) | **1.43×** (1.43 to 1.43) | 1.000 | 0.500 | 0.250 | 0.250 | 8 |"
+        "| smolagents, Docker | 8 | 68.6 (68.6 to 68.6) | **1.43×** (1.43 to 1.43) | 1.000 | 0.500 | 0.250 | 0.000 | 0.250 | 8 |"
         in table
     )
 
@@ -213,7 +213,7 @@ def test_growth_counts_from_the_first_500_tasks(load):
         {"done": done, "rss": int(rss * 1e6), "descriptors": descriptors, "threads": 4, "seconds": done / 10}
         for done, rss, descriptors in ((100, 50, 10), (500, 80, 20), (1000, 85, 24), (10000, 79, 20))
     ]
-    found = {"tasks": 10000, "sandbox": "docker", "concurrency": 8, "samples": samples, "shown": [500, 10000]}
+    found = {"tasks": 10000, "sandbox": "docker", "concurrency": 8, "samples": samples}
     assert page.growth(found) == {
         "low_mb": -1.0,
         "high_mb": 5.0,
@@ -223,6 +223,11 @@ def test_growth_counts_from_the_first_500_tasks(load):
     assert [line.rsplit("|", 2)[1].strip() for line in page.targets({"chunks": {}}, [found]).splitlines()[2:]] == [
         "reached",
         "reached",
+    ]
+    rows = page.many_table([{**found, "sandbox_uses": 50}]).splitlines()[-3:]
+    assert rows == [
+        f"| docker, 8 at once, sandboxes reused (`sandbox_uses=50`) | {done} | 600 | {rss} | {descriptors} | 4 | - | - | - |"
+        for done, rss, descriptors in (("500", "80.0", 20), ("1,000", "85.0", 24), ("10,000", "79.0", 20))
     ]
 
 
