@@ -28,10 +28,11 @@ from autogen_codeact.batch.components import (
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
-from autogen_codeact.batch.rows import CheckResult, Outcome
+from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_answer
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.waits import SANDBOX, Waits
 from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.continuing import resumed
@@ -41,8 +42,6 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
-MAX_ERROR = 4000
-"""Characters of an error that are kept."""
 NO_ANSWER = "the agent ended without an answer"
 
 
@@ -109,12 +108,14 @@ class WorkerContext:
         sandboxes: Where executors come from.
         gate: What each model call passes.
         task_timeout: Seconds that an attempt may take. Default: no limit.
+        waits: Counts the attempts that wait for a sandbox.
     """
 
     make: MakeAgent | AgentTemplate
     sandboxes: Sandboxes
     gate: ModelGate
     task_timeout: float | None = None
+    waits: Waits = field(default_factory=Waits)
     in_use: dict[int, str] = field(default_factory=dict)
     """Agents that run now, by identity, with the tasks that they work on."""
 
@@ -266,7 +267,8 @@ class _Attempt:
 
     async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
         opened.push_async_callback(_stop, executor)
-        await executor.start()
+        with self._context.waits.on(SANDBOX):
+            await executor.start()
         self._engine = getattr(executor, "engine", None) or self._engine
 
     async def _finished(self, last: Any, end: LogEnd) -> AttemptResult:
@@ -288,6 +290,7 @@ class _Attempt:
             result.error_class, result.error = "NoAnswer", NO_ANSWER
         if result.answer is not None and result.answer.strip():
             result.checks = await self._check(result.answer)
+        result.answer = shorten_answer(result.answer)
         result.seconds = time.monotonic() - self._began
         return result
 

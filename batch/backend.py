@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autogen_core import ComponentModel
@@ -13,6 +13,7 @@ from autogen_codeact.batch.components import AgentTemplate, MakeAgent, is_compon
 from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.waits import Waits
 from autogen_codeact.executors import SandboxPool
 
 
@@ -25,12 +26,14 @@ class BatchContext:
         sandboxes: Which sandboxes the attempts use.
         gate: What each model call passes; of this process.
         settings: Those of the batch.
+        waits: Counts the attempts that wait for a sandbox, in this process.
     """
 
     make_agent: MakeAgent | Mapping[str, Any] | ComponentModel
     sandboxes: SandboxSpec
     gate: ModelGate
     settings: BatchSettings
+    waits: Waits = field(default_factory=Waits)
 
     def worker(self, gate: ModelGate, pool: SandboxPool | None = None) -> WorkerContext:
         """Make what the attempts of one process share, not started.
@@ -41,7 +44,7 @@ class BatchContext:
         """
         given = self.make_agent
         make = AgentTemplate(given) if isinstance(given, Mapping | ComponentModel) else given
-        return WorkerContext(make, Sandboxes(self.sandboxes, pool), gate, self.settings.task_timeout)
+        return WorkerContext(make, Sandboxes(self.sandboxes, pool), gate, self.settings.task_timeout, self.waits)
 
 
 class Backend(Protocol):

@@ -10,21 +10,23 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.replacing import replace_file, replacing
-from autogen_codeact.batch.rows import Outcome, Row
+from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_row, row_key
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.runs.whole_file import PART, whole_bytes
+from autogen_codeact.sandbox.words import counted
 
-MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
+MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
 SCHEMA_VERSION = 1
 MAX_SLUG = 40
 ACCEPT = "give another folder, or accept the changes (--accept-changes, accept_changes=True)"
@@ -40,11 +42,6 @@ def run_name(task: Task, repeat: int) -> str:
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", task.id).strip("-")[:MAX_SLUG].rstrip("-")
     name = f"{slug or 'task'}-{_task_digest(task)[:10]}"
     return name if repeat == 1 else f"{name}.r{repeat}"
-
-
-def _key(task_id: str, repeat: int) -> int:
-    text = f"{repeat}:{task_id}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
 def _task_digest(task: Task) -> str:
@@ -66,23 +63,6 @@ class _Counted:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> _Counted:
         return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
-
-
-def _parse_row(line: bytes) -> dict[str, Any]:
-    """Return a row as far as it is needed here: whole rows take long to check.
-
-    Raises:
-        ValueError: It is none.
-    """
-    row = from_json(line)
-    if (
-        isinstance(row, dict)
-        and isinstance(row.get("id"), str)
-        and row.get("outcome") in get_args(Outcome)
-        and all(isinstance(row.get(name), int) for name in ("repeat", "prompt_tokens", "completion_tokens"))
-    ):
-        return row
-    raise ValueError("it is not a row")
 
 
 def _short(digest: str) -> int:
@@ -158,9 +138,11 @@ class BatchFolder:
             raise BatchFolderError(f"{self.path} is a file: the results of a batch need a folder.")
         self.path.mkdir(parents=True, exist_ok=True)
         manifest = self.path / MANIFEST
-        if not manifest.exists() and any(each.name != LOCK for each in self.path.iterdir()):
+        if not manifest.exists() and any(each.name != LOCK and not _is_part(each) for each in self.path.iterdir()):
             raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
         self._take_lock()
+        for part in filter(_is_part, self.path.iterdir()):
+            part.unlink(missing_ok=True)
         if manifest.exists():
             self._compare(configuration)
         else:
@@ -171,9 +153,7 @@ class BatchFolder:
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
         if damaged := compact(self.path, invalid=False):
-            self.notices.append(
-                f"{damaged} damaged line{'s' * (damaged > 1)} of {RESULTS} left out: those tasks are run again"
-            )
+            self.notices.append(f"{counted(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again")
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()
@@ -211,7 +191,8 @@ class BatchFolder:
             "created": created or datetime.now(UTC).isoformat(),
             "configuration": dict(configuration),
         }
-        replace_file(self.path / MANIFEST, to_json(manifest, indent=2) + b"\n")
+        with whole_bytes(self.path / MANIFEST, private=True, sync=True) as file:
+            file.write(to_json(manifest, indent=2) + b"\n")
 
     def _open_lines(self, name: str) -> int:
         """Open a file of lines for appending; what a killed process has left of a last line is cut off."""
@@ -233,15 +214,15 @@ class BatchFolder:
     # What there is
 
     def _load(self) -> None:
-        for _, line in _lines(self.path / TASKS):
+        for _, line in lines(self.path / TASKS):
             with suppress(ValueError, KeyError, TypeError):
                 each = from_json(line)
-                self._known[_key(each["id"], 0)] = _short(each["sha256"])
-        for offset, line in _lines(self.path / RESULTS):
-            row = _parse_row(line)
-            key, counted = _key(row["id"], row["repeat"]), _Counted.of(row)
+                self._known[row_key(each["id"], 0)] = _short(each["sha256"])
+        for offset, line in lines(self.path / RESULTS):
+            row = parse_row(line)
+            key, counted = row_key(row["id"], row["repeat"]), _Counted.of(row)
             self._add_row(key, counted, offset)
-            digest = self._known.get(_key(row["id"], 0))
+            digest = self._known.get(row_key(row["id"], 0))
             if digest is not None and not _is_of(row, digest):  # its task was changed, and then not finished
                 del self._index[key]
                 self._replaced[key] = counted
@@ -265,11 +246,11 @@ class BatchFolder:
 
     def is_done(self, task_id: str, repeat: int) -> bool:
         """Return whether a task has a row that stays."""
-        return self._index.get(_key(task_id, repeat), 0) < 0
+        return self._index.get(row_key(task_id, repeat), 0) < 0
 
     def failed_row(self, task_id: str, repeat: int) -> Row | None:
         """Return the row of a task that failed in an earlier command, or None."""
-        place = self._index.get(_key(task_id, repeat), 0)
+        place = self._index.get(row_key(task_id, repeat), 0)
         if place <= 0:
             return None
         with open(self.path / RESULTS, "rb") as file:
@@ -278,6 +259,16 @@ class BatchFolder:
                 return Row.model_validate_json(file.readline())
             except ValueError:
                 return None
+
+    def rows_of(self, task_id: str, repeats: int) -> int:
+        """Return how many rows a task has.
+
+        Args:
+            task_id: The task.
+            repeats: Only repetitions up to this one count.
+        """
+        keys = (row_key(task_id, repeat) for repeat in range(1, repeats + 1))
+        return sum(key in self._index or key in self._replaced for key in keys)
 
     @property
     def has_tasks(self) -> bool:
@@ -296,13 +287,13 @@ class BatchFolder:
             BatchChangedError: One has changed, and that is not accepted.
         """
         for task in tasks:
-            before = self._known.get(_key(task.id, 0))
+            before = self._known.get(row_key(task.id, 0))
             if before is not None and not self._accept and before != _short(_task_digest(task)):
                 raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
 
     def knows(self, task: Task) -> bool:
         """Return whether an earlier command has seen a task as it is now; then it counts as seen. It asks no disk."""
-        key = _key(task.id, 0)
+        key = row_key(task.id, 0)
         if self._known.get(key) != _short(_task_digest(task)):
             return False
         del self._known[key]
@@ -320,10 +311,10 @@ class BatchFolder:
         """
         self.compare_tasks([task])
         digest = _task_digest(task)
-        before = self._known.pop(_key(task.id, 0), None)
+        before = self._known.pop(row_key(task.id, 0), None)
         if before is not None:
             for repeat in range(1, repeats + 1):
-                self._forget(_key(task.id, repeat))
+                self._forget(row_key(task.id, repeat))
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
 
     def _forget(self, key: int) -> None:
@@ -332,7 +323,7 @@ class BatchFolder:
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:
                 file.seek(-place - 1)
-                self._replaced[key] = _Counted.of(_parse_row(file.readline()))
+                self._replaced[key] = _Counted.of(parse_row(file.readline()))
 
     def see_bad_task(self, task: BadTask) -> None:
         """Remember a task that can't be used, for the order of the rows."""
@@ -376,7 +367,7 @@ class BatchFolder:
         line = _as_line(row)
         with self._writing:
             offset = self._append(self._results, line, sync=True)
-            self._add_row(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
+            self._add_row(row_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
         if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)
@@ -422,40 +413,9 @@ class BatchFolder:
             (self.path / WORK).rmdir()
 
 
-def compact(path: Path, *, invalid: bool = True) -> int:
-    """Keep the last row of each task and repeat only, in the order of the tasks; after a crash all rows are there, or these.
-
-    Args:
-        path: The folder of a batch, whose lock is held.
-        invalid: Whether rows of tasks that could not be used are kept. Default: they are. Such a task may have been corrected
-            since; if not, it gets a row again.
-
-    Returns:
-        How many lines were left out because they are no rows.
-    """
-    order: dict[int, int] = {}
-    for _, line in _lines(path / TASKS):
-        with suppress(ValueError, KeyError, TypeError):
-            order.setdefault(_key(from_json(line)["id"], 0), len(order))
-    places: dict[int, tuple[int, int, int]] = {}
-    found = damaged = 0
-    for offset, line in _lines(path / RESULTS):
-        found += 1
-        try:
-            row = _parse_row(line)
-        except ValueError:
-            damaged += 1
-            continue
-        if row["outcome"] != "invalid" or invalid:
-            place = order.get(_key(row["id"], 0), len(order))
-            places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
-    offsets = [offset for _, _, offset in sorted(places.values())]
-    if len(offsets) < found or offsets != sorted(offsets):
-        with open(path / RESULTS, "rb") as rows, replacing(path / RESULTS) as file:
-            for offset in offsets:
-                rows.seek(offset)
-                file.write(rows.readline())
-    return damaged
+def _is_part(path: Path) -> bool:
+    """Return whether a file was left by a process that was killed while it wrote another one as a whole."""
+    return path.name.startswith(".") and path.name.endswith(PART)
 
 
 def _as_line(row: Row) -> bytes:
@@ -464,15 +424,6 @@ def _as_line(row: Row) -> bytes:
     except PydanticSerializationError:  # a surrogate, which a model's server may send as an escape
         text = json.dumps(row.model_dump(), ensure_ascii=False, default=datetime.isoformat)
         return text.encode("utf-8", "replace") + b"\n"
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their offsets."""
-    offset = 0
-    with open(path, "rb") as file:
-        for line in file:
-            yield offset, line
-            offset += len(line)
 
 
 def _reason(path: Path, error: OSError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from autogen_core import CancellationToken
@@ -14,6 +15,8 @@ from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.waits import MODEL_CALLS, Waits
+from autogen_codeact.sandbox.words import counted
 
 
 class Pace:
@@ -21,13 +24,14 @@ class Pace:
 
     Args:
         per_minute: How often; None for no limit.
-        on_wait: Called with True when somebody has to wait, and with False when nobody does any more. Default: nothing.
+        reason: What those who have to wait wait for.
+        waits: Counts them. Default: nobody does.
     """
 
-    def __init__(self, per_minute: float | None, on_wait: Callable[[bool], None] = lambda waits: None) -> None:
+    def __init__(self, per_minute: float | None, reason: str, waits: Waits | None = None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
-        self._on_wait = on_wait
-        self._waiting = 0
+        self._reason = reason
+        self._waits = waits or Waits()
         self._next = 0.0
         self._turn = asyncio.Lock()
 
@@ -36,17 +40,10 @@ class Pace:
         if not self._interval:
             return
         waits = self._turn.locked() or self._next > time.monotonic()
-        if waits:
-            self._waiting += 1
-            self._on_wait(True)
-        try:
+        with self._waits.on(self._reason) if waits else nullcontext():
             async with self._turn:  # asyncio's lock is given in the order of asking
                 await asyncio.sleep(max(0.0, self._next - time.monotonic()))
                 self._next = time.monotonic() + self._interval
-        finally:
-            if waits:
-                self._waiting -= 1
-                self._on_wait(self._waiting > 0)
 
 
 class ModelGate(Protocol):
@@ -69,18 +66,18 @@ class LocalGate:
     Args:
         settings: The limits.
         on_spent: Called once, when the budget is used up, with the reason. Default: nothing.
-        on_wait: Called with True when calls begin to wait for `model_calls_per_minute`, and with False. Default: nothing.
+        waits: Counts the calls that wait for `model_calls_per_minute`. Default: nobody does.
     """
 
     def __init__(
         self,
         settings: BatchSettings,
         on_spent: Callable[[str], None] = lambda reason: None,
-        on_wait: Callable[[bool], None] = lambda waits: None,
+        waits: Waits | None = None,
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = Pace(settings.model_calls_per_minute, on_wait)
+        self._pace = Pace(settings.model_calls_per_minute, MODEL_CALLS, waits)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None
@@ -109,7 +106,7 @@ class LocalGate:
         tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
         settings = self._settings
         if settings.max_tokens is not None and tokens >= settings.max_tokens:
-            self.end(f"the budget of {settings.max_tokens} tokens is used up ({tokens})")
+            self.end(f"the budget of {counted(settings.max_tokens, 'token')} is used up ({tokens:,})")
         elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
             self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
 

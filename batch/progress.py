@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from autogen_codeact.batch.rows import Row
 
@@ -19,6 +20,9 @@ class BatchCounts:
         invalid: Those of all whose task can't be used.
         running: Attempts under way.
         waiting: Tasks that wait for their next attempt.
+        waits: How many attempts and model calls have waited for more than 2 s, by what for: "a sandbox", "model calls a minute",
+            "tasks a minute" or "back-off". Those in actors of Ray that wait for sandboxes are not known.
+        next_attempt_in: Seconds until the first of the tasks that wait is tried again; None if there are none.
         passed: Rows whose checks passed.
         checked: Rows with a result of checks.
         prompt_tokens: Tokens that the models have read, those of earlier commands included.
@@ -36,6 +40,8 @@ class BatchCounts:
     invalid: int = 0
     running: int = 0
     waiting: int = 0
+    waits: Mapping[str, int] = field(default_factory=dict)
+    next_attempt_in: float | None = None
     passed: int = 0
     checked: int = 0
     prompt_tokens: int = 0

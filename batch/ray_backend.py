@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
 from autogen_codeact.executors import in_thread, printable
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.sandbox.host.waiting import in_threads
+from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -366,9 +367,7 @@ def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> list[b
     limit = context.sandboxes.max_sandboxes
     if limit is not None and limit < actors:
         raise BatchBackendError(f"max_sandboxes is {limit}, and there are {actors} actors: each needs at least one.")
-    spec = type(context.sandboxes)(
-        context.sandboxes.kind, context.sandboxes.options, share, limit // actors if limit is not None else None
-    )
+    spec = replace(context.sandboxes, concurrency=share, max_sandboxes=limit // actors if limit is not None else None)
     try:
         setup = ray.cloudpickle.dumps((context.make_agent, spec, context.settings))
     except Exception as error:
@@ -383,7 +382,7 @@ def _result(data: bytes) -> AttemptResult:
     try:
         return RESULT.validate_json(data)
     except ValidationError as error:
-        raise PieceError(f"the result can't be read: {error.error_count()} errors") from None
+        raise PieceError(f"the result can't be read: {counted(error.error_count(), 'error')}") from None
 
 
 def _raise_error(data: bytes) -> AttemptResult:

@@ -31,6 +31,7 @@ async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
 
     Fields of a row that a task does not have go into `metadata`. Paths in `files` and `data` are relative to the folder of the
     file. In a folder each `NAME.md` and `NAME.txt` is a task, and each folder with a `task.md`, whose other files are `files`.
+    Further fields are in `NAME.json` or `NAME/task.json`, the right answer in `NAME.expected.txt` or `NAME/expected.txt`.
 
     Args:
         source: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. A text is a task
@@ -126,7 +127,7 @@ class _Maker:
             return self._bad(found.name, found.place, found.reason)
         problem: str | None = None
         try:
-            task = Task.model_validate(_as_fields(found.fields, self._base))
+            task = Task.model_validate(_as_fields(found.fields, found.base or self._base))
             problem = task_problem(task)
         except ValidationError as error:
             problem = _describe(error)

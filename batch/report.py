@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field
 from autogen_codeact.batch.folder import MANIFEST
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.statistics import sign_test
-from autogen_codeact.batch.summary import Group, Summary, summarize
+from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Summary, summarize
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.words import percent
 
 SHOWN = 20
 MAX_MANIFEST = 16 * 1024 * 1024
@@ -148,6 +149,14 @@ def summary_text(summary: Summary) -> str:
     for title, counts in (("Errors of tasks", summary.errors), ("Attempts that were repeated", summary.failures)):
         if counts:
             lines += ["", f"## {title}", "", *_table(["error", "count"], [[name, n] for name, n in counts.items()])]
+    if summary.unsuccessful:
+        some = " (the first ones)" if len(summary.unsuccessful) == MAX_UNSUCCESSFUL else ""
+        rows = [
+            [f"{row.id} (repeat {row.repeat})" if row.repeat > 1 else row.id, row.outcome, row.reason, row.log or "-"]
+            for row in summary.unsuccessful
+        ]
+        table = _table(["task", "outcome", "reason", "run"], rows)
+        lines += ["", f"## Not passed or without an answer{some}", "", *table]
     if summary.groups:
         lines += ["", f"## By {_plain(summary.by or '')}", "", *_groups(summary.groups)]
     return "\n".join(lines) + "\n"
@@ -268,7 +277,7 @@ def _value(value: Any) -> str:
 
 
 def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f}%"
+    return "-" if rate is None else percent(rate)
 
 
 def _seconds(seconds: float | None) -> str:

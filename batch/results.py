@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,11 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.folder import RESULTS
+from autogen_codeact.batch.lines import RESULTS, row_key
 from autogen_codeact.batch.rows import Row
 
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of a row; longer lines are left out."""
+MAX_LINE = 128 * 1024 * 1024
+"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB, and 6 times as many as JSON with escapes."""
 
 
 class Results:
@@ -86,7 +85,6 @@ def load_rows(folder: Path | str) -> list[Row]:
 def _key(line: bytes) -> int | None:
     try:
         row = from_json(line)
-        text = f"{row.get('repeat', 1)}:{row['id']}".encode("utf-8", "surrogatepass")
+        return row_key(row["id"], row.get("repeat", 1))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -6,6 +6,16 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from autogen_codeact.agents.text import shorten
+
+MAX_ANSWER = 1024 * 1024
+"""Bytes of an answer that are kept; the whole one is in the run log."""
+MAX_ERROR = 4000
+"""Characters of an error that are kept."""
+MAX_FAILURES = 100
+"""Attempts that are kept, the last ones."""
+MAX_NAME = 200
+MARK_BYTES = 200
 Outcome = Literal["completed", "stopped", "failed", "invalid"]
 
 
@@ -53,7 +63,7 @@ class Row(BaseModel):
         repeat: Which repetition, from 1.
         outcome: "completed": there is an answer. "stopped": the agent ended without one, for example at its last step; `error`
             says why. "failed": an error ended it, in `error_class` and `error`. "invalid": the task itself can't be used.
-        answer: The text of the last message.
+        answer: The text of the last message, up to 1 MiB; then it says at its end how much is left out.
         passed: Whether all checks passed; None without a check, without an answer, or if a check failed to run.
         checks: The checks.
         steps: How many times code ran.
@@ -63,9 +73,9 @@ class Row(BaseModel):
         cost: In the currency of the prices that were given; None without prices.
         seconds: From the start of the last attempt to its end, checks included.
         error_class: Class of the error.
-        error: Its message.
+        error: Its message, up to 4,000 characters.
         attempts: How often the task was begun.
-        failures: The attempts that failed before this one.
+        failures: The attempts that failed before this one, at most the last 100.
         resumed: How often it was continued from its run log.
         run: Identifier of its run, or None if it never began.
         log: Folder of the run's log, relative to the batch's folder.
@@ -100,3 +110,33 @@ class Row(BaseModel):
     engine: str | None = None
     started: AwareDatetime | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+def shorten_texts(row: Row) -> None:
+    """Shorten what an agent, a model or a server has made too long, so that a row can be read again.
+
+    Args:
+        row: The row; it is changed.
+    """
+    row.answer = shorten_answer(row.answer)
+    row.failures = row.failures[-MAX_FAILURES:]
+    records: list[Row | AttemptRecord] = [row, *row.failures]
+    for each in records:
+        each.error = shorten(each.error, MAX_ERROR) if each.error is not None else None
+        each.error_class = shorten(each.error_class, MAX_NAME) if each.error_class is not None else None
+
+
+def shorten_answer(answer: str | None) -> str | None:
+    """Return an answer, or as much of it as a row has, with how much was left out.
+
+    Args:
+        answer: The answer.
+    """
+    if answer is None or len(answer) <= MAX_ANSWER // 4:
+        return answer
+    data = answer.encode("utf-8", "replace")
+    if len(data) <= MAX_ANSWER:
+        return answer
+    kept = data[: MAX_ANSWER - MARK_BYTES]
+    left_out = f"… {len(data) - len(kept):,} of {len(data):,} bytes are left out here; the run log has all of them"
+    return f"{kept.decode('utf-8', 'ignore')}\n\n{left_out}"

@@ -43,6 +43,7 @@ def run_batch(
     on_event: Callable[[BatchEvent], None] | None = None,
     accept_changes: bool = False,
     configuration: Mapping[str, Any] | None = None,
+    sandbox_uses: int = 1,
     **sandbox_options: Any,
 ) -> Batch:
     """Run many tasks, and yield their rows as they are finished.
@@ -64,6 +65,8 @@ def run_batch(
         accept_changes: Whether changed tasks are run anew, and a changed configuration is accepted. Default: both end the batch.
         configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: the
             component config, or name and source of the function, and the options of the sandbox.
+        sandbox_uses: How many attempts and checks use a sandbox, one after the other, before it is replaced. Between two it is
+            reset, and it is used again only if that is proven to be complete (docs/security.md). Default 1.
         sandbox_options: Options of the executors, such as `image`, `timeout` or `network`. Default of `mode`: "session".
 
     Returns:
@@ -72,8 +75,10 @@ def run_batch(
     Raises:
         ValueError: Arguments don't go together.
     """
-    if pool is not None and (backend is not None or sandbox_options):
+    if pool is not None and (backend is not None or sandbox_options or sandbox_uses != 1):
         raise ValueError("pool= can't be combined with backend= or options of sandboxes: the pool has its own.")
+    if sandbox_uses < 1:
+        raise ValueError(f"sandbox_uses must be at least 1, not {sandbox_uses}")
     if not callable(make_agent) and not is_component(make_agent):
         raise ValueError(
             f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}. Give a function "
@@ -86,12 +91,13 @@ def run_batch(
         given = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
         sandbox, sandbox_options = sandbox.backend, given
     few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
-    spec = SandboxSpec(sandbox, sandbox_options, max(1, min(settings.concurrency, few)), settings.max_sandboxes)
+    concurrency = max(1, min(settings.concurrency, few))
+    spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes, sandbox_uses)
     if configuration is None:
         configuration = describe(make_agent, spec)
     chosen = backend or LocalBackend(pool)
     scheduler = Scheduler(tasks, settings, chosen, on_event or (lambda event: None))
-    context = BatchContext(make_agent, spec, scheduler.gate, settings)
+    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.waits)
     opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)
     return Batch(scheduler, _rows(scheduler, context, chosen, Path(out) if out is not None else None, opening))
 

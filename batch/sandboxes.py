@@ -14,6 +14,7 @@ from autogen_codeact.sandbox.backends.select import choose_backend
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
 MAX_READY = 8
+MAX_READY_AGAIN = 2
 ACQUIRE_TIMEOUT_S = 600.0
 """Seconds that an attempt waits for a sandbox: others may use all that are allowed."""
 
@@ -27,12 +28,14 @@ class SandboxSpec:
         options: Options of the executors. Default of `mode`: "session".
         concurrency: Attempts that run at the same time.
         max_sandboxes: Sandboxes that exist at the same time. Default: as many as are needed.
+        uses: How often one is used, with a reset after each use. Default 1.
     """
 
     kind: SandboxKind = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 4
     max_sandboxes: int | None = None
+    uses: int = 1
 
     def pool(self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any]) -> SandboxPool:
         """Make a pool, not started.
@@ -41,13 +44,15 @@ class SandboxSpec:
             kind: Its backend.
             options: Options of its executors.
         """
-        ready = min(self.concurrency, MAX_READY)
+        # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
+        ready = min(self.concurrency, MAX_READY if self.uses == 1 else MAX_READY_AGAIN)
         most = self.max_sandboxes or self.concurrency + ready
         return SandboxPool(
             min(ready, most),
             sandbox=kind,
             max_alive=most,
             acquire_timeout=ACQUIRE_TIMEOUT_S,
+            max_uses=self.uses,
             **{"mode": "session", **options},
         )
 

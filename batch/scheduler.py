@@ -8,14 +8,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sized
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.batch.attempt import MAX_ERROR, AttemptResult, AttemptWork
+from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
@@ -33,11 +32,13 @@ from autogen_codeact.batch.progress import (
 )
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
-from autogen_codeact.batch.rows import AttemptRecord, Row
+from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
 from autogen_codeact.executors import in_thread
+from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -92,7 +93,9 @@ class Scheduler:
     def __init__(
         self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
-        self.gate = LocalGate(settings, self._on_spent, partial(self._waits, "model calls a minute"))
+        self.waits = Waits(lambda reason: on_event(Waiting(reason)))
+        """What attempts wait for."""
+        self.gate = LocalGate(settings, self._on_spent, self.waits)
         self.ended: Literal["complete", "stopped", "budget"] | None = None
         """How it has ended, if not with an error."""
         self._tasks = tasks
@@ -101,8 +104,7 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = Pace(settings.tasks_per_minute, partial(self._waits, "tasks a minute"))
-        self._reasons: dict[str, None] = {}
+        self._pace = Pace(settings.tasks_per_minute, TASKS, self.waits)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -143,6 +145,8 @@ class Scheduler:
             invalid=folder.invalid if folder is not None else 0,
             running=len(self._running),
             waiting=len(self._due),
+            waits=self.waits.counts(),
+            next_attempt_in=self._next_attempt_in(),
             passed=folder.passed if folder is not None else 0,
             checked=folder.checked if folder is not None else 0,
             prompt_tokens=self.gate.prompt_tokens,
@@ -152,6 +156,11 @@ class Scheduler:
             seconds_left=left,
             seconds=now - self._began,
         )
+
+    def _next_attempt_in(self) -> float | None:
+        with suppress(IndexError):  # another thread may ask
+            return max(0.0, self._due[0][0] - time.monotonic())
+        return None
 
     async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
         """Run the tasks, and yield their rows.
@@ -272,14 +281,13 @@ class Scheduler:
 
     async def _wait(self) -> None:
         timer = None
-        self._waits("back-off", bool(self._due) and not self._running)
         if self._due and not self._stopping and len(self._unread) < MAX_UNREAD:
             left = max(0.0, self._due[0][0] - time.monotonic())
             timer = asyncio.get_running_loop().call_later(left, self._changed.set)
         try:
-            await self._changed.wait()
+            with self.waits.on(BACK_OFF) if self._due and not self._running else nullcontext():
+                await self._changed.wait()
         finally:
-            self._waits("back-off", False)
             if timer is not None:
                 timer.cancel()
 
@@ -380,6 +388,7 @@ class Scheduler:
     async def _add(self, job: Job | None, row: Row) -> None:
         folder = self._folder
         assert folder is not None
+        shorten_texts(row)
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
         self._ends.append(time.monotonic())
         self._on_event(TaskFinished(row))
@@ -390,16 +399,6 @@ class Scheduler:
         self._on_event(Notice(f"{reason}: no further task begins"))
         self.stop()
 
-    def _waits(self, reason: str, waits: bool) -> None:
-        """Tell if what is waited for has changed."""
-        before = list(self._reasons)
-        if waits:
-            self._reasons[reason] = None
-        else:
-            self._reasons.pop(reason, None)
-        if (now := list(self._reasons)) != before:
-            self._on_event(Waiting(", ".join(now) or None))
-
     def _out_of_time(self, seconds: float) -> None:
         self.gate.end(f"the budget of {seconds:g} s is used up")
         for attempt in self._running:
@@ -409,11 +408,11 @@ class Scheduler:
 
     async def _read_jobs(self, source: TaskSource, folder: BatchFolder) -> AsyncGenerator[Job, None]:
         """Yield what is to be run, in order: all tasks once, then again for each repetition."""
-        repeats = self._settings.repeat
+        repeats, earlier = self._settings.repeat, folder.rows
         if source.is_repeatable and folder.has_tasks:
             await self._compare(source, folder)
         for repeat in range(1, repeats + 1):
-            good = bad = 0
+            good = bad = own = 0
             async with aclosing(source.read(again=repeat < repeats)) as tasks:
                 async for task in tasks:
                     if isinstance(task, BadTask):
@@ -421,31 +420,40 @@ class Scheduler:
                         await self._refuse(task, folder)
                         continue
                     good += 1
+                    if repeat == 1 and earlier:
+                        own += folder.rows_of(task.id, repeats)
                     known = repeat > 1 or folder.knows(task)
                     if known and folder.is_done(task.id, repeat):
                         folder.remove_left(task, repeat)
                     elif (job := await in_thread(self._job, task, repeat, folder, known)) is not None:
                         yield job
-            self._total = good * repeats + bad
-            if repeat == 1 and (gone := folder.unseen):
-                text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
-                self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
+            if repeat == 1:
+                self._total = good * repeats + bad + earlier - own
+                self._tell_unseen(folder)
+
+    def _tell_unseen(self, folder: BatchFolder) -> None:
+        if gone := folder.unseen:
+            text = f"{counted(gone, 'task is', 'tasks are')} no longer among the tasks"
+            self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
-        """Find out before anything runs whether a task has changed, and how many there are."""
-        good, bad, some = 0, 0, list[Task]()
+        """Find out before anything runs whether a task has changed, and how many rows there will be."""
+        good, bad, own, some = 0, 0, 0, list[Task]()
+        repeats = self._settings.repeat
         async with aclosing(source.read(again=True)) as tasks:
             async for task in tasks:
                 if isinstance(task, BadTask):
                     bad += 1
                     continue
                 good += 1
+                own += folder.rows_of(task.id, repeats)
                 some.append(task)
                 if len(some) == COMPARED_AT_ONCE:
                     await in_thread(folder.compare_tasks, some)
                     some = []
         await in_thread(folder.compare_tasks, some)
-        self._total = good * self._settings.repeat + bad
+        # The rows of tasks that are no longer among the tasks stay, and count as done.
+        self._total = good * repeats + bad + folder.rows - own
 
     async def _refuse(self, task: BadTask, folder: BatchFolder) -> None:
         """Write the row of a task that can't be used, once."""

@@ -26,7 +26,7 @@ class TaskSource:
         self._tasks = tasks
         self._spool = spool
         self._spooled = False
-        self.is_repeatable = isinstance(tasks, str | Path | Sequence)
+        self.is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         """Whether reading them once does not use them up."""
 
     async def read(self, *, again: bool) -> AsyncGenerator[Task | BadTask, None]:

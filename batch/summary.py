@@ -11,14 +11,17 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.replacing import replace_file
 from autogen_codeact.batch.results import Results
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.batch.statistics import interval, mean, pass_at, percentile
+from autogen_codeact.runs.whole_file import whole_bytes
 
 SUMMARY = "summary.json"
 MAX_GROUPS = 200
+MAX_UNSUCCESSFUL = 20
+MAX_REASON = 300
 MAX_ERRORS = 50
 OTHERS = "(others)"
 MAX_NAME = 100
@@ -58,6 +61,24 @@ class Group(BaseModel):
     pass_rate: float | None = None
 
 
+class Unsuccessful(BaseModel):
+    """A row that did not pass, or has no answer.
+
+    Args:
+        id: The task.
+        repeat: Which repetition.
+        outcome: How it has ended.
+        reason: Why it does not count, in a line.
+        log: Folder of its run log, relative to the batch's folder.
+    """
+
+    id: str
+    repeat: int
+    outcome: Outcome
+    reason: str
+    log: str | None
+
+
 class Summary(BaseModel):
     """What came out of a batch.
 
@@ -88,6 +109,7 @@ class Summary(BaseModel):
         failures: The same of attempts that failed before another one.
         seconds_percentiles: Of the seconds of completed and stopped rows.
         steps_percentiles: Of their steps.
+        unsuccessful: The first 20 rows that did not pass or have no answer.
         by: Name of the metadata by which `groups` are made, or None.
         groups: The groups by value, at most 200; further ones together as "(others)".
         damaged: Lines of `results.jsonl` that could not be read.
@@ -119,6 +141,7 @@ class Summary(BaseModel):
     failures: dict[str, int] = Field(default_factory=dict)
     seconds_percentiles: Percentiles | None = None
     steps_percentiles: Percentiles | None = None
+    unsuccessful: list[Unsuccessful] = Field(default_factory=list)
     by: str | None = None
     groups: dict[str, Group] = Field(default_factory=dict)
     damaged: int = 0
@@ -158,7 +181,8 @@ def write_summary(folder: Path | str) -> Summary:
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
     try:
-        replace_file(path, summary.model_dump_json(indent=2).encode() + b"\n")
+        with whole_bytes(path, private=True, sync=True) as file:
+            file.write(summary.model_dump_json(indent=2).encode() + b"\n")
     except OSError as error:
         raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
     return summary
@@ -199,6 +223,9 @@ class _Summing:
             end = row.started + timedelta(seconds=min(row.seconds, 1e9))
             self._begin = min(self._begin or row.started, row.started)
             self._end = max(self._end or end, end)
+        if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
+            found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
+            summary.unsuccessful.append(found)
         if self._by is not None:
             self._add_to_group(row)
 
@@ -240,6 +267,13 @@ class _Summing:
             if value is not None:
                 self._summary.pass_at[k] = value
         self._summary.all_passed = mean(float(count == passed) for count, passed in tries if count > 1)
+
+
+def _reason(row: Row) -> str:
+    texts = [check.detail for check in row.checks if check.passed is False and check.detail]
+    if row.error_class is not None:
+        texts.insert(0, f"{row.error_class}: {row.error}" if row.error else row.error_class)
+    return shorten(" ".join("; ".join(texts).split()), MAX_REASON)
 
 
 def _count(counter: Counter[str], name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic_core import to_json
 from autogen_codeact.batch.errors import BatchError, BatchFolderError
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
+from autogen_codeact.runs.whole_file import whole_bytes
 
 PARQUET = "results.parquet"
 MISSING = "Parquet files need the extra `parquet`: pip install 'autogen-codeact[parquet]'"
@@ -54,17 +54,15 @@ def write_parquet(folder: Path | str) -> Path:
     results = Results(folder)
     schema = _schema(arrow)
     target = results.folder / PARQUET
-    part = target.with_name(f".{target.name}.part")
     try:
-        with arrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        with (
+            whole_bytes(target, private=True) as file,
+            arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             for rows in _groups(results):
                 writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
-        part.replace(target)
     except OSError as error:
         raise BatchFolderError(f"{target} can't be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
     return target
 
 

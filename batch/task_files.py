@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchTasksError
+from autogen_codeact.sandbox.words import counted
 
 MAX_ROW = 16 * 1024 * 1024
 """Bytes of one task."""
@@ -40,12 +41,14 @@ class Found:
         name: An id for it, if it has none.
         fields: Its fields, or None if it is bad.
         reason: Why it is bad.
+        base: Folder to which its paths are relative. Default: that of the source.
     """
 
     place: str
     name: str
     fields: Mapping[str, Any] | None = None
     reason: str = ""
+    base: Path | None = None
 
 
 Rows = Iterator[Found | None]
@@ -254,7 +257,7 @@ def _read_csv(path: Path, file: BinaryIO) -> Rows:
         elif not any(record):
             yield None
         elif len(record) != len(header):
-            reason = f"it has {len(record)} columns, and the header has {len(header)}"
+            reason = f"it has {counted(len(record), 'column')}, and the header has {len(header)}"
             yield Found(place, name, reason=reason)
         else:
             yield _parse_record(dict(zip(header, record, strict=True)), place, name)
@@ -293,41 +296,96 @@ def _parse_record(record: dict[str, str], place: str, name: str) -> Found:
 # Folders
 
 
+FIELDS, EXPECTED = ".json", ".expected.txt"
+"""Ends of the names of files beside a task: its other fields, and the right answer."""
+
+
 def _read_folder(path: Path) -> Rows:
-    names = sorted(each.name for each in os.scandir(path) if not each.name.startswith("."))
-    for name in names:
-        entry = path / name
-        place = f"{path.name}/{name}".encode("utf-8", "replace").decode()
+    path = path.absolute()
+    names = {each.name for each in os.scandir(path) if not each.name.startswith(".")}
+    for name in sorted(names):
+        entry, place = path / name, _readable(f"{path.name}/{name}")
         if entry.is_dir():
-            if (text := _task_file(entry)) is None:
-                yield None
-                continue
-            files = {each.name: str(each) for each in sorted(entry.iterdir()) if each != text and each.name[:1] != "."}
-            yield _read_text(text, place, {"id": name, "files": files})
-        elif entry.suffix in (".md", ".txt"):
-            yield _read_text(entry, place, {"id": entry.stem})
+            yield _read_sub_folder(entry, place)
+        elif entry.suffix in (".md", ".txt") and not _is_expected(name, names):
+            beside = (path / f"{entry.stem}{FIELDS}", path / f"{entry.stem}{EXPECTED}")
+            yield _read_task(entry.stem, place, entry, beside)
         else:
             yield None
 
 
-def _task_file(folder: Path) -> Path | None:
-    return next((folder / name for name in ("task.md", "task.txt") if (folder / name).exists()), None)
+def _is_expected(name: str, names: set[str]) -> bool:
+    """Return whether a file has the answer of the task beside it, and is none itself."""
+    task = name.removesuffix(EXPECTED)
+    return task != name and (f"{task}.md" in names or f"{task}.txt" in names)
 
 
-def _read_text(path: Path, place: str, fields: dict[str, Any]) -> Found:
-    name = fields["id"].encode("utf-8", "replace").decode()
+def _read_sub_folder(folder: Path, place: str) -> Found | None:
+    text = next((folder / name for name in ("task.md", "task.txt") if (folder / name).exists()), None)
+    fields, expected = folder / f"task{FIELDS}", folder / "expected.txt"
+    if text is None and not fields.exists():
+        return None
+    others = sorted(each for each in folder.iterdir() if each.name[:1] != "." and each not in (text, fields, expected))
+    return _read_task(folder.name, place, text, (fields, expected), {each.name: str(each) for each in others})
+
+
+def _read_task(
+    name: str, place: str, text: Path | None, beside: tuple[Path, Path], files: Mapping[str, str] | None = None
+) -> Found:
+    """Put a task together from its files, of which all but one may be missing."""
+    fields, expected = beside
+    try:
+        found = _fields(fields) if fields.exists() else {}
+        _put(found, "task", text, fields)
+        _put(found, "expected", expected if expected.exists() else None, fields)
+    except ValueError as error:
+        return Found(place, _readable(name), reason=str(error))
+    return Found(place, _readable(name), {"files": files, **found, "id": name}, base=fields.parent)
+
+
+def _put(found: dict[str, Any], field: str, file: Path | None, fields: Path) -> None:
+    """Put the text of a file into a field, which another file must not have set."""
+    if file is None:
+        return
+    if field in found:
+        raise ValueError(f"it has `{field}` in {file.name} and in {fields.name}")
+    text = _text(file)
+    found[field] = text if field == "task" else text.strip("\r\n")
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    try:
+        fields = parse_json(_text(path))
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not JSON: {error}") from None
+    if isinstance(fields, dict) and "id" not in fields:
+        return fields
+    reason = "has an `id`: leave it out, the name of the task is that of its file or folder"
+    raise ValueError(f"{path.name} {reason if isinstance(fields, dict) else 'is not a JSON object'}")
+
+
+def _readable(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ValueError: It can't be used.
+    """
     try:
         with open_regular(path) as file:
             content = file.read(MAX_ROW + 1)
         text = content.removeprefix(BOM).decode()
     except OSError as error:
-        return Found(place, name, reason=f"it can't be read: {error.strerror or error}")
+        raise ValueError(f"{path.name} can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError:
-        return Found(place, name, reason="it is not UTF-8")
+        raise ValueError(f"{path.name} is not UTF-8") from None
     except BatchTasksError:
-        return Found(place, name, reason="it is a pipe or a device")
+        raise ValueError(f"{path.name} is a pipe or a device") from None
     if len(content) > MAX_ROW:
-        return Found(place, name, reason=TOO_LONG)
+        raise ValueError(f"{path.name} is longer than {MAX_ROW // 2**20} MiB")
     if not text.strip():
-        return Found(place, name, reason="it is empty")
-    return Found(place, name, {**fields, "task": text})
+        raise ValueError(f"{path.name} is empty")
+    return text

@@ -1,7 +1,7 @@
 """Run a batch of very many tasks, and see whether the memory and the descriptors of its process stay as they are.
 
     python benchmarks/batch_many.py --tasks 10000 --sandbox bubblewrap
-    python benchmarks/batch_many.py --tasks 10000 --sandbox docker
+    python benchmarks/batch_many.py --tasks 10000 --sandbox docker --uses 50     # with sandboxes that are reset and reused
 
 The tasks are recorded sessions, again and again, with a scripted model; run logs and rows are written. The figures are part of
 docs/benchmarks-batch.md, which `python benchmarks/batch.py --page` writes.
@@ -9,6 +9,7 @@ docs/benchmarks-batch.md, which `python benchmarks/batch.py --page` writes.
 
 import argparse
 import asyncio
+import ctypes
 import json
 import os
 import shutil
@@ -27,6 +28,29 @@ from autogen_codeact.batch import BatchSettings, run_batch
 SAMPLES = 100
 
 
+class _Malloc(ctypes.Structure):
+    """What `mallinfo2` of glibc returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def malloc():
+    """Return the bytes that malloc has given out, and those that it keeps although they are free; nothing without glibc."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return {}
+    mallinfo.restype = _Malloc
+    found = mallinfo()
+    return {"malloc_used": found.uordblks + found.hblkhd, "malloc_free": found.fordblks}
+
+
 def sample(done, began):
     """Return what this process uses now."""
     rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -36,6 +60,8 @@ def sample(done, began):
         "rss": rss,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
+        "python_blocks": sys.getallocatedblocks(),
+        **malloc(),
     }
 
 
@@ -47,7 +73,7 @@ def endless(count):
         yield {**task, "id": f"{number}/{task['id']}"}
 
 
-async def measure(count, concurrency, sandbox, folder, keep=lambda found: None):
+async def measure(count, concurrency, sandbox, folder, keep=lambda found: None, *, sandbox_uses=1):
     """Run the tasks and return samples of this process.
 
     Args:
@@ -56,16 +82,19 @@ async def measure(count, concurrency, sandbox, folder, keep=lambda found: None):
         sandbox: "docker" or "bubblewrap".
         folder: For the batch.
         keep: Called with what there is at each sample, so that a run that is stopped has figures, too.
+        sandbox_uses: How many tasks use a sandbox, one after the other.
     """
     samples, outcomes, errors = [], {}, []
     every = max(1, count // SAMPLES)
     found = {"samples": samples, "outcomes": outcomes, "errors": errors, "concurrency": concurrency, "sandbox": sandbox}
+    found["sandbox_uses"] = sandbox_uses
     rows = run_batch(
         agent_for,
         endless(count),
         out=Path(folder, "batch"),
         settings=BatchSettings(concurrency=concurrency),
         sandbox=sandbox,
+        sandbox_uses=sandbox_uses,
         **OPTIONS,
     )
     began, done, found["failed_attempts"] = time.perf_counter(), 0, 0
@@ -80,9 +109,7 @@ async def measure(count, concurrency, sandbox, folder, keep=lambda found: None):
         if done % every == 0 or done == count:
             samples.append(sample(done, began))
             print(f"{time.strftime('%H:%M:%S')} {samples[-1]}", file=sys.stderr)
-            first = next(each["done"] for each in samples if each["done"] >= min(500, done // 2))
-            middle = samples[len(samples) // 2]["done"]
-            keep(found | {"tasks": done, "shown": sorted({first, middle, done})})
+            keep(found | {"tasks": done})
     return found
 
 
@@ -91,9 +118,13 @@ def main():
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--sandbox", choices=["docker", "bubblewrap"], default="bubblewrap")
+    parser.add_argument(
+        "--uses", type=int, default=1, help="tasks that use a sandbox, one after the other (sandbox_uses)"
+    )
     parser.add_argument("--out", type=Path, help="file for the figures; default: where batch.py --page looks for them")
     options = parser.parse_args()
-    out = options.out or WHERE / f"batch-many-{options.sandbox}.json"
+    kind = options.sandbox + ("-reused" if options.uses > 1 else "")
+    out = options.out or WHERE / f"batch-many-{kind}.json"
     out.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(
@@ -103,6 +134,7 @@ def main():
                 options.sandbox,
                 folder,
                 lambda figures: out.write_text(json.dumps(figures)),
+                sandbox_uses=options.uses,
             )
         )
     print(found["outcomes"], f"{found['failed_attempts']} failed attempts", *found["errors"], sep="\n")

@@ -4,6 +4,8 @@
     python benchmarks/compare.py --quick      # under a minute; reports what got slower than last.json     (make bench-quick)
     python benchmarks/compare.py --tiny       # a few of everything, to check that it works; writes a page only with --note
     python benchmarks/compare.py --page       # writes the page and the plots from the figures of the last run
+    python benchmarks/compare.py --only shell sandboxes sessions      # these cells alone, and what their blocks use: 2 minutes;
+                                                                      # a part of docs/benchmarks-batch.md, see batch.py
 
 Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a package registry for the other libraries.
 """
@@ -11,17 +13,19 @@ Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a p
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
 
-from sidebyside import cells, growth, page
+from sidebyside import cell_costs, cells, cells_page, growth, page
 from sidebyside.environments import PLOTS, ROOT, WHERE, Missing, python_of
 from sidebyside.harness import Bench
 from sidebyside.targets import interval
 
 README, BEGIN, END = ROOT / "README.md", "<!-- speed: written by make bench -->", "<!-- /speed -->"
 FIGURES = WHERE / "figures.json"
+CELL_FIGURES = WHERE / "cells.json"
 PAGE, PLOT_FOLDER = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks"
 LAST, PROFILE = ROOT / "benchmarks/last.json", ROOT / "benchmarks/profile.md"
 # The measurements of --quick, with their references.
@@ -70,6 +74,24 @@ async def everything(effort, *, small):
             "curves": curves,
             "machine": page.machine(),
         }
+
+
+async def some(effort, names):
+    """Measure some cells with what their blocks use."""
+    async with Bench(names=("own", "autogen")) as bench:
+        uses = await cell_costs.measure(bench, effort, names)
+        return {"seconds": bench.seconds, "uses": uses, "absent": bench.absent, "processors": os.cpu_count()}
+
+
+def measure_some(effort, names):
+    """Measure some cells, keep the figures for the page of batches, and return the exit code."""
+    figures = asyncio.run(some(effort, names))
+    WHERE.mkdir(exist_ok=True)
+    CELL_FIGURES.write_text(json.dumps(figures))
+    for target, measured, met in cells_page.targets(figures):
+        print(f"{target}: {measured}, {'reached' if met else 'missed'}")
+    print(cells_page.section(figures))
+    return 1 if figures["absent"] else 0
 
 
 async def guard(effort):
@@ -157,8 +179,13 @@ def main():
         help="a few of everything, to check that it works; with --note, it writes the page",
     )
     group.add_argument("--page", action="store_true", help="write the page from the figures of the last run")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(cell_costs.NAMES), help="cells to measure alone, with what they use"
+    )
     parser.add_argument("--note", default="", help="a sentence for the page, such as what else the machine was doing")
     options = parser.parse_args()
+    if options.only:
+        sys.exit(measure_some(cells.TINY if options.tiny else cells.Effort(), options.only))
     if options.quick:
         figures = asyncio.run(guard(cells.QUICK))
         broken = bool(figures["absent"])

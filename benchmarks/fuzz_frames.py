@@ -157,13 +157,19 @@ class SocketStream:
 
     write_fd = read_fd
 
-    def read(self) -> bytes:
+    def read(self, size: int, /) -> bytes | None:
         """Read what is there."""
-        return self._ours.recv(256 * 1024)
+        try:
+            return self._ours.recv(size)
+        except BlockingIOError:
+            return None
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: memoryview, /) -> int | None:
         """Write what there is room for."""
-        return self._ours.send(data)
+        try:
+            return self._ours.send(data)
+        except BlockingIOError:
+            return None
 
     def wait_exit(self, timeout_s: float) -> str:
         """Nothing is known."""

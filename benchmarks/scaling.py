@@ -1,7 +1,7 @@
 """Measure tasks a minute and memory against concurrency and the number of engines, and what a sandbox costs.
 
-python benchmarks/scaling.py               # about 3 minutes on a quiet machine; writes the figures into docs/scaling.md
-python benchmarks/scaling.py --engines 3   # also two and three engines on this machine; needs root and dockerd
+python benchmarks/scaling.py               # 3 minutes on a quiet machine; writes the figures into docs/scaling.md
+python benchmarks/scaling.py --engines 3   # 4 minutes: also two and three engines on this machine; needs root and dockerd
 python benchmarks/scaling.py --tiny        # a few of everything, to check that it works; writes no page
 python benchmarks/scaling.py --page        # writes the page from the figures of the last run
 """
@@ -22,9 +22,9 @@ OWN_ENGINE = "unix:///var/run/docker.sock"
 TIMEOUT_S = 600
 # Concurrency and number of tasks; sandboxes alive.
 FULL = {
-    "batches": {1: 20, 2: 30, 4: 50, 8: 80, 16: 80, 32: 100, 64: 128},
+    "batches": {1: 15, 2: 20, 4: 32, 8: 64, 16: 64, 32: 96, 64: 128},
     "engines": (8, 32),
-    "tasks": 60,
+    "tasks": 56,
     "alive": {"docker": (8, 32, 64), "bubblewrap": (32,)},
 }
 TINY = {"batches": {1: 2, 4: 4}, "engines": (2,), "tasks": 4, "alive": {"docker": (2,), "bubblewrap": (2,)}}

@@ -135,6 +135,7 @@ class _Running:
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total: int | None = None
+        self._taken = 0
         self._same = _SameError()
 
     def finish(self) -> bool:
@@ -210,6 +211,7 @@ class _Running:
             on_event=self._display.on_event,
             accept_changes=self._job.accept_changes,
             configuration=await asyncio.to_thread(describe_job, self._job),
+            sandbox_uses=self._job.limits.sandbox_uses,
             **options,
         )
         self._display.follow(self._counts)
@@ -223,6 +225,7 @@ class _Running:
         return None
 
     async def _take(self, row: Row) -> None:
+        self._taken += 1
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
         if self._same.is_shared(row) and not self._job.keep_going and self._batch is not None:
@@ -252,6 +255,8 @@ class _Running:
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
             print_summary(summary, job.out)
+            if ended == "complete" and not self._taken:
+                say("all tasks had results, so none was run: give another --out to do them again")
         if spent is not None:
             say(spent)
             return EXIT_BUDGET

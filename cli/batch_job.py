@@ -20,6 +20,7 @@ class LimitChoice:
         backoff: Seconds before the second attempt.
         repeat: How often each task is done.
         max_sandboxes: Sandboxes at the same time.
+        sandbox_uses: How many tasks use a sandbox.
         model_calls_per_minute: Model calls that begin in a minute.
         tasks_per_minute: Attempts that begin in a minute.
         max_tokens: Tokens that the batch may use.
@@ -34,6 +35,7 @@ class LimitChoice:
     backoff: float = 1.0
     repeat: int = 1
     max_sandboxes: int | None = None
+    sandbox_uses: int = 1
     model_calls_per_minute: float | None = None
     tasks_per_minute: float | None = None
     max_tokens: int | None = None

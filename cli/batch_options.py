@@ -47,6 +47,10 @@ def _limits(
             min=1, metavar="N", help="Sandboxes that exist at the same time.", show_default="as --concurrency needs"
         ),
     ] = None,
+    sandbox_uses: Annotated[
+        int,
+        limit_option(min=1, metavar="N", help="How many tasks use a sandbox, reset after each, before it is replaced."),
+    ] = 1,
     model_calls_per_minute: Annotated[
         float | None, limit_option(metavar="N", help="Model calls that begin in a minute, of all tasks together.")
     ] = None,
@@ -72,6 +76,7 @@ def _limits(
         backoff=backoff,
         repeat=repeat,
         max_sandboxes=max_sandboxes,
+        sandbox_uses=sandbox_uses,
         model_calls_per_minute=model_calls_per_minute,
         tasks_per_minute=tasks_per_minute,
         max_tokens=max_tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -20,14 +21,13 @@ from autogen_codeact.batch.progress import (
     BatchEvent,
     Notice,
     TaskFinished,
-    TaskStarted,
-    Waiting,
 )
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.cli.batch_words import format_count, format_left, progress_words
+from autogen_codeact.cli.batch_words import format_count, format_left, progress_words, waiting_words
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import printable, show_status
 from autogen_codeact.cli.progress import find_terminal
+from autogen_codeact.sandbox.words import percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""
@@ -63,7 +63,7 @@ class BatchDisplay:
         self._lines = _Lines()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stage = self._waits = self._note = ""
+        self._stage = self._note = ""
         self._noted = 0.0
 
     def __enter__(self) -> Self:
@@ -114,14 +114,10 @@ class BatchDisplay:
     def on_event(self, event: BatchEvent) -> None:
         """Take an event of the batch into account."""
         match event:
-            case TaskStarted():
-                self._waits = ""
             case TaskFinished(row=row) if row.outcome in ("failed", "invalid"):
                 self._lines.add_failure(_failure_line(row))
             case AttemptFailed(retry_in=seconds) if seconds is not None:
                 self.note(f"{event.id} failed ({event.error_class}) and is tried again in {format_left(seconds)}")
-            case Waiting(reason=reason):
-                self._waits = printable(reason or "")
             case Notice(text=text):
                 self._lines.add(printable(text))
             case _:
@@ -139,19 +135,17 @@ class BatchDisplay:
         for line in self._lines.take():
             say(line)
         counts = self._counts() if self._counts is not None else None
-        reason = self._reason()
+        reasons = [reason for reason in self._reasons(counts) if reason]
         if self._block is not None:
-            self._block.draw(counts, reason)
+            self._block.draw(counts, reasons)
         elif self._plain is not None and counts is not None:
-            self._plain.write(counts, reason)
+            self._plain.write(counts, reasons)
 
-    def _reason(self) -> str:
-        """Return what is waited for, or an empty text."""
-        if self._counts is None:
-            return self._stage
-        if self._waits:
-            return f"waiting: {self._waits}"
-        return self._note if time.monotonic() - self._noted < NOTE_S else ""
+    def _reasons(self, counts: BatchCounts | None) -> list[str]:
+        """Return what is waited for, and why something takes longer; both may be empty."""
+        if counts is None:
+            return [self._stage]
+        return [waiting_words(counts), self._note if time.monotonic() - self._noted < NOTE_S else ""]
 
 
 def _failure_line(row: Row) -> str:
@@ -214,7 +208,7 @@ class _PlainLines:
         self._written = time.monotonic()
         self._done: int | None = None
 
-    def write(self, counts: BatchCounts, reason: str) -> None:
+    def write(self, counts: BatchCounts, reasons: list[str]) -> None:
         """Write a line if it is time for one."""
         if self._done is None:
             self._done = counts.done
@@ -223,7 +217,7 @@ class _PlainLines:
         if passed < SHORTEST_S or (passed < LINE_S and part < LINE_PART) or counts.done == counts.total:
             return
         self._written, self._done = time.monotonic(), counts.done
-        say(", ".join([*progress_words(counts), *([reason] if reason else [])]))
+        say(", ".join([*progress_words(counts), *reasons]))
 
 
 class _Drawing(StringIO):
@@ -264,11 +258,11 @@ class _Block:
                 if text and stream.isatty():
                     self._in_line = not text.endswith("\n")
 
-    def draw(self, counts: BatchCounts | None, reason: str) -> None:
+    def draw(self, counts: BatchCounts | None, reasons: list[str]) -> None:
         """Draw the lines, in the place of those that were drawn before."""
         with self._lock:
             width, height = self._size()
-            lines = self._render(counts, reason, max(width - 1, 1))[: max(height - 1, 1)]
+            lines = self._render(counts, reasons, max(width - 1, 1))[: max(height - 1, 1)]
             with self._console.capture() as drawn:
                 for number, line in enumerate(lines):
                     self._console.print(line, end="" if number == len(lines) - 1 else "\n", soft_wrap=True)
@@ -291,29 +285,28 @@ class _Block:
         # Line by line: tmux keeps in its history what is erased to the end of the screen at once.
         return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1) if rows else ""
 
-    def _render(self, counts: BatchCounts | None, reason: str, width: int) -> list[Text]:
+    def _render(self, counts: BatchCounts | None, reasons: list[str], width: int) -> list[Text]:
         words = progress_words(counts) if counts is not None else []
         lines = [self._bar(counts, width)] if counts is not None and counts.total else []
         lines += [Text(line) for line in _wrapped(words, self._point, width)]
-        if reason:
-            lines.append(Text(reason, style="dim"))
+        lines += [Text(reason, style="dim") for reason in reasons]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return lines
 
     def _bar(self, counts: BatchCounts, width: int) -> Text:
         total = counts.total or 1
-        percent = f" {min(100, 100 * counts.done // total)} %"
+        part = f" {percent(math.floor(100 * min(counts.done / total, 1)) / 100, digits=0)}"
         bar = ProgressBar(
             total,
             min(counts.done, total),
-            width=max(1, min(_BAR_WIDTH, width - len(percent))),
+            width=max(1, min(_BAR_WIDTH, width - len(part))),
             complete_style="cyan",
             finished_style="green",
         )
         with self._console.capture() as drawn:
             self._console.print(bar, end="")
-        return Text.assemble(Text.from_ansi(drawn.get()), percent)
+        return Text.assemble(Text.from_ansi(drawn.get()), part)
 
     def _size(self) -> tuple[int, int]:
         with suppress(OSError, ValueError, AttributeError):

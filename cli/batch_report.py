@@ -10,6 +10,7 @@ from autogen_codeact.cli.batch_words import format_cost, format_count, format_to
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.sandbox.words import counted, percent
 
 _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 
@@ -62,11 +63,11 @@ def print_summary(summary: Summary, folder: Path) -> None:
 def summary_lines(summary: Summary) -> list[str]:
     """Return what a batch has come to in a few lines."""
     outcomes = ", ".join(f"{format_count(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
-    repeats = f" in {format_count(summary.rows)} rows" if summary.rows != summary.tasks else ""
-    lines = [f"{format_count(summary.tasks)} task{'s' * (summary.tasks != 1)}{repeats}: {outcomes or 'no results'}"]
+    repeats = f" in {counted(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
+    lines = [f"{counted(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
     if summary.checked:
         part = f"{format_count(summary.passed)} of {format_count(summary.checked)}"
-        lines.append(f"checks: {part} passed ({100 * summary.passed / summary.checked:.1f} %)")
+        lines.append(f"checks: {part} passed ({percent(summary.passed / summary.checked)})")
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
         read, written = format_tokens(summary.prompt_tokens), format_tokens(summary.completion_tokens)

@@ -26,6 +26,8 @@ class ChosenTasks:
         CommandError: The check can't be used.
     """
 
+    is_repeatable = True
+
     def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
         self._source, self._limit = source, limit
         self._check = _default_check(check) if check is not None else None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from autogen_codeact.batch.progress import BatchCounts
+from autogen_codeact.batch.waits import BACK_OFF, MODEL_CALLS, TASKS
+
+_LIMITS = {MODEL_CALLS: "the limit of model calls a minute", TASKS: "the limit of tasks a minute"}
 
 
 def format_count(number: int) -> str:
@@ -14,7 +17,7 @@ def format_tokens(number: int) -> str:
     """Format a number of tokens: "950", "12.3 k", "4.56 M"."""
     if number < 1000:
         return str(number)
-    return f"{number / 1e3:.1f} k" if number < 1e6 else f"{number / 1e6:.2f} M"
+    return f"{number / 1e3:.1f} k" if number < 999_950 else f"{number / 1e6:.2f} M"
 
 
 def format_cost(cost: float) -> str:
@@ -50,15 +53,27 @@ def progress_words(counts: BatchCounts) -> list[str]:
     if counts.invalid:
         words.append(f"{format_count(counts.invalid)} unusable")
     if counts.waiting:
-        words.append(f"{format_count(counts.waiting)} to try again")
+        soon = counts.next_attempt_in is None or counts.next_attempt_in < 1
+        when = "" if soon else f" (the first in {format_left(counts.next_attempt_in or 0)})"
+        words.append(f"{format_count(counts.waiting)} to try again{when}")
     if counts.checked:
         words.append(f"{format_count(counts.passed)} of {format_count(counts.checked)} passed")
     if counts.tasks_per_minute:
         words.append(format_rate(counts.tasks_per_minute))
     if counts.tokens:
-        words.append(f"{format_tokens(counts.tokens)} tokens")
+        words.append(f"{format_tokens(counts.tokens)} {'token' if counts.tokens == 1 else 'tokens'}")
     if counts.cost is not None:
         words.append(f"cost {format_cost(counts.cost)}")
     if counts.seconds_left is not None:
         words.append(f"about {format_left(counts.seconds_left)} left")
     return words
+
+
+def waiting_words(counts: BatchCounts) -> str:
+    """Return what attempts wait for, or an empty text: "waiting: 3 for a sandbox, 1 for the limit of tasks a minute"."""
+    waits = [
+        f"{format_count(number)} for {_LIMITS.get(reason, reason)}"
+        for reason, number in counts.waits.items()
+        if reason != BACK_OFF  # it is among the other words
+    ]
+    return f"waiting: {', '.join(waits)}" if waits else ""

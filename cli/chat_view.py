@@ -27,6 +27,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import format_duration, written_by_code
+from autogen_codeact.sandbox.words import counted
 
 
 class ChatView:
@@ -166,8 +167,8 @@ class ChatView:
 
     def summary(self) -> str:
         """Return tokens and seconds of the turn."""
-        blocks = f"{self._blocks} block{'s' * (self._blocks != 1)}, " if self._blocks else ""
-        tokens = f"{self._tokens:,} token{'s' * (self._tokens != 1)}"
+        blocks = f"{counted(self._blocks, 'block')}, " if self._blocks else ""
+        tokens = counted(self._tokens, "token")
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
 

@@ -19,6 +19,7 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.owner import OwnerState
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
+from autogen_codeact.sandbox.words import counted
 
 if TYPE_CHECKING:
     import docker
@@ -85,7 +86,7 @@ def _container(client: docker.APIClient, found: containers.Leftover) -> Item:
 
 def _group(found: LeftoverGroup) -> Item:
     count = len(found.processes)
-    state = "empty" if not count else f"{count} process{'es' if count > 1 else ''}"
+    state = "empty" if not count else counted(count, "process", "processes")
     owner = f"process {found.owner}"
     return Item("bubblewrap", found.name, state, owner, found.owner_state, False, lambda: remove_group(found))
 

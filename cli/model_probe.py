@@ -17,6 +17,7 @@ import httpx
 
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
+from autogen_codeact.sandbox.words import counted
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]
 
@@ -128,7 +129,7 @@ class _Probe:
         )
 
     def _ready(self, models: list[str]) -> Server:
-        count = f"{len(models)} model{'s' * (len(models) != 1)}"
+        count = counted(len(models), "model")
         if self.key or self.preset.name != OTHER:
             return replace(self.server("ready", count), models=models)
         advice = f"Set {self.preset.key_variable} to any value: `codeact run` wants one."

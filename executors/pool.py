@@ -20,7 +20,8 @@ class SandboxPool(sandbox_pool.SandboxPool):
     """Keeps sandboxes started, each for one executor and one use.
 
     An executor that was made with `pool=` takes a started sandbox instead of starting one. When the executor stops, its sandbox
-    ends; the pool has started another one in the background. Nothing is ever carried over from one executor to the next.
+    ends; the pool has started another one in the background. With `max_uses` above 1 the sandbox is reset instead, and used
+    again if the reset is proven to be complete (docs/security.md).
     Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
 
     Args:
@@ -30,6 +31,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         max_idle: Seconds after which a sandbox that nobody has taken is replaced by a fresh one. By default never.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
+        max_uses: How often one sandbox is used before it is replaced. Default 1.
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.
 
     Raises:
@@ -45,9 +47,10 @@ class SandboxPool(sandbox_pool.SandboxPool):
         starts_at_once: int = 4,
         max_idle: float | None = None,
         acquire_timeout: float = 60,
+        max_uses: int = 1,
         **options: Any,
     ) -> None:
-        sandbox_pool.check_sizes(size, max_alive, starts_at_once)
+        sandbox_pool.check_sizes(size, max_alive, starts_at_once, max_uses)
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]
@@ -65,6 +68,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
             starts_at_once=starts_at_once,
             max_idle=max_idle,
             acquire_timeout=acquire_timeout,
+            max_uses=max_uses,
             progress=options.get("progress"),
         )
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
+
+PART = ".part"
+"""End of the names of files that are being written; they begin with a dot."""
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[TextIO]:
-    """Open a file that takes the place of `target` when the block ends; if it raises, `target` stays as it is.
+    """Open a text file that takes the place of `target` when the block ends; if it raises, `target` stays as it is.
 
     Args:
         target: The file, which may exist.
@@ -20,14 +24,49 @@ def whole_file(target: Path) -> Iterator[TextIO]:
     Raises:
         OSError: It can't be written.
     """
-    descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent)
+    with whole_bytes(target) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+@contextmanager
+def whole_bytes(target: Path, *, private: bool = False, sync: bool = False) -> Iterator[BinaryIO]:
+    """Do the same with a file of bytes.
+
+    Args:
+        target: The file, which may exist.
+        private: Whether only this user may read it. Default: those whom the umask lets.
+        sync: Whether it is on the disk before it takes its place, so that it is whole after a loss of power, too. Default: no.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=PART, dir=target.parent)
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        with open(descriptor, "wb") as file:
             yield file
-            umask = os.umask(0)
-            os.umask(umask)
-            os.fchmod(file.fileno(), 0o666 & ~umask)
+            file.flush()
+            if not private:
+                umask = os.umask(0)
+                os.umask(umask)
+                os.fchmod(file.fileno(), 0o666 & ~umask)
+            if sync:
+                os.fsync(file.fileno())
         os.replace(part, target)
+        if sync:
+            _sync_folder(target.parent)
     except BaseException:
-        os.unlink(part)
+        with suppress(OSError):
+            os.unlink(part)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name on the disk: else what is added to the file later would be lost with it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

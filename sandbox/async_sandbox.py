@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted
 from autogen_codeact.sandbox.files import display_files, sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -21,7 +21,7 @@ from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.waiting import in_thread
-from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
+from autogen_codeact.sandbox.lifecycle import STOPPED, SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
@@ -185,6 +185,16 @@ class AsyncSandbox(SandboxLifecycle):
                     break
             return results[0] if len(results) == 1 else combine(results)
 
+    async def _ready(self) -> RunnerClient:
+        """Return the running sandbox, or a new one if it has ended."""
+        client = self.client
+        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
+            return client
+        async with self._lifecycle:
+            if self._stopped:
+                raise SandboxNotStarted(STOPPED)
+            return await self._running()
+
     def interrupt(self) -> bool:
         """Stop the blocks that run; the session stays as it was before them.
 
@@ -274,11 +284,11 @@ class AsyncSandbox(SandboxLifecycle):
         ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
         files_before = None
-        if workspace is not None:
-            await sync.before_block(workspace, client, options.limits)
-            if context.journalled:
-                with contextlib.suppress(SandboxFileError):
-                    files_before = await manifest_of(workspace, client)
+        if workspace is not None and (client.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
+            await sync.push_changes(workspace, client, options.limits)
+        if workspace is not None and context.journalled:
+            with contextlib.suppress(SandboxFileError):
+                files_before = await manifest_of(workspace, client)
         has_tools = self.tools.broker.tools and request.message["command"] is None
         accept = partial(self._accept_calls, workspace=workspace, ident=ident)
         calls = accept(request, block, context, client) if has_tools else None
@@ -302,7 +312,7 @@ class AsyncSandbox(SandboxLifecycle):
         result.code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         if reply.displays.count:
             await self._add_displays(result, reply.displays, client, folder if replay is None else None)
-        if workspace is not None:
+        if workspace is not None and workspace.notes:
             result.notes = (*workspace.take_notes(), *result.notes)
         if calls is not None:
             result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
@@ -337,7 +347,7 @@ class AsyncSandbox(SandboxLifecycle):
         )
         result.notes = (*shown.notes, *displays.notes(), *result.notes)
         if isinstance(folder, Workspace) and shown.artifacts and client.alive:
-            await sync.before_block(folder, client, self.options.limits)  # the code can read them, too
+            await sync.push_changes(folder, client, self.options.limits)  # the code can read them, too
 
     # Files
 

@@ -174,16 +174,6 @@ class SandboxLifecycle:
         """Make the client of a sandbox with these options that has not been started."""
         return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
 
-    async def _ready(self) -> RunnerClient:
-        """Return the running sandbox, or a new one if it has ended."""
-        client = self.client
-        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
-            return client
-        async with self._lifecycle:
-            if self._stopped:
-                raise SandboxNotStarted(STOPPED)
-            return await self._running()
-
     async def _running(self) -> RunnerClient:
         client = self.client
         await self.tools.start()
@@ -281,7 +271,7 @@ class SandboxLifecycle:
             raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
         return reply
 
-    async def _stop(self, *, keep_folder: bool = False) -> None:
+    async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client = self.client, None
         reasons: list[SandboxError] = []
         began = time.monotonic()
@@ -289,7 +279,7 @@ class SandboxLifecycle:
             if client is not None:
                 if not client.alive:
                     client.when_ended(reasons.append)
-                await client.stop()
+                await (client.end_use() if reusable else client.stop())
         finally:
             workspace, self._workspace = self._workspace, None
             if workspace is not None:
@@ -311,7 +301,7 @@ class SandboxLifecycle:
         async with self._lifecycle:
             if self.client is client:
                 self._lost = True
-                await self._stop(keep_folder=True)
+                await self._stop(keep_folder=True, reusable=False)
 
 
 def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:

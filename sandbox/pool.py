@@ -36,7 +36,8 @@ class SandboxPool:
     """Keeps sandboxes started, each for one use: a lease, from `acquire` until the sandbox is stopped.
 
     `AsyncSandbox(pool=pool)` takes a started sandbox instead of starting one. When it stops, its sandbox ends; the pool has
-    started another one in the background. Nothing is ever carried over from one lease to the next.
+    started another one in the background. With `max_uses` above 1 the sandbox is reset instead, and used again if the reset
+    is proven to be complete (docs/security.md).
     Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
 
     Args:
@@ -47,6 +48,7 @@ class SandboxPool:
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         max_idle: Seconds after which a sandbox that nobody has taken is replaced by a fresh one. By default never.
         acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
+        max_uses: How often one sandbox is used before it is replaced. Default 1.
         progress: Called with a line for each step that takes long. By default it goes to standard error.
         options: Fields of `DockerOptions` or `BubblewrapOptions`. Default of `mode`: "session".
 
@@ -65,12 +67,13 @@ class SandboxPool:
         starts_at_once: int = 4,
         max_idle: float | None = None,
         acquire_timeout: float = 60,
+        max_uses: int = 1,
         progress: Callable[[str], None] | None = None,
         **options: Any,
     ) -> None:
-        check_sizes(size, max_alive, starts_at_once)
+        check_sizes(size, max_alive, starts_at_once, max_uses)
         idle_s = parse_seconds("max_idle", max_idle) if max_idle is not None else None
-        self._limits = PoolLimits(size, max_alive, starts_at_once, idle_s)
+        self._limits = PoolLimits(size, max_alive, starts_at_once, idle_s, max_uses)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if isinstance(sandbox, SandboxOptions):
             self.options = session_by_default(sandbox)
@@ -79,6 +82,8 @@ class SandboxPool:
         else:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         _refuse_unfit(self.options)
+        if max_uses > 1:
+            select.check_reusable(self.options)
         self._tools = tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, None)
         self._progress = progress
         self._keeper: Keeper | None = None
@@ -121,7 +126,11 @@ class SandboxPool:
 
     async def _start_one(self) -> RunnerClient:
         client = select.make_client(
-            self.options, self._tools.settings(), self._progress, engine_wait_s=self._acquire_timeout
+            self.options,
+            self._tools.settings(),
+            self._progress,
+            engine_wait_s=self._acquire_timeout,
+            reusable=self._limits.max_uses > 1,
         )
         self._starts.add(client)
         try:
@@ -179,10 +188,10 @@ class SandboxPool:
         )
 
     async def acquire(self) -> RunnerClient:
-        """Lease a sandbox; its `stop` ends the lease.
+        """Lease a sandbox; its `end_use` or `stop` ends the lease.
 
         Returns:
-            A sandbox that nobody has used before.
+            A sandbox that nobody has used before, or that has been reset.
 
         Raises:
             SandboxNotStarted: The pool is not running.
@@ -200,6 +209,7 @@ class SandboxPool:
                 keeper.discard(sandbox)
                 raise
             if answers:
+                sandbox.give_back = keeper.give_back if self._limits.max_uses > 1 else None
                 return sandbox
             logger.info("the pooled sandbox %s no longer answers and is replaced", sandbox.name)
             keeper.discard(sandbox)
@@ -232,13 +242,14 @@ class SandboxPool:
             raise
 
 
-def check_sizes(size: int, max_alive: int, starts_at_once: int) -> None:
+def check_sizes(size: int, max_alive: int, starts_at_once: int, max_uses: int = 1) -> None:
     """Check the numbers of a pool.
 
     Raises:
         ValueError: One can't be right.
     """
-    for name, value in {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once}.items():
+    numbers = {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once, "max_uses": max_uses}
+    for name, value in numbers.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
     if size > max_alive:

@@ -20,6 +20,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 logger = logging.getLogger("autogen_codeact")
 
 STOP_TIMEOUT_S = 60.0
+RESET_TIMEOUT_S = 2.0
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 # The first block of a lease must not share the processor with a start that can wait.
@@ -39,12 +40,14 @@ class PoolLimits:
         max_alive: Sandboxes at the same time, those in use included.
         starts_at_once: Sandboxes started at the same time.
         max_idle_s: Seconds after which an idle one is replaced, or None.
+        max_uses: How often one is used.
     """
 
     size: int
     max_alive: int
     starts_at_once: int
     max_idle_s: float | None
+    max_uses: int = 1
 
 
 @dataclass(eq=False)
@@ -56,10 +59,13 @@ class _Held:
     leased: bool = False
     discarded: bool = False
     ending: bool = False
+    resetting: bool = False
+    due_for_reset: bool = False
+    uses: int = 0
 
     @property
     def idle(self) -> bool:
-        return not (self.leased or self.ending or self.discarded) and self.sandbox.alive
+        return not (self.leased or self.ending or self.discarded or self.resetting) and self.sandbox.alive
 
 
 @dataclass(eq=False)
@@ -182,10 +188,29 @@ class Keeper:
                     self._failed()
             self._changed.notify_all()
 
+    def give_back(self, sandbox: RunnerClient) -> bool:
+        """End a lease, and keep its sandbox for another one if it may be used again; a reset begins in the background.
+
+        Returns:
+            Whether the sandbox is kept; the caller stops it if not.
+        """
+        with self._changed:
+            held = next((each for each in self._held if each.sandbox is sandbox), None)
+            if held is None or not held.leased or held.ending or held.discarded or self._stopping:
+                return False
+            held.uses += 1
+            following = sandbox.renew() if held.uses < self._limits.max_uses else None
+            if following is None:
+                return False
+            held.sandbox, held.leased = following, False
+            held.resetting = held.due_for_reset = True
+            self._changed.notify_all()
+        return True
+
     def _keep(self) -> None:
         with self._changed:
             while not self._stopping or self._held or self._starting:
-                for work, otherwise in [*self._due_stops(), *self._due_starts()]:
+                for work, otherwise in [*self._due_stops(), *self._due_resets(), *self._due_starts()]:
                     try:
                         threading.Thread(target=work, name="codeact-pool-work", daemon=False).start()
                     except RuntimeError as error:  # no more threads, or the program is ending
@@ -198,7 +223,7 @@ class Keeper:
         for held in self._held:
             if held.ending:
                 continue
-            if not held.leased and not held.sandbox.alive and now - held.since < YOUNG_S:
+            if not (held.leased or held.uses or held.sandbox.alive) and now - held.since < YOUNG_S:
                 self._failed()
             if self._stopping or held.discarded or not held.sandbox.alive or self._is_stale(held, now):
                 held.ending = True
@@ -206,10 +231,32 @@ class Keeper:
             elif not held.leased and now - held.since > YOUNG_S:
                 self._failures = 0
 
+    def _due_resets(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
+        """Yield work for each sandbox whose lease has ended and that is kept."""
+        for held in self._held:
+            if held.due_for_reset and not held.ending:
+                held.due_for_reset = False
+                yield partial(self._reset, held), partial(self._not_reset, held)
+
+    def _reset(self, held: _Held) -> None:
+        problem = held.sandbox.reset_blocking(RESET_TIMEOUT_S)
+        with self._changed:
+            held.resetting = False
+            if problem is None:
+                held.since = time.monotonic()
+                self._grant()
+            elif not held.ending:
+                held.discarded = True
+                logger.info("the pooled sandbox %s is replaced after its use: %s", held.sandbox.name, problem)
+            self._changed.notify_all()
+
+    def _not_reset(self, held: _Held, _: BaseException) -> None:
+        held.resetting, held.discarded = False, True
+
     def _is_stale(self, held: _Held, now: float) -> bool:
         """Return whether an idle sandbox is too old; one at a time, so that the pool is never empty for that."""
         limit = self._limits.max_idle_s
-        if limit is None or held.leased or self._starting or any(each.ending for each in self._held):
+        if limit is None or held.leased or held.resetting or self._starting or any(each.ending for each in self._held):
             return False
         return now - held.since > limit
 
@@ -218,7 +265,8 @@ class Keeper:
         if self._stopping or not threading.main_thread().is_alive():
             return
         ahead = self._limits.size if time.monotonic() >= self._next_try else 0
-        wanted = len(self._waiting) + ahead - sum(held.idle for held in self._held) - self._starting
+        coming = sum(held.idle or held.resetting for held in self._held) + self._starting
+        wanted = len(self._waiting) + ahead - coming
         room = self._limits.max_alive - len(self._held) - self._starting
         for _ in range(min(wanted, room, self._limits.starts_at_once - self._starting)):
             self._starting += 1
@@ -279,7 +327,7 @@ class Keeper:
 
     def _ended(self, held: _Held, reason: SandboxError) -> None:
         with self._changed:
-            unexpected = not (held.leased or held.ending)
+            unexpected = not (held.leased or held.ending or held.resetting)
             self._changed.notify_all()
         if unexpected:
             logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", held.sandbox.name, reason)

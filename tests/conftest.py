@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from tests.file_seconds import Recorder, put_long_files_first
+from tests.file_seconds import Recorder, looks_for_processes, put_long_files_first
 from tests.processes import stop_servers
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
@@ -45,6 +45,16 @@ def _needs_engine(item: pytest.Item) -> bool:
     return "docker_engine" in names or "docker" in item.name.partition("[")[2]
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage again; see `pytest_configure`."""
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Include all objects in garbage collection again, for the last search for what was not closed."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print why each test that was run again had failed: it passed later, but its failure is a defect to find."""
     for report in terminalreporter.stats.get("rerun", []):
@@ -54,6 +64,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set what the tests' own processes and their child processes inherit."""
+    # To collect thousands of tests makes next to no garbage, and to look for some takes a third of the time.
+    gc.disable()
     if config.getoption("store_seconds") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())
     # A background run ignores Ctrl-C, and its child processes would too.
@@ -74,21 +86,21 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="module", autouse=True)
 def freeze_existing_objects() -> Iterator[None]:
-    """Exclude existing objects from garbage collection, which many tests run to find leftovers."""
+    """Exclude existing objects from garbage collection, which many tests run to find leftovers.
+
+    Each module adds what it finds to what the modules before it have excluded: to look at the half million objects of
+    all collected tests again would take a third of a second.
+    """
     gc.collect()
     gc.freeze()
     yield
-    gc.unfreeze()
-
-
-LOOKS_FOR_PROCESSES = {"abuse", "executors"}
-"""Folders whose tests look for processes that are left behind."""
+    gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def end_fork_servers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let no process from which other tests have forked programs be there where tests look for leftover processes."""
-    if LOOKS_FOR_PROCESSES.isdisjoint(request.path.parts):
+    if not looks_for_processes(request.path):
         yield
         return
     stop_servers()

@@ -10,6 +10,8 @@ import pytest
 
 STORED = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).parents[1]
+LOOKS_FOR_PROCESSES = {"abuse", "executors"}
+"""Folders whose tests look for processes that are left behind."""
 SHORTEST_S = 2
 """Files that take less are not stored."""
 TEST_S = 0.2
@@ -19,13 +21,20 @@ TEST_S = 0.2
 def put_long_files_first(items: list[pytest.Item]) -> None:
     """Order whole files by their length, so that no worker has a long one left when the others are done.
 
+    Those that look for processes come before all others, because fork servers are ended before and after each of them.
+
     Args:
         items: The tests, which are put in order.
     """
     known: dict[str, float] = json.loads(STORED.read_text())
     tests = Counter(item.path for item in items)
     seconds = {path: known.get(_name(path), number * TEST_S) for path, number in tests.items()}
-    items.sort(key=lambda item: (-seconds[item.path], item.path))
+    items.sort(key=lambda item: (not looks_for_processes(item.path), -seconds[item.path], item.path))
+
+
+def looks_for_processes(path: Path) -> bool:
+    """Whether the tests of a file look for processes that are left behind."""
+    return not LOOKS_FOR_PROCESSES.isdisjoint(path.parts)
 
 
 class Recorder:

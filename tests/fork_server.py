@@ -16,6 +16,7 @@ import tempfile
 import types
 
 MODULES = (
+    "anyio._backends._asyncio",
     "autogen_agentchat.conditions",
     "autogen_agentchat.teams",
     "autogen_agentchat.ui",
@@ -26,8 +27,11 @@ MODULES = (
     "autogen_codeact.cli.doctor",
     "autogen_codeact.cli.image",
     "autogen_codeact.cli.leftovers",
+    "autogen_codeact.cli.list_models",
+    "autogen_codeact.cli.list_runs",
     "autogen_codeact.cli.main",
     "autogen_codeact.cli.models",
+    "autogen_codeact.cli.resume_run",
     "autogen_codeact.cli.run",
     "autogen_codeact.cli.run_blocks",
     "autogen_codeact.executors",
@@ -37,6 +41,9 @@ MODULES = (
     "autogen_ext.models.openai",
     "autogen_ext.models.replay",
     "docker",
+    "encodings.utf_8_sig",
+    "openai",
+    "pygments.lexers.python",
     "typer.rich_utils",
 )
 REQUEST_BYTES = 1 << 18
@@ -117,6 +124,8 @@ def load():
     del sys.path[0]
     for name in MODULES:
         importlib.import_module(name)
+    # Its first client, and the first look at what a client offers, import a hundred more, which depend on its version.
+    assert sys.modules["openai"].AsyncOpenAI(api_key="none").chat.completions
     assert len(os.listdir("/proc/self/task")) == 1, "a module has started a thread, which a fork does not copy"
     assert tempfile.tempdir is None, "a module has read TMPDIR"
     gc.collect()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import socket
+import time
 
 from smolagents import CodeAgent
 from smolagents.memory import ActionStep
@@ -16,22 +17,33 @@ VARIANTS = {}
 LOGS = "Execution logs:\n"
 AFTER_LOGS = "Last output from code snippet:\n"
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# The kernel discards what reaches it while it still handles an error, and this library sends the next block as soon as it has
+# read the error. A model that answers at once would meet that, which no real one does.
+AFTER_ERROR_S = 0.25
 GATEWAY = "python3 -m jupyter kernelgateway --KernelGatewayApp.ip=0.0.0.0 --KernelGatewayApp.port=8888"
 
 
+class Discarded(Exception):
+    """The kernel has not run a block; an attempt has failed."""
+
+
 class ScriptedModel(Model):
-    """Answers at once with the next of some messages.
+    """Answers with the next of some codes: at once, but after an error when the kernel has handled it.
 
     Args:
-        replies: The messages.
+        codes: The codes.
+        kinds: What became of the block before each, as recorded.
     """
 
-    def __init__(self, replies):
+    def __init__(self, codes, kinds):
         super().__init__(model_id="scripted")
-        self.replies = iter(replies)
+        self.replies = zip(codes, kinds, strict=True)
 
     def generate(self, messages, **_):
-        return ChatMessage(role=MessageRole.ASSISTANT, content=next(self.replies))
+        code, before = next(self.replies)
+        if before == "error":
+            time.sleep(AFTER_ERROR_S)
+        return ChatMessage(role=MessageRole.ASSISTANT, content=f"<code>\n{code}\n</code>")
 
 
 def _run(task):
@@ -41,7 +53,7 @@ def _run(task):
         port = probe.getsockname()[1]
     agent = CodeAgent(
         tools=[],
-        model=ScriptedModel(f"<code>\n{code}\n</code>" for code in codes),
+        model=ScriptedModel(codes, ["", *(block["kind"] for block in task["blocks"])]),
         executor_type="docker",
         executor_kwargs={
             "port": port,
@@ -57,8 +69,13 @@ def _run(task):
         steps = [step for step in agent.memory.steps if isinstance(step, ActionStep)]
     finally:
         agent.cleanup()
+    outputs = [_output(step) for step in steps[:-1]]
+    for number, output in enumerate(outputs[1:], 2):
+        before, block = task["blocks"][number - 2 : number]
+        if before["kind"] == "error" and block["expect"] and not output:
+            raise Discarded(f"the kernel discarded block {number}, which came too soon after an error")
     recorded.check_answer(answer)
-    recorded.check(task["blocks"], [_output(step) for step in steps[:-1]])
+    recorded.check(task["blocks"], outputs)
 
 
 def _output(step):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 OURS, OURS_BUBBLEWRAP = "`run_batch`, Docker", "`run_batch`, bubblewrap"
+REUSED, REUSED_BUBBLEWRAP = f"{OURS}, sandboxes reused", f"{OURS_BUBBLEWRAP}, sandboxes reused"
+SANDBOX_USES = 50
 AUTOGEN = "AutoGen, Docker command line"
 SHARED = "AutoGen, one container for all tasks (no isolation)"
 JUPYTER = "AutoGen, Docker Jupyter"
@@ -10,6 +12,19 @@ SMOLAGENTS = "smolagents, Docker"
 ECHO = "bare echo, streams attached before"
 ECHO_FRESH = "bare echo, a container for each task"
 PEERS = (AUTOGEN, JUPYTER, SMOLAGENTS)
+# What the rows isolate from each other, for the page.
+ISOLATION = {
+    OURS: "a container for each task",
+    OURS_BUBBLEWRAP: "a sandbox (namespaces) for each task",
+    REUSED: "a container for at most {uses} tasks, one after the other, and a reset that is checked between them",
+    REUSED_BUBBLEWRAP: "a sandbox for at most {uses} tasks, one after the other, and a reset that is checked between them",
+    AUTOGEN: "a container for each task",
+    SHARED: "nothing: tasks that run at the same time share files and processes",
+    JUPYTER: "a container for each task",
+    SMOLAGENTS: "a container for each task",
+    ECHO_FRESH: "a container for each task, in which no code runs",
+    ECHO: "nothing: a stream carries the bytes of one task after the other to the same `cat`",
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,10 @@ class BatchVariant:
 VARIANTS = {
     OURS: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "docker"}),
     OURS_BUBBLEWRAP: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "bubblewrap"}),
+    REUSED: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "docker", "sandbox_uses": SANDBOX_USES}),
+    REUSED_BUBBLEWRAP: BatchVariant(
+        "own", "batch_ours", "batch, ours", {"sandbox": "bubblewrap", "sandbox_uses": SANDBOX_USES}
+    ),
     AUTOGEN: BatchVariant("autogen", "batch_autogen", "batch, command line"),
     SHARED: BatchVariant("autogen", "batch_autogen", "batch, shared"),
     JUPYTER: BatchVariant("autogen", "batch_autogen", "batch, jupyter"),

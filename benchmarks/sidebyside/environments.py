@@ -48,9 +48,9 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    "own": Environment(("floors", "ours")),
+    "own": Environment(("floors", "ours", "cell_probes")),
     "autogen": Environment(
-        ("library_autogen",),
+        ("library_autogen", "cell_probes"),
         ("autogen-agentchat", "autogen-ext[docker,docker-jupyter-executor]"),
         "autogen-ext",
     ),

@@ -84,11 +84,12 @@ class Bench:
 
     Args:
         quick: Whether to use only this project's environment.
+        names: The environments to use. Default: all.
         seed: Seed of the random order of variants.
     """
 
-    def __init__(self, *, quick=False, seed=0):
-        self.names = ["own"] if quick else list(ENVIRONMENTS)
+    def __init__(self, *, quick=False, names=tuple(ENVIRONMENTS), seed=0):
+        self.names = ["own"] if quick else list(names)
         self.chance = random.Random(seed)
         self.seconds = defaultdict(lambda: defaultdict(list))
         self.facts = {}

@@ -13,13 +13,16 @@ CONTAINERS = [
     CGROUPS / "system.slice/docker.slice/cpu.stat",
 ]
 
+DAEMONS = ("dockerd", "containerd")
+
 
 def read():
     """Return the seconds of processor time used until now.
 
     Returns:
         "machine": all processes. "containers": all processes in containers of Docker, also those that have ended; None if
-        this machine does not count them. "client": this process and its children.
+        this machine does not count them. "client": this process and its children. "engine": the engine's lasting processes,
+        without the shim and runc of each container.
     """
     machine = _first(MACHINE)
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -27,6 +30,7 @@ def read():
         "machine": machine if machine is not None else _proc_stat(),
         "containers": _first(CONTAINERS),
         "client": sum(usage.ru_utime + usage.ru_stime for usage in own),
+        "engine": sum(map(_used, _daemons())),
     }
 
 
@@ -36,6 +40,25 @@ def since(before):
     return {
         name: None if value is None or before[name] is None else value - before[name] for name, value in now.items()
     }
+
+
+def _daemons():
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "comm").read_text().strip() in DAEMONS:
+                found.append(folder)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _used(folder):
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _first(paths):

@@ -17,10 +17,16 @@ def section(figures):
         parts.append(figures["note"])
     parts += ["### Tasks a minute and memory\n\n" + _batches(figures["batches"])]
     if figures["engines"]:
-        parts.append("### Several engines on this machine\n\n" + _batches(figures["engines"], engines=True))
+        parts.append(
+            "### Several engines on this machine\n\n"
+            f"{_batches(figures['engines'], engines=True)}\n\n{_about_engines(figures['engines'])}"
+        )
     parts.append("### Sandboxes that are alive\n\n" + _alive(figures["alive"]))
     if model := costs(figures["alive"]):
-        parts += ["### The model\n\n" + _model(model), "### What it predicts\n\n" + _predictions(model)]
+        parts += [
+            "### The model\n\n" + _model(model) + _driver(figures["batches"]),
+            "### What it predicts\n\n" + _predictions(model),
+        ]
     parts += [f"Not measured: {name}: {reason}" for name, reason in figures["absent"].items()]
     return "\n\n".join(parts) + "\n"
 
@@ -40,13 +46,53 @@ def _batches(batches, *, engines=False):
         cells += [
             f"{found['concurrency']}",
             f"{len(tasks)}",
-            f"{60 * len(tasks) / found['seconds']:,.0f}",
+            f"{_pace(found):,.0f}",
             f"{found['processor']['machine'] / len(tasks):.3f}",
             f"{statistics.median(task['seconds'] for task in tasks):.2f}",
             f"{found['memory'] / 1e6:,.0f} MB",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _pace(found):
+    return 60 * len(found["tasks"]) / found["seconds"]
+
+
+def _about_engines(engines):
+    """Return what several engines on one machine show."""
+    most = max(found["concurrency"] for found in engines)
+    some = {found["hosts"]: found for found in engines if found["concurrency"] == most}
+    paces = ", ".join(f"{_pace(found):,.0f} with {hosts}" for hosts, found in sorted(some.items()))
+    changes = ", ".join(
+        f"{100 * (found['processor']['machine'] / len(found['tasks']) / _per_task(some[1]) - 1):+.0f} % with {hosts}"
+        for hosts, found in sorted(some.items())
+        if hosts > 1 and 1 in some
+    )
+    return (
+        f"Tasks a minute at {most} at once: {paces}.\n"
+        "All engines share this machine's processors, so no gain can be seen here. The table shows what placement and health\n"
+        f"checks cost in processor time a task ({changes or 'not measured'}).\n"
+        "Engines on machines of their own add up, until the driver is busy."
+    )
+
+
+def _per_task(found, part="machine"):
+    return found["processor"][part] / len(found["tasks"])
+
+
+def _driver(batches):
+    """Return what one driver can do, from the measurement with the highest concurrency."""
+    if not batches:
+        return ""
+    found = max(batches, key=lambda each: each["concurrency"])
+    client, pace = _per_task(found, "client"), _pace(found)
+    most = 60 / client
+    return (
+        f"\n- The driver's own process uses {client:.3f} s of processor time a task, on one processor: at most\n"
+        f"  {most:,.0f} such tasks a minute. {most / pace:.1f} engines, each on a machine like this one, would do as many:\n"
+        f"  tasks a minute = engines × {pace:,.0f}, up to that limit. Beyond it, use several drivers or `--ray`."
+    )
 
 
 def _alive(alive):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
@@ -26,6 +27,7 @@ def make_client(
     resolve_name: Resolver = resolve_by_system,
     *,
     engine_wait_s: float = 60.0,
+    reusable: bool = False,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started.
 
@@ -35,16 +37,49 @@ def make_client(
         progress: Called with a line for each step that takes long. None to write it to standard error.
         resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
         engine_wait_s: Seconds that the start waits for one of several engines to have room.
+        reusable: Whether the sandbox may be reset for another use: see `check_reusable`.
     """
     gateway = _make_gateway(options, resolve_name)
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 
-        return docker.make_client(options, tools, gateway, progress, engine_wait_s=engine_wait_s)
-    assert isinstance(options, BubblewrapOptions)
-    from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
+        client = docker.make_client(options, tools, gateway, progress, engine_wait_s=engine_wait_s)
+    else:
+        assert isinstance(options, BubblewrapOptions)
+        from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
 
-    return bubblewrap.make_client(options, tools, gateway)
+        client = bubblewrap.make_client(options, tools, gateway)
+    client.settings = replace(client.settings, reusable=reusable)
+    return client
+
+
+def check_reusable(options: SandboxOptions) -> None:
+    """Check that a sandbox with some options can be used several times.
+
+    Raises:
+        ValueError: Something of a use could survive a reset; the message names the option.
+    """
+    if not isinstance(options, DockerOptions):
+        return
+    volumes = (options.extra_volumes or {}).values()
+    unfit = {
+        "extra_volumes": any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes),
+        "network": options.network != "none",
+        "read_only": not options.read_only,
+        "seccomp": options.seccomp != "default",
+        "user": options.user is not None and options.user.partition(":")[0] in ("0", "root"),
+        "device_requests": bool(options.device_requests),
+    }
+    reasons = {
+        "extra_volumes": 'files in folders of the host stay; mount them with mode "ro"',
+        "network": "what the code has done there can't be undone",
+        "read_only": "the code could write to the whole root file system",
+        "seccomp": 'it is proven for the list of system calls of "default" only',
+        "user": "root could change files that are not emptied",
+        "device_requests": "the memory of devices is not emptied",
+    }
+    for name in (name for name, found in unfit.items() if found):
+        raise ValueError(f"max_uses above 1 is not possible with {name}=: {reasons[name]}")
 
 
 def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:

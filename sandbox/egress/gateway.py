@@ -115,6 +115,17 @@ class Gateway:
         """Whether there is no connection."""
         return not self._channels
 
+    def renew(self) -> bool:
+        """Forget the connections of the use so far, for the sandbox's next one.
+
+        Returns:
+            Whether that is possible: not while there is one.
+        """
+        if self._channels or self._serving:
+            return False
+        self.log, self._shut = ConnectionLog(), False
+        return True
+
     def take(self, ident: int, payload: bytes) -> None:
         """Process a frame from the sandbox; called in the connection's thread.
 

@@ -45,8 +45,8 @@ T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 
 
-async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
-    """Send new and changed files of the host; if there are none, this takes almost no time.
+async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
+    """Send new and changed files of the host, before a block.
 
     Args:
         workspace: The host's folder; it receives the notes on files that were left out.
@@ -58,7 +58,7 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
     """
     for name in sandbox.undelivered:
         workspace.differs(name)
-    if workspace.unchanged() if len(workspace.settled) <= QUICK_STATS else await in_thread(workspace.unchanged):
+    if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
         return
     async with workspace.transfer_lock:
         workspace.note(*await push(workspace, sandbox, limits))

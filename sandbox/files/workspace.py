@@ -14,10 +14,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from weakref import WeakSet
 
@@ -42,10 +43,9 @@ _FRESH_NS = 50_000_000
 Signature = tuple[int, int, int, int]
 
 
-def signature_of(status: os.stat_result) -> Signature:
-    """Return what changes with a file or folder, as far as its file system reports it."""
-    # The change time also sees a new mode, and tools that set the modification time back.
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+# The change time also sees a new mode, and tools that set the modification time back.
+signature_of: Callable[[os.stat_result], Signature] = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+"""Returns what changes with a file or folder, as far as its file system reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ class Workspace:
         self._quota = Quota(max_files, max_file_bytes, max_total_bytes)
         self._counted = not counted
         self._writers: WeakSet[FileWriter] = WeakSet()
-        self._notes: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        """The notes for the next result, in their order."""
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
         self._synced: dict[str, _Synced] = {}
@@ -146,13 +147,11 @@ class Workspace:
 
     def note(self, *texts: str) -> None:
         """Add notes for the next result."""
-        self._notes.update(dict.fromkeys(texts))
+        self.notes.update(dict.fromkeys(texts))
 
     def take_notes(self) -> tuple[str, ...]:
         """Return the notes for a result, once."""
-        if not self._notes:
-            return ()
-        notes, self._notes = self._notes, {}
+        notes, self.notes = self.notes, {}
         return tuple(notes)
 
     def outgoing(self) -> list[HostFile]:
@@ -181,9 +180,15 @@ class Workspace:
             self._reported = set(scan.skipped)
             return files
 
-    def unchanged(self) -> bool:
-        """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread."""
+    def unchanged(self, most: int | None = None) -> bool:
+        """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread.
+
+        Args:
+            most: How many files and folders may be looked at; if there are more, it is not certain. Default: any number.
+        """
         settled = self.settled
+        if most is not None and len(settled) > most:
+            return False
         try:
             for path, signature in settled:
                 if signature_of(os.lstat(path)) != signature:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import mimetypes
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
 from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
@@ -12,7 +14,7 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.languages import Language, default_filename, filename_comment, find_language
+from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
 from autogen_codeact.sandbox.result import STOPPED, TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
 
@@ -22,6 +24,9 @@ REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")
 """Types of the errors of blocks that never ran."""
 # What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
 _KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
+
+_FILENAME = re.compile(r"\s*filename:(.*)")
+_COMMENT_ENDS = ("*/", "-->", "#>")
 
 R = TypeVar("R", bound=Result)
 _OUTCOMES = {outcome: outcome for outcome in get_args(Outcome)}
@@ -61,7 +66,7 @@ def make_request(
         label: Name of its language, or an alias.
         session: Whether it runs in a session.
         workspace: Path of the workspace in the sandbox.
-        languages: The table of languages.
+        languages: The languages by label.
         scan: Whether the reply lists the files that it changes. Default False.
         cpu_seconds: Processor time that it may take. Default: no limit.
         delete_unnamed: Whether its file is deleted if the code did not choose the name. Default False.
@@ -69,9 +74,9 @@ def make_request(
     Returns:
         The request, or a result with the reason why the code can't be run.
     """
-    language = find_language(label, languages)
+    language = languages.get(label.strip().lower())
     if language is None:
-        known = ", ".join(sorted(languages))
+        known = ", ".join(sorted({language.name for language in languages.values()}))
         return _refusal(127, "UnknownLanguage", f"The language {label[:100]!r} can't be run here. Use one of: {known}.")
     encoded = code.encode("utf-8", "replace")
     if len(encoded) > MAX_CODE:
@@ -103,6 +108,44 @@ def make_request(
     return BlockRequest(message, encoded, filename)
 
 
+def filename_comment(code: str, language: Language) -> str | None:
+    """Return the file name that the first line requests, as in `# filename: plot.py`.
+
+    The second line counts if the first is such as `#!/bin/sh` or `<?php`.
+
+    Args:
+        code: The block.
+        language: Its language, for the style of its comments.
+
+    Returns:
+        The unchecked name, possibly empty or unsafe; None if there is no such line.
+    """
+    first, _, rest = code.partition("\n")
+    if first.startswith(("#!", "<?php")):
+        first = rest.partition("\n")[0]
+    for opening in language.comments:
+        if first.startswith(opening):
+            match = _FILENAME.fullmatch(first[len(opening) :].rstrip())
+            if match is not None:
+                name = match[1].strip()
+                for end in _COMMENT_ENDS:
+                    name = name.removesuffix(end)
+                return name.strip()
+    return None
+
+
+def default_filename(code: str, language: Language) -> str:
+    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension.
+
+    Args:
+        code: The block.
+        language: Its language.
+    """
+    # Lone surrogates in a model's code can't be encoded strictly, and must not prevent the block from running.
+    digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"tmp_code_{digest}.{language.extension}"
+
+
 def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
     return Result(exit_code, sentence, outcome="error", error=ErrorInfo(kind, sentence))
 
@@ -120,10 +163,13 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
     message = reply.message
     try:
         dropped = [int(count) for count in message["dropped"]]
-        texts = [
-            _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
-            for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)])
-        ]
+        texts = []
+        for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)]):
+            data, tail = reply.streams.get(kind, bytearray()), int(message["tail"][index])
+            head = len(data) - tail if dropped[index] else len(data)
+            texts.append(data[:head].decode("utf-8", "replace"))
+            if dropped[index]:
+                texts[-1] += f"\n[... {dropped[index]:,} bytes dropped ...]\n{data[head:].decode('utf-8', 'replace')}"
         if message["outcome"] == "cancel":
             message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
@@ -155,14 +201,6 @@ def _text_of(value: Any) -> str:
 def _error_info(error: Mapping[str, Any]) -> ErrorInfo:
     line = error["line"]
     return ErrorInfo(_text_of(error["type"]), _text_of(error["message"]), None if line is None else int(line))
-
-
-def _text(data: bytearray, dropped: int, tail: int) -> str:
-    if not dropped:
-        return data.decode("utf-8", "replace")
-    cut = len(data) - tail
-    head, rest = data[:cut].decode("utf-8", "replace"), data[cut:].decode("utf-8", "replace")
-    return f"{head}\n[... {dropped:,} bytes dropped ...]\n{rest}"
 
 
 def artifact(entry: dict[str, Any], **more: Any) -> Artifact:

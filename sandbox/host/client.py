@@ -8,30 +8,30 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import (
+    SandboxDied,
     SandboxError,
     SandboxFileError,
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
+from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings, checked_entries, number_of
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
-from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
-from autogen_codeact.sandbox.limits import CheckpointMode
+from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, iterating, wait_for
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -43,47 +43,9 @@ KEEP_ALIVES_PER_LEASE = 4
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
 MAX_UNDELIVERED = 20_000
+RESET_SLACK_S = 1.0
+MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
-
-
-@dataclass(frozen=True)
-class RunnerSettings:
-    """How the runner behaves: its configuration message.
-
-    Args:
-        mode: `process` or `session`.
-        workspace: The working directory in the sandbox.
-        preload: Modules that are imported before any code runs.
-        output_limit: Bytes of output kept of each stream of a block.
-        split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block.
-        memory_bytes: The sandbox's memory limit, or None.
-        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
-        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
-        concurrency: Blocks that run at the same time in process mode; further blocks wait.
-        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
-        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
-            streams choose their own (`ByteStream.lease_s`). None for no such limit.
-        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
-        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
-        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
-    """
-
-    mode: str
-    workspace: str
-    preload: tuple[str, ...]
-    output_limit: int
-    split_streams: bool
-    checkpoint: CheckpointMode
-    memory_bytes: int | None
-    rlimits: Mapping[str, int] = field(default_factory=dict)
-    rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
-    concurrency: int = 32
-    proxy: Mapping[str, int] | None = None
-    lease_s: float | None = None
-    tools: Mapping[str, Any] | None = None
-    own_shm: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Calls(Protocol):
@@ -143,6 +105,10 @@ class RunnerClient:
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
+        self.give_back: Callable[[RunnerClient], bool] | None = None
+        """Called at the end of a use; returns whether the sandbox stays for another one."""
+        self._use_lock = threading.Lock()
+        self._given_back = False
 
     @property
     def engine(self) -> str | None:
@@ -182,7 +148,7 @@ class RunnerClient:
         self._launcher.cancel()
 
     async def _start(self) -> Hello:
-        launched: Future[ByteStream] = new_future()
+        launched = Completion[ByteStream]()
         threading.Thread(target=self._launch, args=(launched,), name=f"codeact-start-{self.name}").start()
         try:
             stream = await asyncio.wrap_future(launched)
@@ -210,7 +176,7 @@ class RunnerClient:
 
     async def _undo_launch(self, launched: Future[ByteStream]) -> None:
         """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
-        undone: Future[None] = new_future()
+        undone = Completion[None]()
         self._launcher.cancel()
 
         def undo() -> None:
@@ -233,8 +199,7 @@ class RunnerClient:
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
-            connection.handlers[kind] = partial(self._on_call_frame, kind)
+        self._take_calls(connection)
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
@@ -253,6 +218,10 @@ class RunnerClient:
         hello.check()
         return hello
 
+    def _take_calls(self, connection: Connection) -> None:
+        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+            connection.handlers[kind] = partial(self._on_call_frame, kind)
+
     def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
@@ -265,9 +234,60 @@ class RunnerClient:
     async def _tear_down(self) -> None:
         await asyncio.to_thread(self.stop_blocking)
 
+    async def end_use(self) -> None:
+        """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
+        if self.give_back is None or not self.give_back(self):
+            await self.stop()
+
+    def renew(self) -> RunnerClient | None:
+        """Make the client for the next use of the sandbox, which has nothing of this one; this one can't be used any more.
+
+        Returns:
+            The new client; `reset_blocking` comes first. None if something of this use still goes on.
+        """
+        with self._use_lock, self._stop_lock:
+            connection = self._connection
+            if connection is None or not connection.is_quiet or self._calls or self._time_limits:
+                return None
+            if self.gateway is not None and not self.gateway.renew():
+                return None
+            following = RunnerClient(
+                self._launcher,
+                self.settings,
+                self.name,
+                start_timeout_s=self._start_timeout_s,
+                grace_s=self._grace_s,
+                gateway=self.gateway,
+            )
+            # The numbers go on: an answer that comes late can't be taken for one of the next use.
+            following.hello, following._idents = self.hello, self._idents
+            following._connection, self._connection, self._given_back = connection, None, True
+            following._take_calls(connection)
+        return following
+
+    def reset_blocking(self, timeout_s: float) -> str | None:
+        """End and remove everything of the uses so far, in a thread.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+
+        Returns:
+            None, or why the sandbox must not be used again.
+        """
+        try:
+            reply = self._send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
+        except TimeoutError:
+            return f"it was not reset within {timeout_s:g} s"
+        except SandboxError as error:
+            return str(error)
+        problem = reply.message.get("problem", "it gave no answer")
+        return None if problem is None else printable(str(problem)[:MAX_PROBLEM])
+
     def stop_blocking(self) -> None:
         """Stop it, in a thread; a second call waits for the first."""
         with self._stop_lock:
+            if self._given_back:
+                return
             connection = self._connection
             try:
                 if connection is not None:
@@ -305,24 +325,30 @@ class RunnerClient:
             SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
-        connection = self._connection
-        assert connection is not None, "it has not been started"
         ident = next(self._idents)
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
-        if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
-            self._calls[ident] = calls
-        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
-        # Blocks that were sent before may have to end first.
-        self._time_limits[ident] = timeout_s + self._grace_s
+        with self._use_lock:
+            connection = self._connection
+            if connection is None:
+                raise self._not_usable()
+            if calls is not None:
+                send = connection.send
+                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
+                self._calls[ident] = calls
+            reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
+            # Blocks that were sent before may have to end first.
+            self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             if on_sent is not None:
                 on_sent()
-            return await self._wait_or_stop(reply, limit)
+            return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError:
             await self._kill_block(connection, ident, reply)
+            raise
+        except SandboxTimeout:
+            await self.stop()
             raise
         finally:
             del self._time_limits[ident]
@@ -358,14 +384,6 @@ class RunnerClient:
             connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         return True
 
-    async def _wait_or_stop(self, reply: Future[Reply], limit_s: float) -> Reply:
-        """Wait for an answer; stop the sandbox if it does not come in time."""
-        try:
-            return await wait_for(reply, limit_s, f"the sandbox {self.name} did not answer within {limit_s:g} s")
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
     def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Record files of a cancelled block: the runner does not report them again."""
         for entry in entries:
@@ -383,7 +401,7 @@ class RunnerClient:
             ValueError: The runner refused; the text says why.
             SandboxError: The sandbox broke.
         """
-        reply = await self._wait_or_stop(self._send(kind, message), ANSWER_TIMEOUT_S)
+        reply = await self._answer(self._send(kind, message))
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -402,7 +420,7 @@ class RunnerClient:
         ident = next(self._idents)
         begun = False
         waiting = b""
-        async with _iterating(chunks) as pieces:
+        async with iterating(chunks) as pieces:
             try:
                 async for chunk in pieces:
                     if waiting:
@@ -465,31 +483,30 @@ class RunnerClient:
         Raises:
             SandboxFileError: The runner could not do it.
         """
-        reply = await self._wait_or_stop(self._send(Frame.FILE_REQUEST, message, data, ident), ANSWER_TIMEOUT_S)
+        reply = await self._answer(self._send(Frame.FILE_REQUEST, message, data, ident))
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
+    async def _answer(self, reply: Future[Reply]) -> Reply:
+        """Wait for the answer to a request that takes little work; stop the sandbox if it does not come in time."""
+        try:
+            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
+            return await wait_for(reply, ANSWER_TIMEOUT_S, late)
+        except SandboxTimeout:
+            await self.stop()
+            raise
+
     def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
         """Send a request; the future fails if the sandbox has ended."""
-        if self._connection is None:
-            raise SandboxStartError("the sandbox has not been started")
-        return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
+        with self._use_lock:
+            if self._connection is None:
+                raise self._not_usable()
+            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
 
-
-@contextlib.asynccontextmanager
-async def _iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Iterate over chunks, and close a generator at the end: it may have an open file."""
-    try:
-        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-        elif isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
-
-
-async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+    def _not_usable(self) -> SandboxError:
+        """Return why it has no connection."""
+        if self._given_back:
+            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
+        return SandboxStartError("the sandbox has not been started")

@@ -1,8 +1,17 @@
-"""The host's end of the stream to a runner: requests out, answers and output back. One thread for each connection reads it."""
+"""The host's end of the stream to a runner: requests out, answers and output back.
+
+One thread for each connection reads the stream. A frame is written by the thread that sends it, which saves waking another; the
+reading thread writes what the stream has no room for at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import selectors
+import socket
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,15 +22,17 @@ from typing import Any
 from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import forked, protocol
 from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream
-from autogen_codeact.sandbox.host.transport import Transport
-from autogen_codeact.sandbox.host.waiting import new_future
+from autogen_codeact.sandbox.host.waiting import Completion
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
+READ_BYTES = 64 * 1024
+MAX_READS = 64
+_KEEP_ALIVE = protocol.pack(Frame.KEEP_ALIVE, 0, {})
 OutputCallback = Callable[[bytes, bytes | Display], None]
 """Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
 Handler = Callable[[int, bytes], None]
@@ -95,9 +106,9 @@ class Connection:
     """
 
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
-        self.hello: Future[dict[str, Any]] = new_future()
+        self.hello = Completion[dict[str, Any]]()
         """The runner's first message."""
-        self.ended: Future[SandboxError] = new_future()
+        self.ended = Completion[SandboxError]()
         """Completed with the reason when the connection is closed."""
         self.error: SandboxError | None = None
         """Why it is closed, or None."""
@@ -115,10 +126,20 @@ class Connection:
         """Only this class changes it."""
         self._stream = stream
         self._name = name
-        self._transport = Transport(stream, keep_alive_s=keep_alive_s)
+        self._keep_alive_s = keep_alive_s
+        self._keep_alive_due = time.monotonic() + (keep_alive_s or 0.0)
         self._parser = protocol.Parser()
         self._pending: dict[int, _Pending] = {}
-        self._lock = threading.Lock()
+        self._outgoing: deque[memoryview] = deque()
+        self._bulk: deque[tuple[memoryview, Callable[[], None]]] = deque()
+        self._lock = threading.Lock()  # for what may be changed by several threads
+        # The two directions of a TLS stream share their state, and a descriptor must not be used after it was closed.
+        self._stream_lock = threading.Lock()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._descriptors = (stream.read_fd, stream.write_fd)
+        forked.close_in_children(*self._descriptors)
         self._thread = threading.Thread(target=self._run, name=f"codeact-{name}", daemon=True)
 
     def open(self) -> None:
@@ -126,12 +147,31 @@ class Connection:
         self._thread.start()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame that has no answer."""
-        self._transport.send(frame)
+        """Send a frame, after those before it; do nothing if the connection is being closed."""
+        if self.state not in _ALLOWED:
+            return
+        with self._lock:
+            self._outgoing.append(memoryview(frame))
+        if self._stream_lock.acquire(blocking=False):
+            try:
+                if self.state in _ALLOWED and self._write():
+                    return
+            except OSError:
+                pass  # the reading thread gets the same error
+            finally:
+                self._stream_lock.release()
+        self._wake()
 
     def send_bulk(self, frame: bytes, on_start: Callable[[], None]) -> None:
-        """Send a frame when no other frame is queued: see `Transport.send_bulk`."""
-        self._transport.send_bulk(frame, on_start)
+        """Send a frame when no other frame is queued, so that requests don't wait behind a download.
+
+        Args:
+            frame: The frame.
+            on_start: Called in the reading thread when the frame is next; never, if the stream ends first.
+        """
+        with self._lock:
+            self._bulk.append((memoryview(frame), on_start))
+        self._wake()
 
     def request(
         self,
@@ -160,14 +200,20 @@ class Connection:
             ValueError: The request does not fit into a frame.
         """
         frame = protocol.pack(kind, ident, message, data)
-        reply: Future[Reply] = new_future()
+        reply = Completion[Reply]()
         with self._lock:
             if self.error is not None:
                 reply.set_exception(self.error)
                 return reply
             self._pending[ident] = _Pending(reply, output_room, on_output)
-        self._transport.send(frame)
+        self.send(frame)
         return reply
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it works and no request waits for its answer."""
+        with self._lock:
+            return self.state is State.READY and not self._pending
 
     def close(self, timeout_s: float) -> bool:
         """Close the stream and wait for the thread.
@@ -186,8 +232,9 @@ class Connection:
         return not self._thread.is_alive()
 
     def _begin_closing(self) -> None:
+        """Let the reading thread return, and send nothing any more; from any thread."""
         self._enter(State.CLOSING)
-        self._transport.stop()
+        self._wake()
 
     def _enter(self, state: State) -> bool:
         """Change the state, and return True; return False if the connection is already in a later state."""
@@ -197,12 +244,35 @@ class Connection:
                 self.state = state
         return possible
 
+    # Writing, in any thread
+
+    def _wake(self) -> None:
+        # A full pipe means that the thread will wake up; a closed one that it has ended.
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")
+
+    def _write(self) -> bool:
+        """Write what the stream has room for; return whether the queue is empty. The caller holds the stream's lock."""
+        while True:
+            with self._lock:
+                if not self._outgoing:
+                    return True
+                chunk = self._outgoing[0]
+            written = self._stream.write(chunk)
+            if written is None:
+                return False
+            with self._lock:
+                if written < len(chunk):
+                    self._outgoing[0] = chunk[written:]
+                else:
+                    self._outgoing.popleft()
+
     # In the connection's thread
 
     def _run(self) -> None:
         error: SandboxError
         try:
-            self._transport.serve(self._on_data)
+            self._serve()
             error = SandboxDied(f"the sandbox {self._name} was stopped")
         except SandboxError as broken:
             error = broken
@@ -218,17 +288,85 @@ class Connection:
         self._begin_closing()  # what follows may take a while
         return self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
 
-    def _on_data(self, data: bytes) -> None:
-        for kind, ident, payload in self._parser.feed(data):
-            state = self.state
-            if state not in _ALLOWED:
-                return  # it was sent before the connection was closed
-            handler = self.handlers.get(kind)
-            if handler is None:
-                raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
-            if kind not in _ALLOWED[state]:
-                raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
-            handler(ident, payload)
+    def _serve(self) -> None:
+        """Read, and write what is queued, until the connection is being closed.
+
+        Raises:
+            EOFError: The other side has ended the stream.
+            OSError: The stream is broken.
+            SandboxProtocolError: The sandbox has sent what the protocol does not allow.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            selector.register(self._stream.read_fd, selectors.EVENT_READ)
+            more_to_read = write_blocked = False
+            while self.state in _ALLOWED:
+                pause = self._keep_alive(self._keep_alive_s) if self._keep_alive_s is not None else None
+                for key, _ in selector.select(0 if more_to_read else pause):
+                    if key.fileobj is self._wake_read:
+                        with contextlib.suppress(BlockingIOError):
+                            self._wake_read.recv(4096)
+                more_to_read = self._read()
+                was_blocked = write_blocked
+                write_blocked = bool(self._outgoing or self._bulk) and not self._flush()
+                if write_blocked != was_blocked:
+                    self._watch_for_room(selector, watch=write_blocked)
+
+    def _read(self) -> bool:
+        """Read what is available, and process the frames; return whether there may be more."""
+        # With a bound: a sandbox that never stops sending must not keep the host from sending, or from stopping.
+        for _ in range(MAX_READS):
+            with self._stream_lock:
+                data = self._stream.read(READ_BYTES)
+            if data is None:
+                return False
+            if not data:
+                raise EOFError
+            for kind, ident, payload in self._parser.feed(data):
+                state = self.state
+                if state not in _ALLOWED:
+                    return False  # it was sent before the connection was closed
+                handler = self.handlers.get(kind)
+                if handler is None:
+                    raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
+                if kind not in _ALLOWED[state]:
+                    raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
+                handler(ident, payload)
+        return True
+
+    def _flush(self) -> bool:
+        """Write what is queued, bulk frames last; return whether the queues are empty."""
+        while True:
+            with self._stream_lock:
+                if not self._write():
+                    return False
+            with self._lock:
+                if not self._bulk:
+                    return True
+                frame, on_start = self._bulk.popleft()
+                self._outgoing.append(frame)
+            on_start()
+
+    def _watch_for_room(self, selector: selectors.BaseSelector, *, watch: bool) -> None:
+        read_fd, write_fd = self._stream.read_fd, self._stream.write_fd
+        if write_fd == read_fd:
+            selector.modify(read_fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if watch else 0))
+        elif watch:
+            selector.register(write_fd, selectors.EVENT_WRITE)
+        else:
+            selector.unregister(write_fd)
+
+    def _keep_alive(self, interval_s: float) -> float:
+        """Send a keep-alive frame when it is due; return the seconds until the next one is."""
+        now = time.monotonic()
+        if now < self._keep_alive_due:
+            return self._keep_alive_due - now
+        self._keep_alive_due = now + interval_s
+        with self._lock:
+            # Behind frames that wait for room, more of these would only pile up.
+            if not self._outgoing:
+                self._outgoing.append(memoryview(_KEEP_ALIVE))
+        return 0
 
     def _on_hello(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)
@@ -272,7 +410,11 @@ class Connection:
     def _finish(self, error: SandboxError) -> None:
         """Close the stream and notify everybody who waits."""
         self._begin_closing()
-        self._transport.close()
+        with self._stream_lock:
+            forked.forget(*self._descriptors)
+            self._stream.close()
+        self._wake_read.close()
+        self._wake_write.close()
         with self._lock:
             if self.state is State.CLOSED:
                 return

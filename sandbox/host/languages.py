@@ -1,4 +1,4 @@
-"""Languages of blocks: the command in the sandbox that runs each, and the name of a block's file."""
+"""Languages of blocks: the command in the sandbox that runs each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,13 @@ _BUILT_IN = (
     Language("octave", ("octave",), "m", (), ("%", "#")),
 )
 
-LANGUAGES: dict[str, Language] = {language.name: language for language in _BUILT_IN}
-"""The built-in languages; whether the image has the command is known when a block runs."""
+LANGUAGES: dict[str, Language] = {
+    **{label: language for language in _BUILT_IN for label in (language.name, *language.aliases)},
+    **{f"python3.{minor}": _BUILT_IN[0] for minor in range(100)},
+}
+"""The built-in languages by label; whether the image has the command is known when a block runs."""
 
-_PYTHON_3 = re.compile(r"python3\.\d+")
 _LABEL = re.compile(r"[^\s`]+")
-_FILENAME = re.compile(r"\s*filename:(.*)")
-_COMMENT_ENDS = ("*/", "-->", "#>")
 
 
 def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Language | None:
@@ -71,17 +70,12 @@ def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Lang
 
     Args:
         label: The label of a markdown fence, in any case.
-        table: The languages; see `merge`.
+        table: The languages by label; see `merge`.
 
     Returns:
         The language, or None if the table does not have it.
     """
-    label = label.strip().lower()
-    if label in table:
-        return table[label]
-    if _PYTHON_3.fullmatch(label):
-        label = "python3"
-    return next((language for language in table.values() if label in language.aliases), None)
+    return table.get(label.strip().lower())
 
 
 def labels(table: Mapping[str, Language]) -> set[str]:
@@ -90,7 +84,7 @@ def labels(table: Mapping[str, Language]) -> set[str]:
 
 
 def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
-    """Return a table of the built-in languages with the user's languages and commands.
+    """Return a table of the built-in languages with the user's languages and commands, by label.
 
     Args:
         custom: Commands by label, each as a list or as one string that is split as by a shell.
@@ -104,51 +98,14 @@ def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Languag
         if not _LABEL.fullmatch(label):
             raise ValueError(f"{given!r} is no label for a language; give one word such as 'julia'.")
         words = _command(given, command)
-        known = find_language(label, table)
+        known = table.get(label)
         if known is not None:
-            table[known.name] = replace(known, command=words)
+            changed = replace(known, command=words)
+            table |= {label: changed for label, language in table.items() if language is known}
         else:
             extension = label if label.isalnum() and label.isascii() else "txt"
             table[label] = Language(label, words, extension, comments=_ANY_COMMENT)
     return table
-
-
-def filename_comment(code: str, language: Language) -> str | None:
-    """Return the file name that the first line requests, as in `# filename: plot.py`.
-
-    The second line counts if the first is such as `#!/bin/sh` or `<?php`.
-
-    Args:
-        code: The block.
-        language: Its language, for the style of its comments.
-
-    Returns:
-        The unchecked name, possibly empty or unsafe; None if there is no such line.
-    """
-    first, _, rest = code.partition("\n")
-    if first.startswith(("#!", "<?php")):
-        first = rest.partition("\n")[0]
-    for opening in language.comments:
-        if first.startswith(opening):
-            match = _FILENAME.fullmatch(first[len(opening) :].rstrip())
-            if match is not None:
-                name = match[1].strip()
-                for end in _COMMENT_ENDS:
-                    name = name.removesuffix(end)
-                return name.strip()
-    return None
-
-
-def default_filename(code: str, language: Language) -> str:
-    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension.
-
-    Args:
-        code: The block.
-        language: Its language.
-    """
-    # Lone surrogates in a model's code can't be encoded strictly, and must not prevent the block from running.
-    digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"tmp_code_{digest}.{language.extension}"
 
 
 def _command(label: str, command: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,13 +1,56 @@
-"""Messages of a runner, validated before anything else reads them."""
+"""The configuration that is sent to a runner, and its messages, validated before anything else reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host.protocol import VERSION
+from autogen_codeact.sandbox.limits import CheckpointMode
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How the runner behaves: its configuration message.
+
+    Args:
+        mode: `process` or `session`.
+        workspace: The working directory in the sandbox.
+        preload: Modules that are imported before any code runs.
+        output_limit: Bytes of output kept of each stream of a block.
+        split_streams: Whether standard output and error are kept apart.
+        checkpoint: Whether a session is checkpointed before each block.
+        memory_bytes: The sandbox's memory limit, or None.
+        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
+        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
+        concurrency: Blocks that run at the same time in process mode; further blocks wait.
+        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
+        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
+            streams choose their own (`ByteStream.lease_s`). None for no such limit.
+        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
+        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
+        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
+        reusable: Whether it may be reset for another use.
+    """
+
+    mode: str
+    workspace: str
+    preload: tuple[str, ...]
+    output_limit: int
+    split_streams: bool
+    checkpoint: CheckpointMode
+    memory_bytes: int | None
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+    rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
+    concurrency: int = 32
+    proxy: Mapping[str, int] | None = None
+    lease_s: float | None = None
+    tools: Mapping[str, Any] | None = None
+    own_shm: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reusable: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Frame(bytes, Enum):
     TAKE_CHECKPOINT = b"P"
     ROLL_BACK = b"R"
     KEEP_ALIVE = b"L"
+    RESET = b"Z"
     # Supervisor to host
     HELLO = b"H"
     STDOUT = b"O"

@@ -7,7 +7,10 @@ from typing import Protocol
 
 
 class ByteStream(Protocol):
-    """Bytes to and from a runner. Nothing here blocks except `wait_exit`; only one thread at a time reads, writes or closes."""
+    """Bytes to and from a runner. Nothing here blocks except `wait_exit`; only one thread at a time reads, writes or closes.
+
+    `read` and `write` are those of `io.RawIOBase` that does not block.
+    """
 
     @property
     def read_fd(self) -> int:
@@ -19,26 +22,27 @@ class ByteStream(Protocol):
         """Descriptor that becomes writable when there is room."""
         ...
 
-    def read(self) -> bytes:
+    def read(self, size: int, /) -> bytes | None:
         """Read what is there.
 
+        Args:
+            size: About how many bytes at most.
+
         Returns:
-            Bytes; empty at the end of the stream.
+            Bytes; empty at the end of the stream; None if there is nothing now.
 
         Raises:
-            BlockingIOError: There is nothing now.
             OSError: The stream is broken.
         """
         ...
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: memoryview, /) -> int | None:
         """Write what there is room for.
 
         Returns:
-            Number of bytes taken.
+            Number of bytes taken; None if there is no room now.
 
         Raises:
-            BlockingIOError: There is no room now.
             OSError: The stream is broken.
         """
         ...

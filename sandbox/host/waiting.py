@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,18 +17,19 @@ T = TypeVar("T")
 CANCEL_TIMEOUT_S = 5.0
 
 
-def new_future() -> Future[Any]:
-    """Return a future that who waits for it can't cancel."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
+class Completion(Future[T]):
+    """A future that who waits for it can't cancel: a cancellation ends the waiting only."""
+
+    def cancel(self) -> bool:
+        """Return False, and do nothing."""
+        return False
 
 
 async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
     """Wait for a future that a thread completes.
 
     Args:
-        future: The future, from `new_future`; a cancellation or a timeout leaves it as it is.
+        future: The future, a `Completion`; a cancellation or a timeout leaves it as it is.
         timeout_s: How long to wait, in seconds.
         message: Text of the `SandboxTimeout`.
 
@@ -81,6 +83,23 @@ async def in_threads(items: Generator[T]) -> AsyncIterator[T]:
             yield item
     finally:
         items.close()  # it may have an open file
+
+
+@asynccontextmanager
+async def iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Iterate over chunks, and close a generator at the end: it may have an open file."""
+    try:
+        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
+        elif isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 class CrossLoopSemaphore:

@@ -15,8 +15,10 @@ supervisor   supervisor (requests of the host), scheduler (which block runs when
              session, checkpoints, session_environment, listener (a session and its checkpoints),
              worker_processes, process_connection (the zygote and the workers),
              tool_relay, proxy (calls of host tools and network connections on their way to the host),
-             files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
-zygote       zygote, immortal (objects whose memory its forks share for good)
+             files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind),
+             reset, fresh_state (how a sandbox becomes like a new one, for its next use)
+zygote       zygote, immortal (objects whose memory its forks share for good),
+             shared_state (what code could change for later forks)
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
              cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
              ipython_standin, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),

@@ -40,7 +40,7 @@ _before_fork, _after_fork_in_parent, _after_fork_in_child = (
 )
 _get_handler = signal.getsignal
 # The last two belong to the C library.
-_ALWAYS_CAUGHT = sum(1 << number - 1 for number in (signal.SIGINT, system.FLUSH_SIGNAL, 32, 33))
+ALWAYS_CAUGHT = sum(1 << number - 1 for number in (signal.SIGINT, system.FLUSH_SIGNAL, 32, 33))
 _byte = ctypes.create_string_buffer(1)
 
 
@@ -167,9 +167,13 @@ def is_idle():
         return False
     if callable(on_flush) and getattr(on_flush, "__module__", None) != stdio.__name__:
         return False
+    return not caught_signals() & ~ALWAYS_CAUGHT
+
+
+def caught_signals():
+    """Return the signals that this process handles, as the bits of a number; also those that a C library handles."""
     with open("/proc/self/status", "rb") as file:
-        caught = int(file.read().partition(b"SigCgt:")[2].split(None, 1)[0], 16)
-    return not caught & ~_ALWAYS_CAUGHT
+        return int(file.read().partition(b"SigCgt:")[2].split(None, 1)[0], 16)
 
 
 def _sleep_until_frame(fd):

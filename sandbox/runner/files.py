@@ -110,6 +110,10 @@ class Files:
             raise OSError(22, NOT_REGULAR)
         return fd, info
 
+    def is_receiving(self):
+        """Return whether a file has been sent in part."""
+        return bool(self._uploads)
+
     def set_known(self, name, info):
         """Do not report the current state of a file as a change."""
         self._known[name] = _version_of(info)

@@ -74,6 +74,10 @@ class HomeFolders:
         except OSError:
             pass  # there was no space for all of it
 
+    def forget(self):
+        """Do not remove homes any more: none is left."""
+        self._removals.clear()
+
     def remove(self, home):
         """Remove a home: at once if it is as it was made, else in slices."""
         try:

@@ -166,6 +166,11 @@ class OutputReader:
         else:
             self._close(capture)
 
+    def forget(self):
+        """Close the pipes of ended blocks."""
+        while self._drained:
+            self._close(self._drained.popleft())
+
     def _close(self, capture):
         if capture.timer is not None:
             self._loop.cancel(capture.timer)

@@ -16,6 +16,12 @@ class Session:
         self.supervisor = supervisor
         self.loop = supervisor.loop
         self.scheduler = supervisor.scheduler
+        self.forget()
+        self._listener = listener.Listener(self.loop.selector, self._on_connection)
+        supervisor.config["listener"] = self._listener.name
+
+    def forget(self):
+        """Forget the blocks so far; their interpreter and its checkpoints have ended."""
         self.worker = None
         self.environment = session_environment.SessionEnvironment()
         # Whether the last block had no checkpoint.
@@ -26,8 +32,6 @@ class Session:
         # The checkpoint that the host has requested, and the directory and environment at that time.
         self._kept = None
         self._kept_environment = None
-        self._listener = listener.Listener(self.loop.selector, self._on_connection)
-        supervisor.config["listener"] = self._listener.name
 
     # The interpreter
 
@@ -112,6 +116,14 @@ class Session:
         if self._next_checkpoint is not None:
             self._next_checkpoint.drop()
             self._next_checkpoint = None
+
+    def drop_checkpoints(self):
+        """End all checkpoints, and refuse connections of the interpreter."""
+        self.drop_next_checkpoint()
+        if self._kept is not None:
+            self._kept.drop()
+            self._kept = None
+        self._listener.close_waiting()
 
     def take_notes(self):
         """Return, once, what a block's result has to say about the last restored checkpoint."""

@@ -10,6 +10,7 @@ import time
 from . import (
     event_loop,
     files,
+    fresh_state,
     home_folders,
     landlock,
     output_capture,
@@ -17,6 +18,7 @@ from . import (
     process_block,
     proxy,
     replay_files,
+    reset,
     scheduler,
     session,
     session_block,
@@ -69,8 +71,11 @@ class Supervisor:
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
+        # What a reset goes back to; None if this sandbox is for one use.
+        self.fresh = None
         self._block_count = 0
         self._ready = False
+        self._resetting = False
         self._writing = False
         self._last_received = time.monotonic()
 
@@ -126,6 +131,8 @@ class Supervisor:
             self._answer_call(ident, payload)
             return
         message, data = wire.unpack(payload)
+        if self._resetting and kind not in (wire.KILL_BLOCK, wire.CHANNEL, wire.KEEP_ALIVE):
+            raise wire.ProtocolError("a request during a reset")
         if kind == wire.RUN_BLOCK:
             self._run_block(ident, message, data)
         elif kind == wire.KILL_BLOCK:
@@ -138,6 +145,9 @@ class Supervisor:
             self._session_for(ident).roll_back(ident)
         elif kind == wire.CHANNEL and self.proxy is not None:
             self.proxy.on_message(ident, message, data)
+        elif kind == wire.RESET:
+            self._resetting = True
+            reset.Reset(self, message["seconds"], lambda problem: self._on_reset(ident, problem)).step()
         elif kind != wire.KEEP_ALIVE:
             raise wire.ProtocolError("unknown frame type %r" % kind)
 
@@ -180,6 +190,35 @@ class Supervisor:
             os._exit(LEASE_EXPIRED)
         self.loop.call_later(left, self._check_lease)
 
+    # Reset
+
+    def _on_reset(self, ident, problem):
+        """Answer the host. After a reset that has failed, it only ends the sandbox."""
+        self._resetting = problem is not None
+        self.send_message(wire.ANSWER, ident, {"problem": problem})
+
+    def forget_blocks(self):
+        """Forget everything of the blocks so far, whose processes have ended."""
+        self.loop.drop_timers()
+        if self.config.get("lease_s"):
+            self._check_lease()
+        self.paused_relays.clear()
+        self.output_reader.forget()
+        self.homes.forget()
+        self.workers.forget()
+        self.scheduler.forget()
+        if self.session is not None:
+            self.session.forget()
+        self.files = files.Files(self.config["workspace"])
+        self._block_count = 0
+
+    def begin(self):
+        """Prepare the first block."""
+        self.scheduler.keep_preloaded_files()
+        if self.session is not None:
+            self.session.start()
+        self.scheduler.fork_next_worker()
+
     # Frames to the host
 
     def send(self, kind, ident, data):
@@ -217,11 +256,13 @@ class Supervisor:
     def _on_zygote_ready(self, message):
         if not self._ready:
             self._ready = True
-            self.scheduler.keep_preloaded_files()
+            unfit = message.pop("unfit", None)
+            if self.config.get("reusable"):
+                self.fresh = fresh_state.FreshState(self, unfit)
             self.send_message(wire.HELLO, 0, dict(describe(self.config), **message))
-            if self.session is not None:
-                self.session.start()
-        self.scheduler.fork_next_worker()
+            self.begin()
+        else:
+            self.scheduler.fork_next_worker()
 
     def _on_child_exit(self, wakeup):
         os.read(wakeup, 4096)

@@ -22,6 +22,7 @@ FILE_REQUEST = b"F"
 TAKE_CHECKPOINT = b"P"  # also supervisor to worker
 ROLL_BACK = b"R"
 KEEP_ALIVE = b"L"
+RESET = b"Z"
 TOOL_ANSWER = b"T"  # also supervisor to block
 CHANNEL = b"N"  # both ways
 # Supervisor to host:

@@ -88,6 +88,7 @@ class WorkerProcesses:
         self._zygote_home = None
         self._added_tools = None
         self._had_zygote = False
+        self._zygotes = 0
 
     # The zygote
 
@@ -112,6 +113,7 @@ class WorkerProcesses:
                 os._exit(71)
         theirs.close()
         self._zygote_pid = pid
+        self._zygotes += 1
         self._added_tools = None
         self._zygote = process_connection.ProcessConnection(self._selector, self._on_zygote_frame, self._on_zygote_exit)
         self._zygote.connect(ours, pid)
@@ -232,6 +234,35 @@ class WorkerProcesses:
         self.ending.add(worker.pid)
         system.send_signal(worker.pid, signal.SIGKILL)
         worker.connection.close()
+
+    def kill_all(self, seconds):
+        """Kill every process but this one and the zygote.
+
+        Args:
+            seconds: When to give up on processes that the kernel does not let die.
+
+        Returns:
+            Whether there is none any more; the zygote reports the end of its children a moment later.
+        """
+        for worker in self._requested.values():
+            worker.kill_when_forked = True
+        self.resume_zygote()
+        kept = {os.getpid(), self._zygote_pid}
+        system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in kept], seconds=seconds)
+        self.collect()
+        return not (self._requested or self._by_pid or set(system.list_pids()) - kept)
+
+    def forget(self):
+        """Forget the processes of earlier blocks, of which none is left."""
+        self.ending.clear()
+
+    def has_forked(self):
+        """Return whether the zygote has answered all requests for workers."""
+        return not self._requested
+
+    def was_replaced(self):
+        """Return whether the zygote is not the first one, or has been sent tools since."""
+        return self._zygotes > 1 or self._added_tools is not None
 
     def discard(self, worker):
         """Kill a worker that is not needed, as soon as its process is known."""

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-from . import immortal, imports, stdio, system, tools, wire, worker
+from . import immortal, imports, shared_state, stdio, system, tools, wire, worker
 
 _signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
 WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
@@ -50,7 +50,10 @@ def run(sock, config):
     immortal.make_immortal()
     gc.freeze()
     gc.enable()
-    sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, {"preload": problems, "tools": broken_tools}))
+    report = {"preload": problems, "tools": broken_tools}
+    if config.get("reusable"):
+        report["unfit"] = shared_state.find({0, 1, 2, sock.fileno(), null, wakeup_read, wakeup_write})
+    sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, report))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
     except (wire.Closed, OSError):
@@ -207,6 +210,11 @@ class Zygote:
         # User code must not write to the container's standard error.
         os.dup2(self.null, 2)
         os.close(self.null)
+        if self.ready.config.get("reusable"):
+            # Its flags are shared by all who have inherited it.
+            own = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(own, 0)
+            os.close(own)
         os.setsid()
         os.nice(WORKER_NICENESS)
         self.ready.serve(fd, home, installs)

@@ -171,7 +171,7 @@ async def test_h20_pool_that_finds_no_room_names_each_engine(all_have_it: Engine
             assert first.engine == "a"
             with pytest.raises(SandboxError) as caught:
                 await AsyncSandbox(pool=pool).start()
-    assert "a: 1 of at most 1 sandboxes; gone: " in str(caught.value)
+    assert "a: 1 of at most 1 sandbox; gone: " in str(caught.value)
     assert "No Docker engine at gone: there is no such socket." in str(caught.value)
 
 
@@ -212,7 +212,7 @@ async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
             engines["b"].resume()
             await eventually(lambda: placement().why_out(engines["b"].host) is None, WITHIN_S)
         mentioned = [record.getMessage() for record in caplog.records if "engine b" in record.getMessage()]
-        assert "the Docker engine b is out, and 1 sandboxes on it are ended: " in mentioned[0]
+        assert "the Docker engine b is out, which ends 1 sandbox on it: " in mentioned[0]
         assert "the Docker engine b answers again after " in mentioned[-1]
         boxes.append(box_on(engines))
         await boxes[-1].start()

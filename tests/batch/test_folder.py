@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from autogen_codeact.batch import BatchEvent, BatchFolderError, Notice, Row, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.runs.writer import LogWriter
+from tests import processes
 from tests.batch.support import MakeAgent, batch, double, lines, rows_of
 
 
@@ -98,6 +100,70 @@ def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
     assert failed is not None
     assert (failed.id, failed.repeat) == ("a", 1)
     again.close()
+
+
+KILLED = """
+import os, signal, sys
+from contextlib import contextmanager
+from pathlib import Path
+from autogen_codeact.batch import folder, lines
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def replace_and_die(part, target, replace=os.replace):
+    replace(part, target)
+    die()
+
+@contextmanager
+def torn(path, open_whole=lines.whole_bytes, **options):
+    with open_whole(path, **options) as file:
+        yield file
+        file.truncate(file.tell() // 2)
+        die()
+
+points = {
+    "torn": lambda: setattr(lines, "whole_bytes", torn),
+    "before sync": lambda: setattr(os, "fsync", die),
+    "before": lambda: setattr(os, "replace", die),
+    "after": lambda: setattr(os, "replace", replace_and_die),
+}
+for point, patch in points.items():
+    if not (child := os.fork()):
+        patch()
+        folder.BatchFolder.open(Path(sys.argv[1], point), {})
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_path: Path) -> None:
+    points = {"torn": 1, "before sync": 1, "before": 1, "after": 0}
+    for point in points:
+        folder = BatchFolder.open(tmp_path / point, {})
+        for name in "ab":
+            folder.see_task(Task(id=name, task="x"), 1)
+        for name, outcome in (("b", "completed"), ("a", "failed"), ("a", "completed")):
+            folder.add(row(name, outcome))
+        folder.close()
+    done = processes.run(["-c", KILLED, str(tmp_path)], env=os.environ, timeout=60)
+    assert done.stdout.split() == ["-9"] * 4, done.stderr
+
+    for point, parts in points.items():
+        assert len(list((tmp_path / point).glob(".*.part"))) == parts
+        found = [(each["id"], each["outcome"]) for each in lines(tmp_path / point)]
+        whole = [("b", "completed"), ("a", "failed"), ("a", "completed")]
+        assert found == (whole if parts else [("a", "completed"), ("b", "completed")])
+        again = BatchFolder.open(tmp_path / point, {})
+        assert (again.is_done("a", 1), again.is_done("b", 1), again.rows, again.notices) == (True, True, 2, [])
+        again.close()
+        assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl"]
+
+
+def test_folder_whose_first_file_was_not_finished_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / ".batch.json.x1.part").write_text("{")
+    BatchFolder.open(tmp_path, {}).close()
+    assert sorted(os.listdir(tmp_path)) == ["batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl"]
 
 
 def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def exchange(tmp_path: Path) -> _Exchange:
 @pytest.mark.parametrize(
     ("header", "data", "message"),
     [
-        (Header(kind="result"), b"no json", "the result can't be read: 1 errors"),
-        (Header(kind="result"), b'{"outcome":"won"}', "the result can't be read: 1 errors"),
+        (Header(kind="result"), b"no json", "the result can't be read: 1 error"),
+        (Header(kind="result"), b'{"outcome":"won"}', "the result can't be read: 1 error"),
         (Header(kind="error"), b"[]", "the error of an attempt can't be read"),
         (Header(kind="error"), b'{"error_class":"A","error":"b","more":1}', "the error of an attempt can't be read"),
         (Header(kind="used"), b"[1]", "a number of tokens can't be read"),

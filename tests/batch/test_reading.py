@@ -297,10 +297,81 @@ def test_folder_of_texts_and_folders(tmp_path: Path) -> None:
         BadTask("a (tasks/a.txt)", "tasks/a.txt", "its id 'a' is already that of tasks/a.md"),
         Task(id="b", task="do b"),
         Task(id="c", task="do c", files={"in.csv": str(folder / "c/in.csv"), "more": str(folder / "c/more")}),
-        BadTask("d", "tasks/d.md", "it is not UTF-8"),
-        BadTask("e", "tasks/e.md", "it is empty"),
-        BadTask("f", "tasks/f.md", "it is a pipe or a device"),
-        BadTask("g", "tasks/g.md", "it can't be read: No such file or directory"),
+        BadTask("d", "tasks/d.md", "d.md is not UTF-8"),
+        BadTask("e", "tasks/e.md", "e.md is empty"),
+        BadTask("f", "tasks/f.md", "f.md is a pipe or a device"),
+        BadTask("g", "tasks/g.md", "g.md can't be read: No such file or directory"),
+    ]
+
+
+def put(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_tasks_in_a_folder_have_an_expected_answer_and_other_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In files beside them, which the agent does not get; paths are relative to their folder."""
+    put(
+        tmp_path,
+        tasks__a_md="do a",
+        tasks__a_json='{"expected": 6, "check": "number", "data": ["shared"], "level": "easy"}',
+        tasks__b_txt="do b\n",
+        tasks__b_expected_txt="[0-9]+\n",
+        tasks__b_json='{"check": "regex"}',
+        tasks__c__task_md="do c",
+        tasks__c__expected_txt="7",
+        tasks__c__in_csv="1",
+        tasks__d__task_json='{"task": "do d", "files": {"x.csv": "in.csv"}}',
+        tasks__d__in_csv="1",
+        tasks__d__solution_csv="2",
+        tasks__other_expected_txt="a task",
+        tasks__shared__x="1",
+    )
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "tasks"
+    assert read(Path("tasks")) == [
+        Task(
+            id="a", task="do a", expected=6, check="number", data=[str(folder / "shared")], metadata={"level": "easy"}
+        ),
+        Task(id="b", task="do b\n", expected="[0-9]+", check="regex"),
+        Task(id="c", task="do c", expected="7", files={"in.csv": str(folder / "c/in.csv")}),
+        Task(id="d", task="do d", files={"x.csv": str(folder / "d/in.csv")}),
+        Task(id="other.expected", task="a task"),
+    ]
+
+
+def test_bad_files_beside_a_task_are_named(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        tasks__a_md="do a",
+        tasks__a_json="{",
+        tasks__b_md="do b",
+        tasks__b_json='{"id": "x"}',
+        tasks__c__task_json='{"expected": 1}',
+        tasks__d__task_json='{"task": "do d", "expected": 1}',
+        tasks__d__expected_txt="1",
+        tasks__e_md="do e",
+        tasks__e_expected_txt="\n",
+        tasks__f_md="do f",
+        tasks__f_json='{"check": "number"}',
+        tasks__g_md="do g",
+        tasks__g_json="[1]",
+        tasks__h__task_md="do h",
+        tasks__h__task_json='{"data": ["none"]}',
+    )
+    assert told(tmp_path / "tasks") == [
+        "tasks/a.md (a): a.json is not JSON: EOF while parsing an object at line 1 column 1",
+        "tasks/b.md (b): b.json has an `id`: leave it out, the name of the task is that of its file or folder",
+        "tasks/c (c): it has no `task`",
+        "tasks/d (d): it has `expected` in expected.txt and in task.json",
+        "tasks/e.md (e): e.expected.txt is empty",
+        "tasks/f.md (f): check: 'number' needs `expected`",
+        "tasks/g.md (g): g.json is not a JSON object",
+        f"tasks/h (h): data: {tmp_path}/tasks/h/none does not exist",
     ]
 
 

@@ -94,6 +94,12 @@ def test_summary_has_counts_rates_tokens_and_percentiles(tmp_path: Path) -> None
         "failures": {"SandboxDied": 1},
         "seconds_percentiles": {"p50": 2, "p90": 4, "p99": 4, "max": 4},
         "steps_percentiles": {"p50": 3, "p90": 9, "p99": 9, "max": 9},
+        "unsuccessful": [
+            {"id": "b", "repeat": 1, "outcome": "completed", "reason": "", "log": None},
+            {"id": "c", "repeat": 1, "outcome": "failed", "reason": "APIError: no", "log": None},
+            {"id": "d", "repeat": 1, "outcome": "invalid", "reason": "BadTask", "log": None},
+            {"id": "e", "repeat": 1, "outcome": "stopped", "reason": "NoAnswer", "log": None},
+        ],
         "by": None,
         "groups": {},
         "damaged": 0,
@@ -232,6 +238,16 @@ def test_text_of_a_summary(tmp_path: Path) -> None:
     assert "## Errors of tasks\n\n| error    | count |\n|----------|-------|\n| APIError | 1     |" in text
     assert "| hard  | 2    | 0         | 0 of 1 | 0.0%      |" in text
     assert summary_text(summarize(batch(tmp_path))).startswith("|")
+
+
+def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path) -> None:
+    wrong = CheckResult(kind="exact", passed=False, detail="expected '1',\nnot '2'")
+    many = [row(f"n{number}", False, repeat=2, checks=[wrong], log=f"runs/n{number}") for number in range(30)]
+    text = summary_text(summarize(batch(tmp_path, row("fine", True), *many)))
+    part = text.partition("## Not passed or without an answer (the first ones)\n\n")[2].splitlines()
+    assert part[2] == "| n0 (repeat 2)  | completed | expected '1', not '2' | runs/n0  |"
+    assert len(part) == 2 + 20
+    assert "## Not" not in summary_text(summarize(batch(tmp_path / "good", row("fine", True))))
 
 
 def test_folder_without_results_is_an_error(tmp_path: Path) -> None:

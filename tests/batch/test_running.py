@@ -27,6 +27,7 @@ from autogen_codeact.batch import (
     load_rows,
 )
 from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
@@ -358,6 +359,30 @@ async def test_row_with_a_surrogate_is_written(tmp_path: Path) -> None:
     folder.close()
     (written,) = load_rows(tmp_path)
     assert written == row.model_copy(update={"answer": "x ? é"})
+
+
+async def test_long_answer_is_checked_whole_and_shortened_in_the_row(bubblewrap: None, tmp_path: Path) -> None:
+    def says_much(executor: CodeExecutor) -> CodeActAgent:
+        return CodeActAgent("coder", executor, model_client=scripted("ü" * 1_000_000 + " 7"))
+
+    (row,) = await rows_of(says_much, [Task(id="a", task="x", expected=7, check="number")], tmp_path)
+    assert (row.outcome, row.passed) == ("completed", True)
+    assert row.answer is not None
+    kept, _, left_out = row.answer.partition("\n\n")
+    assert (set(kept), len(row.answer.encode()) <= MAX_ANSWER) == ({"ü"}, True)
+    shown = len(kept.encode())
+    assert left_out == f"… {2_000_002 - shown:,} of 2,000,002 bytes are left out here; the run log has all of them"
+    assert load_rows(tmp_path) == [row]
+    (log,) = (path for path in (tmp_path / "runs").glob("*/files/*") if path.stat().st_size >= 2_000_002)
+    assert " 7" in log.read_text()[-200:]
+
+
+def test_texts_of_a_row_are_bounded() -> None:
+    failure = AttemptRecord(started=datetime.now(UTC), seconds=1, error_class="E" * 999, error="x" * 9999)
+    row = Row(id="a", outcome="failed", error_class="E" * 999, error="x" * 9999, failures=[failure] * 200)
+    shorten_texts(row)
+    assert (len(row.failures), len(row.error_class or ""), len(row.error or "")) == (100, 200, 4000)
+    assert {(len(each.error_class), len(each.error)) for each in row.failures} == {(200, 4000)}
 
 
 async def test_answers_are_checked(bubblewrap: None) -> None:

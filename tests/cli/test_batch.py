@@ -41,6 +41,8 @@ def test_same_command_again_asks_nothing(model, tmp_path):
     asked = dict(model.asked)
     again = model.run(tasks, tmp_path / "out")
     assert (again.status, again.out) == (first.status, first.out)
+    said = "codeact: all tasks had results, so none was run: give another --out to do them again"
+    assert (said in first.err, again.err.splitlines()[-1]) == (False, said)
     assert model.asked == asked
 
 
@@ -79,7 +81,7 @@ def test_check_for_tasks_that_have_none(model, tmp_path):
     tasks = write_tasks(tmp_path, 3, expected=lambda number: str(2 * number + (number == 2)))
     done = model.run(tasks, tmp_path / "out", "--check", "number")
     assert {row["id"]: row["passed"] for row in rows(tmp_path / "out")} == {"t0": True, "t1": True, "t2": False}
-    assert "checks: 2 of 3 passed (66.7 %)\n" in done.out
+    assert "checks: 2 of 3 passed (66.7%)\n" in done.out
     code = tmp_path / "check.py"
     code.write_text("passed = answer == f'It is {2 * int(task[\"task\"].split()[-1])}.'")
     model.run(tasks, tmp_path / "python", "--check", code)

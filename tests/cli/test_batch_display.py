@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted, Waiting
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.cli import batch_progress
 from autogen_codeact.cli.batch_progress import BURST, BatchDisplay
@@ -134,7 +134,7 @@ def test_numbers_are_short():
 def test_terminal_shows_a_bar_and_all_counts(screen):
     with shown(screen):
         block = last_block(screen.written)
-    assert re.fullmatch(r"━{10,40}[╸━]*\s25 %", block[0].replace("╺", "━"))
+    assert re.fullmatch(r"━{10,40}[╸━]*\s25%", block[0].replace("╺", "━"))
     assert " · ".join(block[1:]).split(" · ") == WORDS
     assert max(map(len, block)) < 100
 
@@ -216,12 +216,19 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_what_is_waited_for_is_shown_until_a_task_begins(screen):
-    with shown(screen) as display:
-        display.on_event(Waiting("model calls per minute"))
-        wait_until(lambda: screen.read() and "waiting: model calls per minute" in screen.written, "the reason")
-        display.on_event(TaskStarted("task-1", 1, 1, False))
+def test_what_is_waited_for_is_shown_as_long_as_it_is(screen):
+    waits = [{"a sandbox": 3, "model calls a minute": 1}]
+    with shown(screen, lambda: replace(COUNTS, waits=waits[-1])):
+        wait_until(lambda: screen.read() or "waiting" in screen.written, "the reason")
+        assert last_block(screen.written)[-1] == "waiting: 3 for a sandbox, 1 for the limit of model calls a minute"
+        waits.append({})
         wait_until(lambda: screen.read() and "waiting" not in last_block(screen.written)[-1], "its end")
+
+
+def test_time_to_the_next_attempt_is_shown():
+    assert "2 to try again (the first in 12 s)" in progress_words(replace(COUNTS, next_attempt_in=12.0))
+    assert "2 to try again" in progress_words(replace(COUNTS, next_attempt_in=0.3))
+    assert "1 token" in progress_words(BatchCounts(completion_tokens=1))
 
 
 def test_attempt_that_is_made_again_is_told(screen):
@@ -234,9 +241,8 @@ def test_attempt_that_is_made_again_is_told(screen):
 def test_escapes_in_texts_do_not_reach_the_terminal(screen):
     with shown(screen) as display:
         display.on_event(TaskFinished(row("\x1b]0;title\x07", error="\x1b[2J\u202egnp")))
-        display.on_event(Waiting("\x1b]0;title\x07"))
-        display.note("\x1b[2J")
-        wait_until(lambda: screen.read() and "waiting" in screen.written, "the reason")
+        display.note("note \x1b[2J")
+        wait_until(lambda: screen.read() and "note" in screen.written, "the note")
     assert not re.search(r"\x1b\]|\x1b\[2J|\u202e|\x07", screen.written + screen.read())
 
 
@@ -244,7 +250,7 @@ def test_no_color_draws_without_colours(screen, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     with shown(screen):
         assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", screen.written.replace("\x1b[2m", ""))
-        assert "25 %" in screen.written
+        assert "25%" in screen.written
 
 
 def test_dumb_terminal_gets_plain_lines(screen, monkeypatch):

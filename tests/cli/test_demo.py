@@ -28,6 +28,13 @@ def plain_image(docker_engine):
         client.remove_image(PLAIN, force=True)
 
 
+@pytest.fixture(scope="module")
+def demo(docker_engine, tmp_path_factory):
+    """Return what the demo printed, and the folder where it ran."""
+    folder = tmp_path_factory.mktemp("demo")
+    return codeact("demo", cwd=folder, new_interpreter=True), folder
+
+
 def titles(shown):
     return [line.strip("= ") for line in shown.splitlines() if line.startswith("== ")]
 
@@ -43,24 +50,24 @@ STEPS = [
 ]
 
 
-def test_demo_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
-    done = codeact("demo", cwd=tmp_path, new_interpreter=True)
+def test_demo_fails_repairs_answers_and_saves_a_plot(demo):
+    done, folder = demo
     assert (done.status, done.err) == (0, "")
     assert titles(done.out) == STEPS
-    plot = tmp_path / "codeact-demo" / "revenue.png"
+    plot = folder / "codeact-demo" / "revenue.png"
     with Image.open(plot) as picture:
         assert picture.format == "PNG"
         assert picture.width > 300
     assert re.search(r"^Plot +codeact-demo/revenue\.png \(\d+ kB\)$", done.out, re.MULTILINE)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["codeact-demo", "demo.html", "revenue.png"]
+    assert sorted(path.name for path in folder.rglob("*")) == ["codeact-demo", "demo.html", "revenue.png"]
     assert re.search(r"^Page +codeact-demo/demo\.html: the whole run in one file \(\d+ kB\); ", done.out, re.MULTILINE)
-    page = (tmp_path / "codeact-demo" / "demo.html").read_text()
+    page = (folder / "codeact-demo" / "demo.html").read_text()
     assert "Cake brought in the most money" in page
     assert f'id="file-{hashlib.sha256(plot.read_bytes()).hexdigest()}"' in page
 
 
-def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(docker_engine, tmp_path):
-    shown = codeact("demo", "--out", tmp_path).out
+def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(demo):
+    shown = demo[0].out
     assert "Model    recorded: its answers are read from a file" in shown
     assert "Code     real: every result below comes from running the code now" in shown
     assert f"Sandbox  a Docker container of {DEFAULT_IMAGE}, started in " in shown
@@ -68,8 +75,8 @@ def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(docker_engine
     assert re.search(r"^Time +\S+ m?s in total, \S+ m?s of it running code", shown, re.MULTILINE)
 
 
-def test_failure_is_real_and_the_answer_matches_the_output(docker_engine, tmp_path):
-    shown = codeact("demo", "--out", tmp_path).out
+def test_failure_is_real_and_the_answer_matches_the_output(demo):
+    shown = demo[0].out
     assert re.search(r"KeyError: 'Column not found: revenue'\nfailed, KeyError, exit code 1, \S+ m?s\n\n", shown)
     assert_answer_fits_output(shown)
 
@@ -100,8 +107,8 @@ def test_image_without_libraries_gives_a_note_and_another_recording(plain_image,
     assert svg.count("<rect") == 4
 
 
-def test_terminal_output_has_boxes_and_fits_the_width(docker_engine, tmp_path):
-    shown = on_terminal("demo", "--out", "plot", cwd=tmp_path)
+def test_terminal_output_has_boxes_and_fits_the_width(bubblewrap, tmp_path):
+    shown = on_terminal("demo", "--sandbox", "bubblewrap", "--out", "plot", cwd=tmp_path)
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert bare.count("╭─") + bare.count("── Attempt") == len(STEPS)
     assert [line for line in bare.splitlines() if len(line) > 100 and line[0] in "╭│╰─"] == []
@@ -123,8 +130,8 @@ def test_out_path_that_is_not_a_folder_is_status_2(tmp_path):
     assert done.err == f"codeact: {tmp_path / 'file'} is not a folder. Choose another folder for the plot with --out.\n"
 
 
-def test_out_folder_that_can_not_be_created_is_status_2(docker_engine, tmp_path):
+def test_out_folder_that_can_not_be_created_is_status_2(bubblewrap, tmp_path):
     (tmp_path / "file").write_text("mine")
-    done = codeact("demo", "--out", tmp_path / "file" / "below")
+    done = codeact("demo", "--sandbox", "bubblewrap", "--out", tmp_path / "file" / "below")
     assert done.status == 2
     assert "The plot and the page can't be saved in" in done.err

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from tests.cli.support import code, codeact, containers_of, on_terminal, start, wait_until
+from tests.cli.support import code, codeact, containers_of, in_bubblewrap, on_terminal, start, wait_until
 
-pytestmark = pytest.mark.usefixtures("docker_engine")
+pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
 
 KEPT = "codeact: files are kept in codeact-files; --work-dir FOLDER chooses another folder"
 PAGE = """\
@@ -61,7 +61,7 @@ def page(tmp_path):
 
 
 def test_blocks_of_known_languages_run_and_others_are_reported_as_skipped(page):
-    done = codeact("exec", page, cwd=page.parent)
+    done = in_bubblewrap("exec", page, cwd=page.parent)
     assert done.status == 0
     assert done.err.splitlines() == [
         f"codeact: {page}:9: skipped, a block without a language",
@@ -114,7 +114,7 @@ def test_json_has_one_object_per_block(page):
 
 def test_first_failing_block_ends_the_command_with_its_exit_status():
     blocks = "".join(code(f"exit {status}", language="sh") + "\n" for status in (0, 7, 9))
-    done = codeact("exec", "-", "--json", stdin=blocks)
+    done = in_bubblewrap("exec", "-", "--json", stdin=blocks)
     assert done.status == 7
     assert [entry["exit_code"] for entry in done.objects] == [0, 7]
     assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
@@ -123,29 +123,29 @@ def test_first_failing_block_ends_the_command_with_its_exit_status():
 def test_failure_names_the_line_in_the_file(tmp_path):
     file = tmp_path / "failing.md"
     file.write_text(FAILING)
-    done = codeact("exec", file)
+    done = in_bubblewrap("exec", file)
     assert done.status == 1
     assert "ZeroDivisionError: division by zero" in done.out
     assert f" at {file}:8\n" in done.out
     assert "never" not in done.out
-    failed = codeact("exec", file, "--json").objects[-1]
+    failed = in_bubblewrap("exec", file, "--json").objects[-1]
     assert failed["error"] == {"type": "ZeroDivisionError", "message": "division by zero", "line": 2}
     assert (failed["outcome"], failed["line"]) == ("error", 7)
 
 
 def test_blocks_share_variables_in_session_mode_only():
     blocks = code("x = 20") + "\n" + code("x + 1") + "\n"
-    done = codeact("exec", "-", "--mode", "session", "--json", stdin=blocks)
+    done = in_bubblewrap("exec", "-", "--mode", "session", "--json", stdin=blocks)
     assert done.status == 0
     assert [entry["value"] for entry in done.objects] == [None, "21"]
-    done = codeact("exec", "-", "--mode", "process", "--json", stdin=blocks)
+    done = in_bubblewrap("exec", "-", "--mode", "process", "--json", stdin=blocks)
     assert done.status == 1
     assert done.objects[-1]["error"]["type"] == "NameError"
 
 
 def test_syntax_error_is_printed_once():
     for mode in ("process", "session"):
-        done = codeact("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
+        done = in_bubblewrap("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
         assert done.status == 1
         assert done.out.count("was never closed") == 1
         assert "\nfailed, SyntaxError, exit code 1, " in done.out
@@ -154,7 +154,7 @@ def test_syntax_error_is_printed_once():
 def test_files_are_kept_in_a_new_folder(tmp_path):
     text = code("import os; os.mkdir('out'); open('out/plot.png', 'wb').write(b'x' * 2000)")
     for folder in ("codeact-files", "codeact-files-2"):
-        done = codeact("exec", "-", stdin=text, cwd=tmp_path)
+        done = in_bubblewrap("exec", "-", stdin=text, cwd=tmp_path)
         assert "File: out/plot.png (2 kB)\n" in done.out
         assert done.err == f"codeact: files are kept in {folder}; --work-dir FOLDER chooses another folder\n"
         assert (tmp_path / folder / "out/plot.png").stat().st_size == 2000
@@ -164,14 +164,14 @@ def test_files_are_kept_in_a_new_folder(tmp_path):
 def test_python_script_runs(tmp_path):
     file = tmp_path / "report.py"
     file.write_text("import sys\n\n\ndef f():\n    return 1 / 0\n\nprint(sys.version_info[0])\nf()\n")
-    done = codeact("exec", file, cwd=tmp_path)
+    done = in_bubblewrap("exec", file, cwd=tmp_path)
     assert (done.status, done.out.splitlines()[:2]) == (1, ["[1/1] python, line 1", "3"])
     assert f" at {file}:5\n" in done.out
 
 
 def test_shell_script_runs(tmp_path):
     (tmp_path / "a.sh").write_text("echo one\nexit 3\n")
-    done = codeact("exec", tmp_path / "a.sh", "--json", cwd=tmp_path)
+    done = in_bubblewrap("exec", tmp_path / "a.sh", "--json", cwd=tmp_path)
     assert (done.status, [entry["output"] for entry in done.objects]) == (3, ["one\n"])
 
 
@@ -191,14 +191,14 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
         ("code", "7"),
     ]
     file.write_text(notebook(*cells, kernelspec={"language": "python"}))
-    done = codeact("exec", file, cwd=tmp_path)
+    done = in_bubblewrap("exec", file, cwd=tmp_path)
     assert done.status == 1
     assert [line for line in done.out.splitlines() if line.startswith("[")] == [
         *("[1/4] python, cell 2", "[2/4] python, cell 4", "[3/4] python, cell 5"),
     ]
     assert f" at {file}, cell 5, line 2\n" in done.out
     assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
-    done = codeact("exec", file, "--keep-going", "--json", cwd=tmp_path)
+    done = in_bubblewrap("exec", file, "--keep-going", "--json", cwd=tmp_path)
     assert done.status == 1
     assert [(entry["cell"], entry["value"], entry["exit_code"]) for entry in done.objects] == [
         *((2, None, 0), (4, "21", 0), (5, None, 1), (6, "7", 0)),
@@ -220,13 +220,13 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
 )
 def test_script_or_notebook_without_code_is_status_2(name, text, complaint, tmp_path):
     (tmp_path / name).write_text(text)
-    done = codeact("exec", tmp_path / name)
+    done = in_bubblewrap("exec", tmp_path / name)
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
 
 
 def test_ipython_block_runs():
-    done = codeact("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
+    done = in_bubblewrap("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
     assert (done.status, done.objects[0]["output"]) == (0, "1\n")
 
 
@@ -270,7 +270,7 @@ def test_sandbox_and_image_options_are_used():
     ],
 )
 def test_file_without_code_to_run_is_status_2(text, complaint, tmp_path):
-    done = codeact("exec", "-", "--work-dir", tmp_path, stdin=text)
+    done = in_bubblewrap("exec", "-", "--work-dir", tmp_path, stdin=text)
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
     assert list(tmp_path.iterdir()) == []
@@ -279,7 +279,7 @@ def test_file_without_code_to_run_is_status_2(text, complaint, tmp_path):
 def test_binary_file_has_no_code(tmp_path):
     file = tmp_path / "binary.md"
     file.write_bytes(bytes(range(256)) * 100)
-    done = codeact("exec", file)
+    done = in_bubblewrap("exec", file)
     assert done.status == 2
     assert (
         done.err == f"codeact: {file}: no code blocks to run. Blocks need a fence with a language, such as ```python.\n"
@@ -288,7 +288,7 @@ def test_binary_file_has_no_code(tmp_path):
 
 def test_unreadable_file_is_status_2(tmp_path):
     for file, why in ((tmp_path / "none.md", "No such file or directory"), (tmp_path, "Is a directory")):
-        done = codeact("exec", file)
+        done = in_bubblewrap("exec", file)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {file} can't be read: {why}\n")
 
 
@@ -317,10 +317,10 @@ def test_missing_engine_is_status_2_with_advice():
 def test_output_can_not_control_the_terminal(tmp_path):
     file = tmp_path / "page.md"
     file.write_text(code(r"print('\x1b]0;title\x07 \x1b[31mred\x1b[0m \u202e back')"))
-    shown = on_terminal("exec", file)
+    shown = on_terminal("exec", file, "--sandbox", "bubblewrap")
     assert r"\x1b]0;title\x07 red \u202e back" in shown
     assert "\x1b]0" not in shown
-    assert json.loads(codeact("exec", file, "--json").out)["output"].startswith("\x1b]0;title")
+    assert json.loads(in_bubblewrap("exec", file, "--json").out)["output"].startswith("\x1b]0;title")
 
 
 def test_ctrl_c_kills_the_block_and_the_container():
@@ -350,6 +350,6 @@ def test_closed_standard_output_gives_no_traceback():
 
 
 def test_characters_outside_the_encoding_become_question_marks():
-    done = codeact("exec", "-", stdin=code("print('na\\xefve')"), env={"PYTHONIOENCODING": "ascii"})
+    done = in_bubblewrap("exec", "-", stdin=code("print('na\\xefve')"), env={"PYTHONIOENCODING": "ascii"})
     assert done.status == 0
     assert "na?ve" in done.out

@@ -57,7 +57,15 @@ OPTIONS = {
     ],
     ("batch",): [
         *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--parquet", "--ray", "--json"),
-        *("--concurrency", "--attempts", "--backoff", "--repeat", "--max-sandboxes", "--model-calls-per-minute"),
+        *(
+            "--concurrency",
+            "--attempts",
+            "--backoff",
+            "--repeat",
+            "--max-sandboxes",
+            "--sandbox-uses",
+            "--model-calls-per-minute",
+        ),
         *("--tasks-per-minute", "--max-tokens", "--max-cost", "--price", "--max-seconds", "--task-timeout"),
         *("--model", "--base-url", "--model-timeout", "--act", "--team", "--steps", "--retries", "--mode", *SANDBOX),
     ],

@@ -7,10 +7,17 @@ import pytest
 
 from tests.cli.support import COMMAND, Finished, code, codeact, environment, on_terminal, replay
 
-pytestmark = pytest.mark.usefixtures("docker_engine")
+pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
 
 STEPS = [code("print(6 * 7)"), "It is 42. TERMINATE"]
-WITH_MODEL = {"run": [], "run --team": ["--team"], "run --act": ["--act"], "run --json": ["--json"]}
+BOX = ["--sandbox", "bubblewrap"]
+"""What starts with less processor time; the first command shows that Docker, too, is used as in a new interpreter."""
+WITH_MODEL = {
+    "run": [],
+    "run --team": ["--team", *BOX],
+    "run --act": ["--act", *BOX],
+    "run --json": ["--json", *BOX],
+}
 OTHERS = {
     "doctor": ["doctor", "--json"],
     "clean": ["clean", "--dry-run", "--json"],
@@ -52,7 +59,7 @@ def test_command_is_the_same_in_a_new_interpreter(kind: str, tmp_path) -> None:
 
 
 def test_terminal_is_the_same_in_a_new_interpreter(tmp_path) -> None:
-    arguments = ["run", "Compute", "--model", replay(tmp_path, *STEPS)]
+    arguments = ["run", "Compute", "--model", replay(tmp_path, *STEPS), *BOX]
     forked, new = (on_terminal(*arguments, new_interpreter=new) for new in (False, True))
     assert alike(Finished(0, forked, "")) == alike(Finished(0, new, ""))
     assert "\x1b[" in forked

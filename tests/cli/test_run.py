@@ -2,11 +2,10 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
-from tests.cli.support import code, codeact, decision, on_terminal, replay
+from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
@@ -29,13 +28,11 @@ REPAIRED = [
 def run(*arguments, **more):
     """Run a task without keeping the run; test_kept_runs.py is about those that are kept.
 
-    Without another choice the sandbox is bubblewrap, which starts faster than a container; it says which Python it has.
+    Without another choice the sandbox is bubblewrap, which starts faster than a container.
     """
     if {"--sandbox", "--image"} & set(arguments):
         return codeact("run", *arguments, "--no-save", **more)
-    done = codeact("run", *arguments, "--no-save", "--sandbox", "bubblewrap", **more)
-    said = [line for line in done.err.splitlines(keepends=True) if not line.startswith("codeact: the sandbox runs ")]
-    return replace(done, err="".join(said))
+    return in_bubblewrap("run", *arguments, "--no-save", **more)
 
 
 def kinds(done):
@@ -404,7 +401,7 @@ def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
     server = OpenAIServer([busy, Reply(silent=True)]).start()
     try:
         file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file", max_retries=1)
-        done = codeact("run", "What is 6*7?", "--model", file, "--model-timeout", "0.5", "--no-save")
+        done = run("What is 6*7?", "--model", file, "--model-timeout", "0.5")
     finally:
         server.stop()
     assert done.status == 2

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autogen_codeact.cli.model_choice import ModelChoice
-from tests.cli.support import code, codeact
+from tests.cli.support import code, codeact, in_bubblewrap
 from tests.openai_server import OpenAIServer, Reply
 
 SECRET = "sk-do-not-show-me-0123456789"
@@ -51,22 +51,22 @@ def test_invalid_key_is_not_quoted():
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"], ["--team"], ["--stream", "--json"]])
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 def test_output_of_a_run_contains_no_key(server, extra):
     server.script += [Reply(code("import os", "print(dict(os.environ))")), Reply("Done. TERMINATE")]
     options = ["--base-url", server.base_url, "--api-key-env", "MY_KEY"]
-    done = codeact("run", "task", "--model", "gpt-4o", *options, *extra, env={"MY_KEY": f" {SECRET}\n"})
+    done = in_bubblewrap("run", "task", "--model", "gpt-4o", *options, *extra, env={"MY_KEY": f" {SECRET}\n"})
     assert done.status == 0
     assert "HOME" in done.out
     assert SECRET not in done.out + done.err
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500])
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 def test_key_in_a_server_error_is_replaced(server, status):
     server.script += [Reply(f"Incorrect API key provided: {SECRET}", status=status)] * 4
     options = ["--model", "gpt-4o", "--base-url", server.base_url]
-    done = codeact("run", "task", *options, env={"OPENAI_API_KEY": SECRET})
+    done = in_bubblewrap("run", "task", *options, env={"OPENAI_API_KEY": SECRET})
     assert done.status == 2
     assert "Incorrect API key provided: ***" in done.err
     assert SECRET not in done.out + done.err
@@ -100,13 +100,13 @@ def test_invalid_component_is_not_quoted(tmp_path, content):
     assert SECRET not in done.err
 
 
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 def test_key_of_a_component_in_a_server_error_is_replaced(server, tmp_path):
     server.script.append(Reply(f"bad key {SECRET}", status=401))
     file = tmp_path / "model.json"
     config = {"model": "gpt-4o", "api_key": SECRET, "base_url": server.base_url}
     file.write_text(json.dumps({"provider": "autogen_ext.models.openai.OpenAIChatCompletionClient", "config": config}))
-    done = codeact("run", "task", "--model", file)
+    done = in_bubblewrap("run", "task", "--model", file)
     assert done.status == 2
     assert "bad key ***" in done.err
     assert SECRET not in done.out + done.err

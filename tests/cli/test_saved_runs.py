@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import code, codeact, decision, on_terminal, replay
+from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
@@ -22,7 +22,7 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 # A run that is kept
 
 
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize(
     ("options", "answers"),
     [([], RETRIED), (["--stream"], RETRIED), (["--act"], STEPS), (["--team"], TEAM), (["--json"], RETRIED)],
@@ -30,7 +30,7 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 )
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     folder = tmp_path / "runs" / "42"
-    done = codeact("run", "What is 6*7?", *options, "--model", replay(tmp_path, *answers), "--save", folder)
+    done = in_bubblewrap("run", "What is 6*7?", *options, "--model", replay(tmp_path, *answers), "--save", folder)
     where = (
         ""
         if options == ["--json"]
@@ -45,14 +45,14 @@ def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
 
 
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     writes = "open('out/a.txt', 'w').write('{}')"
     first = code(
         "import os", "os.mkdir('out')", writes.format("old"), "open('big', 'wb').write(bytes(70_000_000))", "1 / 0"
     )
     model = replay(tmp_path, first, decision(True), code(writes.format("new")), "It is done.")
-    done = codeact("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
+    done = in_bubblewrap("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
     assert done.status == 0
     assert done.err == (
         "codeact: kept in run: `codeact show run` prints it, `codeact view run` opens it\n"
@@ -69,14 +69,14 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")
 
 
-@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.usefixtures("bubblewrap")
 def test_a_run_that_fails_is_kept_up_to_its_error_and_without_the_key(tmp_path):
     secret = "sk-1234567890-of-the-tests"
     server = OpenAIServer([Reply(code("print(1)")), Reply(f"bad key {secret}", status=400)]).start()
     folder = tmp_path / "run"
     options = ["--model", "gpt-4o", "--base-url", server.base_url, "--save", folder]
     try:
-        done = codeact("run", "What is 1?", *options, env={"OPENAI_API_KEY": secret})
+        done = in_bubblewrap("run", "What is 1?", *options, env={"OPENAI_API_KEY": secret})
     finally:
         server.stop()
     assert done.status == 2

@@ -19,7 +19,7 @@ import trustme
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.sandbox.host.connection import Connection, Reply, State
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
+from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 
 from .test_frames import HELLO, RESULT, SocketStream, message, raw, wire
 
@@ -44,18 +44,6 @@ class TlsStream(SocketStream):
 
     def _wrap_other(self, server: ssl.SSLContext) -> None:
         self.other = server.wrap_socket(self.other, server_side=True)
-
-    def read(self) -> bytes:
-        try:
-            return super().read()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-
-    def write(self, data: memoryview) -> int:
-        try:
-            return super().write(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
 
 
 class Played:
@@ -304,7 +292,7 @@ class TestTheEnd:
 
     def test_by_an_error_of_the_host_is_an_error_for_who_waits(self) -> None:
         class Broken(SocketStream):
-            def read(self) -> bytes:
+            def read(self, size: int, /) -> bytes | None:
                 raise ZeroDivisionError
 
         stream = Broken()
@@ -347,10 +335,10 @@ class TestWaitFor:
 
         threads: list[threading.Thread] = []
         for call in (asyncio.get_running_loop().call_soon, in_a_thread):
-            good: Future[int] = new_future()
+            good = Completion[int]()
             call(good.set_result, 1)
             assert await wait_for(good, DEADLINE_S, "late") == 1
-            bad: Future[int] = new_future()
+            bad = Completion[int]()
             call(bad.set_exception, KeyError("no"))
             with pytest.raises(KeyError, match="no"):
                 await wait_for(bad, DEADLINE_S, "late")
@@ -358,7 +346,7 @@ class TestWaitFor:
             thread.join(DEADLINE_S)
 
     async def test_leaves_the_future_as_it_is_after_a_timeout_or_a_cancellation(self) -> None:
-        future: Future[int] = new_future()
+        future = Completion[int]()
         with pytest.raises(SandboxTimeout, match="it took too long"):
             await wait_for(future, 0.01, "it took too long")
         waiting = asyncio.ensure_future(wait_for(future, DEADLINE_S, "late"))
@@ -371,14 +359,14 @@ class TestWaitFor:
         assert await wait_for(future, 0, "late") == 1
 
     async def test_does_not_take_a_timeout_of_the_future_for_its_own(self) -> None:
-        future: Future[int] = new_future()
+        future = Completion[int]()
         asyncio.get_running_loop().call_soon(future.set_exception, TimeoutError("of the future"))
         with pytest.raises(TimeoutError, match="of the future") as caught:
             await wait_for(future, DEADLINE_S, "late")
         assert not isinstance(caught.value, SandboxTimeout)
 
     def test_leaves_a_future_that_outlives_the_event_loop(self) -> None:
-        future: Future[int] = new_future()
+        future = Completion[int]()
         with pytest.raises(SandboxTimeout):
             asyncio.run(wait_for(future, 0, "late"))
         future.set_result(1)

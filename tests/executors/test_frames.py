@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -22,9 +23,9 @@ from hypothesis import strategies as st
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.blocks import to_result
-from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.host.messages import RunnerSettings, checked_entries
 
 
 def _load_wire() -> ModuleType:
@@ -206,11 +207,17 @@ class SocketStream:
     def write_fd(self) -> int:
         return self._ours.fileno()
 
-    def read(self) -> bytes:
-        return self._ours.recv(65536)
+    def read(self, size: int, /) -> bytes | None:
+        try:
+            return self._ours.recv(size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
 
-    def write(self, data: memoryview) -> int:
-        return self._ours.send(data)
+    def write(self, data: memoryview, /) -> int | None:
+        try:
+            return self._ours.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
 
     def wait_exit(self, timeout_s: float) -> str:
         return "its exit code is not known"

@@ -13,8 +13,9 @@ import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError
 from autogen_codeact.sandbox.host import runner_modules
-from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.messages import RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame, Parser, pack
 
 from .local_runner import LocalRunner, find_python
@@ -77,7 +78,8 @@ async def start(play: Play, python: str | None) -> Runner:
         played.append(runner)
         runner.read(Frame.CONFIGURATION)
         play(runner)
-        ended.wait(30)
+        while not ended.wait(0.01) and other.fileno() >= 0:
+            pass  # it lives until the host has ended it
 
     ended = threading.Event()
     launcher = FakeLauncher(run)

@@ -56,7 +56,7 @@ async def test_a_turn_that_uses_up_the_budget_with_its_answer_has_happened():
     team = Team([coder(model), parrot], budget=Budget(max_tokens=1))
     result = await team.run(task="go")
     assert said(result) == [("user", "go"), ("coder", "one two three")]
-    assert result.stop_reason.startswith("The budget of 1 tokens is used up (")
+    assert result.stop_reason.startswith("The budget of 1 token is used up (")
     assert said(await team.run())[0] == ("parrot", "heard 2")
 
 
@@ -145,7 +145,7 @@ async def test_nobody_speaks_after_a_selector_used_up_the_budget():
     team = Team([x, y], speakers=Selector(selector), budget=Budget(max_tokens=1), emit_team_events=True)
     result = await team.run(task="go")
     assert said(result) == [("user", "go")]
-    assert result.stop_reason.startswith("The budget of 1 tokens is used up (")
+    assert result.stop_reason.startswith("The budget of 1 token is used up (")
     assert (x.heard, y.heard) == ([], [])
     state = await team.save_state()
     assert state["agent_states"]["SelectorGroupChatManager"]["previous_speaker"] is None

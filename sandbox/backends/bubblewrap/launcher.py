@@ -195,6 +195,7 @@ class BubblewrapLauncher:
             [*prefix, command[0], "--args", str(listed), *command[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             stderr=diagnostics.write_fd,
             pass_fds=inherited.fds,
             cwd="/",

@@ -44,7 +44,7 @@ class PipeStream:
     """The standard input and output of a child process.
 
     Args:
-        process: The process, started with pipes.
+        process: The process, started with pipes that are not buffered.
         diagnostics: Its standard error.
     """
 
@@ -60,14 +60,7 @@ class PipeStream:
             os.set_blocking(pipe.fileno(), False)
         self.read_fd, self.write_fd = self._stdout.fileno(), self._stdin.fileno()
         """The process's standard output and input; -1 when closed."""
-
-    def read(self) -> bytes:
-        """Read from its standard output."""
-        return os.read(self.read_fd, 64 * 1024)
-
-    def write(self, data: memoryview) -> int:
-        """Write to its standard input."""
-        return os.write(self.write_fd, data)
+        self.read, self.write = self._stdout.read, self._stdin.write
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return its exit code and what it wrote to its standard error."""

@@ -22,7 +22,8 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
-from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.messages import RunnerSettings
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.options import DockerOptions
 

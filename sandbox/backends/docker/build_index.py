@@ -20,7 +20,8 @@ from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOp
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.messages import RunnerSettings
 from autogen_codeact.sandbox.limits import Limits, parse_size
 from autogen_codeact.sandbox.packages.index import PackageIndex
 from autogen_codeact.sandbox.packages.pip_config import PipConfig

@@ -27,7 +27,7 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     pull,
 )
 from autogen_codeact.sandbox.errors import SandboxUnavailable
-from autogen_codeact.sandbox.host.waiting import new_future
+from autogen_codeact.sandbox.host.waiting import Completion
 
 if TYPE_CHECKING:
     import docker
@@ -147,7 +147,7 @@ def resolve_image(
         from autogen_codeact.sandbox.backends.docker.build_index import serve_index  # noqa: PLC0415
 
         network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
-        return serve_index(base, engine, network, cancelled or new_future())
+        return serve_index(base, engine, network, cancelled or Completion())
 
     return _derive(client, found, wanted, progress, serve=serve, fetch=fetch)
 

@@ -28,7 +28,7 @@ from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.host.waiting import new_future
+from autogen_codeact.sandbox.host.waiting import Completion
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class DockerLauncher:
         self._container: str | None = None
         self._creation = uuid.uuid4().hex
         self._started = False
-        self._cancelled: Future[None] = new_future()
+        self._cancelled = Completion[None]()
         self._lock = threading.Lock()
 
     @property

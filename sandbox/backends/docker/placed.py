@@ -15,7 +15,7 @@ from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.placement import Address, Slot, placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
-from autogen_codeact.sandbox.host.waiting import new_future
+from autogen_codeact.sandbox.host.waiting import Completion
 
 
 class PlacedLauncher:
@@ -36,7 +36,7 @@ class PlacedLauncher:
         self._hosts = hosts
         self._make = make
         self._wait_s = wait_s
-        self._cancelled: Future[None] = new_future()
+        self._cancelled = Completion[None]()
         self._lock = threading.Lock()
         self._launcher: DockerLauncher | None = None
         self._slot: Slot | None = None
@@ -138,7 +138,7 @@ def _answers(host: DockerHost) -> bool:
 
 def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
     """Launch in another thread: if the engine goes out, its answer is not awaited, and what it has started is removed later."""
-    launched: Future[DockerStream] = new_future()
+    launched = Completion[DockerStream]()
 
     arguments = (launched, launcher, boot)
     threading.Thread(target=_run, args=arguments, name=f"codeact-start-on-{slot.host.label}", daemon=True).start()

@@ -23,6 +23,7 @@ from autogen_codeact.sandbox.backends.docker.engine import ping
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
 from autogen_codeact.sandbox.errors import SandboxError, SandboxUnavailable
+from autogen_codeact.sandbox.words import counted
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -79,11 +80,9 @@ class _Engine:
         reason = failed[:LONGEST_REASON] if failed is not None else self.suspect or self.problem
         if reason is not None:
             return reason
-        return (
-            f"{len(self.slots)} of at most {host.capacity} sandboxes"
-            if host.capacity
-            else f"{len(self.slots)} sandboxes"
-        )
+        if host.capacity:
+            return f"{len(self.slots):,} of at most {counted(host.capacity, 'sandbox', 'sandboxes')}"
+        return counted(len(self.slots), "sandbox", "sandboxes")
 
 
 @dataclass(eq=False)
@@ -361,7 +360,10 @@ class Placement:
                     slot.lost.set_result(reason)
             self._changed.notify_all()
         logger.warning(
-            "the Docker engine %s is out, and %d sandboxes on it are ended: %s", engine.host.label, len(slots), reason
+            "the Docker engine %s is out, which ends %s on it: %s",
+            engine.host.label,
+            counted(len(slots), "sandbox", "sandboxes"),
+            reason,
         )
         for slot in slots:
             if slot.end is not None:

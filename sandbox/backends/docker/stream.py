@@ -85,13 +85,13 @@ class DockerStream:
         """The socket's descriptor."""
         return self._socket.fileno()
 
-    def read(self) -> bytes:
+    def read(self, size: int, /) -> bytes | None:
         """Read from the container's standard output."""
         while True:
             try:
-                data = self._socket.recv(64 * 1024)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise BlockingIOError from None
+                data = self._socket.recv(size)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None
             if not data:
                 return b""
             out = self._demultiplex(data)
@@ -120,12 +120,12 @@ class DockerStream:
         del self._buffer[:start]
         return bytes(out)
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: memoryview, /) -> int | None:
         """Write to the container's standard input."""
         try:
             return self._socket.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return the container's exit code and what the runner wrote to its standard error."""

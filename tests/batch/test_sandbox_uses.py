@@ -1,0 +1,58 @@
+"""A batch whose sandboxes are used by several tasks, one after the other."""
+
+from pathlib import Path
+
+import pytest
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.batch import run_batch
+from autogen_codeact.executors import SandboxCodeExecutor, SandboxPool
+from autogen_codeact.sandbox import pool_keeper
+from tests.batch.support import MakeAgent, double, rows_of
+from tests.openai_server import OpenAIServer
+
+
+class MakeWatchedAgent:
+    """Makes agents, and keeps their executors."""
+
+    def __init__(self, make: MakeAgent) -> None:
+        self.make = make
+        self.executors: list[SandboxCodeExecutor] = []
+
+    def __call__(self, executor: CodeExecutor) -> CodeActAgent:
+        assert isinstance(executor, SandboxCodeExecutor)
+        self.executors.append(executor)
+        return self.make(executor)
+
+    @property
+    def names(self) -> list[str | None]:
+        """Names of the sandboxes, in the order of their use."""
+        return [executor.sandbox.name for executor in self.executors]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a reset take as long as a loaded machine needs."""
+    monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 30.0)
+
+
+async def test_as_many_tasks_as_allowed_share_a_sandbox(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    watched = MakeWatchedAgent(make)
+    options = {"concurrency": 1, "max_sandboxes": 1}
+    rows = await rows_of(watched, [double(n) for n in range(4)], tmp_path, sandbox_uses=3, **options)
+
+    assert [(row.outcome, row.answer) for row in rows] == [("completed", str(2 * n)) for n in range(4)]
+    names = watched.names
+    assert [name == names[0] for name in names] == [True, True, True, False]
+
+    # It is a limit like the others: the same batch can go on with another one.
+    more = await rows_of(watched, [double(n) for n in range(5)], tmp_path, sandbox_uses=1, **options)
+    assert [row.answer for row in more] == ["8"]
+
+
+async def test_pool_of_the_caller_has_its_own_number_of_uses(make: MakeAgent) -> None:
+    with pytest.raises(ValueError, match="pool= can't be combined with"):
+        run_batch(make, [], pool=SandboxPool(sandbox="bubblewrap"), sandbox_uses=2)
+    with pytest.raises(ValueError, match="sandbox_uses must be at least 1, not 0"):
+        run_batch(make, [], sandbox_uses=0)
