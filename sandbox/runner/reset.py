@@ -7,8 +7,9 @@ import time
 
 PAUSE_S = 0.0005
 LONGEST_PAUSE_S = 0.02
-# The kernel frees some objects, such as Landlock domains with the folders that they name, some time after their process.
-DIFFERENCE_S = 0.3
+# The kernel frees some objects a moment after their process, such as Landlock domains with the folders that they name. Waiting
+# for that takes at most this part of the time.
+WAITING_PART = 0.25
 KILL_S = 1.0
 NOT_REUSABLE = "it was not started for several uses"
 BUSY = "a block or a transfer is running"
@@ -26,6 +27,7 @@ class Reset:
 
     def __init__(self, supervisor, seconds, on_done):
         self._supervisor = supervisor
+        self._seconds = seconds
         self._until = time.monotonic() + seconds
         self._on_done = on_done
         self._steps = self._run()
@@ -60,13 +62,13 @@ class Reset:
             if self._is_late():
                 return "there are too many files to remove"
             yield 0
-        pause = PAUSE_S
+        pause, until = PAUSE_S, time.monotonic() + WAITING_PART * self._seconds
         difference = supervisor.fresh.difference()
         while difference:
-            if pause > DIFFERENCE_S or self._is_late():
+            if time.monotonic() > until or self._is_late():
                 return difference
             yield pause
-            pause = 2 * pause
+            pause = min(2 * pause, 5 * LONGEST_PAUSE_S)
             difference = supervisor.fresh.difference()
         supervisor.begin()
         pause = PAUSE_S
