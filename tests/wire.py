@@ -203,7 +203,8 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
     yield
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     assert tasks == set()
-    assert await _steady(executor, in_sandbox) == in_sandbox
+    now = await _steady(executor, in_sandbox)
+    assert now == in_sandbox, f"processes of the sandbox: {now}, not {in_sandbox}"
     assert await asyncio.to_thread(_threads_left, threads) == set()
     gc.collect()
     await asyncio.sleep(0)
