@@ -11,6 +11,28 @@ WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
 _get_handler, _set_handler = signal.getsignal, signal.signal
 WARM_UP_CODE = b"x = str(1)\nx and None"
+# Like the requests that come, so that it touches the same memory.
+WARM_UP_REQUEST = {
+    "path": "/workspace/tmp_code_%064d.py" % 0,
+    "command": None,
+    "keep_state": False,
+    "scan": True,
+    "cpu_seconds": None,
+    "hide": "/workspace/tmp_code_%064d.py" % 0,
+    "delete": False,
+    "timeout": 60.0,
+    "tools": False,
+    "tool_sources": None,
+    "aside": None,
+    "number": 1000,
+    "cwd": "/workspace",
+    "environment": {WARM_UP_NAME: "/tmp"},
+    "unset": [WARM_UP_NAME],
+    "state_fd": 9,
+    "mode": "process",
+    "installs": False,
+    "fds": 2,
+}
 IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
 
 
@@ -27,8 +49,12 @@ class ScriptInterpreter:
         In the zygote, Python specializes its own bytecode by that; in a process that waits for its block, memory that the block
         will write to is copied before the block comes.
         """
-        outcome = execution.run_script(b"print(0)", "", {"__builtins__": builtins})
+        request = _exchange_messages()
+        set_variables(request)
+        displays.begin(lambda *_: None, "")
+        outcome = execution.run_script(b"print(0)", request["path"], dict({"__builtins__": builtins}, **tools.public()))
         stdio.flush()
+        displays.end()
         wire.unpack(wire.pack(wire.BLOCK_DONE, 0, outcome.message())[wire.HEADER.size :])
 
     def run(self, code, path, tool_sources):
@@ -112,9 +138,14 @@ class SessionInterpreter:
 
     def warm_up(self):
         """Write to the memory that any block writes to, so that what a checkpoint shares is copied before the block."""
+        _exchange_messages()
+        _cwd()
+        _environment()
+        displays.begin(lambda *_: None, "")
         cells.Cells({"__builtins__": builtins}).run(WARM_UP_CODE, WARM_UP_NAME)
         code_file.hide_lines(WARM_UP_NAME)
-        wire.unpack(wire.pack(wire.RUN_BLOCK, 0, {"": [None, 0]})[wire.HEADER.size :])
+        displays.end()
+        self.restore_builtins()
 
     def restore_builtins(self):
         """Restore builtins that a block has replaced; those that it has added stay."""
@@ -145,6 +176,15 @@ class SessionInterpreter:
             fields["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
             fields["unset"] = [name for name in before if name not in after]
         return fields
+
+
+def _exchange_messages():
+    """Make and read messages as they come and go around a block; return the request."""
+    frame = wire.pack(wire.RUN_BLOCK, 0, WARM_UP_REQUEST, WARM_UP_CODE)
+    ((_, _, payload),) = wire.Parser().feed(frame)
+    request, _ = wire.unpack(payload)
+    wire.check_report(wire.pack(wire.BLOCK_DONE, 0, execution.Outcome().message())[wire.HEADER.size :])
+    return request
 
 
 def enter_environment(request):
