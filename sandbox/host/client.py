@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -94,6 +94,11 @@ class RunnerClient:
     def engine(self) -> str | None:
         """Name of the engine that runs it, if the user has chosen one."""
         return self._launcher.host_name
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies its Python and the packages of its image; None if that is not known."""
+        return self._launcher.python
 
     @property
     def alive(self) -> bool:
