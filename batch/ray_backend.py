@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.ending import finish
@@ -42,6 +44,10 @@ STOP_S = 40.0
 REVIVE_S = 1.0
 # Larger arguments go through Ray's object store, which may write them to a disk.
 SETUP_PIECE = 64 * 1024
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FOREIGN = re.compile(
+    r"No module named 'autogen_codeact|cannot import name .* from 'autogen_codeact|has no attribute 'version'"
+)
 
 
 @dataclass(eq=False)
@@ -218,17 +224,22 @@ class Ray:
     async def _make_ready(self, actor: _Actor) -> None:
         while not actor.is_ready and actor.refused is None:
             try:
+                there = from_json(_as_bytes(await actor.handle.version.remote()))
+                if there["version"] != __version__:
+                    actor.node, actor.refused = there["node"], _other_version(there["version"])
+                    break
                 # `make_agent` may hold a key: Ray keeps arguments of constructors in its tables, and those of calls nowhere.
                 answer = from_json(_as_bytes(await actor.handle.ready.remote(*self._setup)))
                 actor.node, actor.refused = answer["node"], answer.get("error")
                 actor.is_ready = actor.refused is None
             except Exception as error:  # noqa: BLE001 - Ray's, of many kinds
                 if _kinds(error) & {"ActorDiedError", "ActorUnschedulableError"} or not _is_loss(error):
-                    actor.refused = f"{type(error).__name__}: {error}"
+                    actor.refused = _why_refused(error)
                 else:
                     await asyncio.sleep(REVIVE_S)
         if actor.refused is not None:
-            actor.refused = printable(f"node {actor.node}: {actor.refused}"[:2000])
+            node = f"node {actor.node}: " if actor.node is not None else ""
+            actor.refused = printable(f"{node}{actor.refused}"[:2000])
             logger.warning("A Ray actor can't be used: %s", actor.refused)
         await self._notify()
 
@@ -430,6 +441,22 @@ def _lost(log: Path, node: str | None, error: Exception) -> AttemptError:
     with suppress(RunError, OSError):
         end = read_whole(log)
     return AttemptError("LostWorker", text, retryable=True, engine=node, usage=end.usage, run=end.run)
+
+
+def _other_version(found: str | None) -> str:
+    there = f"has version {found} of autogen-codeact" if found else "has no autogen-codeact, or another version of it"
+    return f"it {there}, and this machine has {__version__}: install the same version on each node"
+
+
+def _why_refused(error: Exception) -> str:
+    """Return why an actor can't be made, without the traceback and the colours of Ray's message."""
+    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    if any(_FOREIGN.search(line) for line in lines):
+        return f"{_other_version(None)} ({lines[-1]})"
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        return f"{type(cause).__name__}: {cause}"
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
 
 
 def _is_loss(error: BaseException) -> bool:

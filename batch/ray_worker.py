@@ -13,7 +13,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, WorkerContext, run_attempt
 from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.components import AgentTemplate
@@ -72,6 +73,10 @@ class RayWorker:
         self._context: WorkerContext | None = None
         self._attempts: dict[str, RemoteAttempt] = {}
 
+    async def version(self) -> bytes:
+        """Return JSON with `node`, and with the `version` of this package there."""
+        return to_json({"node": self._node, "version": __version__})
+
     async def ready(self, *setup: bytes) -> bytes:
         """Get ready, and say so: JSON with `node`, or with `error`.
 
@@ -81,6 +86,7 @@ class RayWorker:
         try:
             if self._context is None:
                 make_agent, spec, settings = await in_thread(pickle.loads, b"".join(setup))
+                await in_thread(_check_there, spec.options.get("data") or (), self._node)
                 context = BatchContext(make_agent, spec, _NoGate(), settings).worker(_NoGate())
                 if not isinstance(context.make, AgentTemplate):
                     await context.sandboxes.start()
@@ -272,9 +278,10 @@ class RemoteAttempt:
     async def _run(self) -> AttemptResult:
         if self._inputs.resumes:
             await asyncio.to_thread(self._changes.skip)
-        missing = await asyncio.to_thread(_missing, self._work.task.data)
-        if missing:
-            raise AttemptError("FileNotFoundError", f"data: {missing[0]} does not exist on the node {self._node}")
+        try:
+            await asyncio.to_thread(_check_there, self._work.task.data, self._node)
+        except FileNotFoundError as error:
+            raise AttemptError(type(error).__name__, str(error)) from error
         return await run_attempt(self._work, self._context)
 
     async def next(self) -> Piece:
@@ -346,8 +353,13 @@ class RemoteAttempt:
         return cut("result", data)
 
 
-def _missing(paths: list[str]) -> list[str]:
-    return [path for path in paths if not Path(path).exists()]
+def _check_there(paths: Iterable[str | Path], node: str) -> None:
+    for path in paths:
+        if not Path(path).exists():
+            raise FileNotFoundError(
+                f"data: {path} does not exist on the node {node}. Data is not sent: have it at the same path on each node, for "
+                "example in a shared file system, or use `files` of the tasks, which are sent"
+            )
 
 
 def _has_result(task: asyncio.Task[AttemptResult]) -> bool:

@@ -12,7 +12,7 @@ from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
@@ -78,6 +78,13 @@ class Job:
     failures: list[AttemptRecord] = field(default_factory=list)
     resumed: int = 0
     count_log: bool = True
+
+
+class _Began(NamedTuple):
+    """When an attempt began. The clock of the machine may be set meanwhile, so it tells no duration."""
+
+    date: datetime
+    monotonic: float
 
 
 class Scheduler:
@@ -295,7 +302,7 @@ class Scheduler:
         job.attempts += 1
         job.tried += 1
         self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
-        began = datetime.now(UTC)
+        began = _Began(datetime.now(UTC), time.monotonic())
         work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
         job.count_log = False
         try:
@@ -332,12 +339,12 @@ class Scheduler:
             "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
         )
 
-    async def _failed(self, job: Job, error: AttemptError, began: datetime) -> None:
+    async def _failed(self, job: Job, error: AttemptError, began: _Began) -> None:
         if self.gate.spent is not None:
             return  # what fails then, fails because of that
         record = AttemptRecord(
-            started=began,
-            seconds=max(0.0, (datetime.now(UTC) - began).total_seconds()),
+            started=began.date,
+            seconds=time.monotonic() - began.monotonic,
             error_class=error.error_class,
             error=error.error,
             engine=error.engine,

@@ -8,9 +8,9 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_core import CancellationToken
@@ -29,6 +29,7 @@ from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.limits import parse_size
@@ -48,12 +49,15 @@ _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
 AddCheck = Callable[[Check], None]
 
 
-def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int:
+def run_doctor(
+    image: str | None, base_url: str | None, engines: Sequence[DockerHost | None] = (None,), *, as_json: bool
+) -> int:
     """Run all checks and print them.
 
     Args:
         image: Docker image; None for the default one or its fallback.
         base_url: Model server; None for the one in OPENAI_BASE_URL, if any.
+        engines: Docker engines to check. None: the one that `docker` would use.
         as_json: Print one JSON object.
 
     Returns:
@@ -70,9 +74,10 @@ def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int
             if check.advice:
                 terminal.field("", f"-> {check.advice}", indent=20)
 
-    choice = _check_host(image, add)
-    interrupted = run_until_interrupted(_check_sandbox(choice, add)) if choice is not None else 0
-    add(check_leftovers())
+    interrupted = 0
+    for choice, add_here in _check_host(image, engines, add):
+        interrupted = interrupted or run_until_interrupted(_check_sandbox(choice, add_here))
+    add(check_leftovers(engines))
     for check in check_model(base_url or os.environ.get("OPENAI_BASE_URL")):
         add(check)
     if interrupted:
@@ -86,29 +91,61 @@ def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int
     return 0 if good else 1
 
 
-def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
-    """Look for Docker and bubblewrap; return the sandbox to test, or None if there is none."""
+def _check_host(
+    image: str | None, engines: Sequence[DockerHost | None], add: AddCheck
+) -> list[tuple[SandboxChoice, AddCheck]]:
+    """Look for Docker and bubblewrap; return the sandboxes to test, each with what takes its checks."""
     bubblewrap = _check_bubblewrap()
-    try:
-        with closing(connect()) as client:
-            for check in _check_engine(client):
-                add(check)
-            found = _check_image(client, image)
-    except SandboxError as error:
-        # One sandbox is enough, unless --image requests Docker.
-        needed = image is not None or bubblewrap.status != "ok"
-        add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
-        add(bubblewrap)
+    # One sandbox is enough, unless options request Docker.
+    needed = engines != (None,) or image is not None or bubblewrap.status != "ok"
+    found = [_check_docker(image, engine, needed) for engine in engines]
+    somewhere = any(each.image is not None and each.image.status == "ok" for each in found)
+    choices: list[tuple[SandboxChoice, AddCheck]] = []
+    for each in found:
+        add_here = _labelled(each.engine, add)
+        checks = [*each.checks, *([each.image] if each.image is not None else [])]
+        if each.image is not None and each.image.status == "lack" and somewhere:
+            copied = "It is copied from another one of these engines when a sandbox starts."
+            checks[-1] = replace(each.image, status="note", advice=copied)
+        for check in checks:
+            add_here(check)
+        if each.image is not None and each.image.status != "lack":
+            usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
+            hosts = () if each.engine is None else (each.engine,)
+            choices.append((SandboxChoice("docker", usable, timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here))
+    add(bubblewrap)
+    if all(each.image is None for each in found):
         for check in advisory_checks({"Linux": platform.release()} if sys.platform == "linux" else {}):
             if check.name == "Linux":
                 add(check)
-        return None if needed else SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S)
-    add(found)
-    add(bubblewrap)
-    if found.status == "lack":
-        return None
-    usable = image or (DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
-    return SandboxChoice("docker", usable, timeout=_SANDBOX_TIMEOUT_S)
+        if not needed:
+            choices.append((SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S), add))
+    return choices
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is known of an engine; without a check of its image it does not answer."""
+
+    engine: DockerHost | None
+    checks: list[Check]
+    image: Check | None = None
+
+
+def _check_docker(image: str | None, engine: DockerHost | None, needed: bool) -> _Found:
+    try:
+        with closing(connect(engine)) as client:
+            return _Found(engine, list(_check_engine(client, engine)), _check_image(client, image))
+    except SandboxError as error:
+        lack = Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error))
+        return _Found(engine, [lack])
+
+
+def _labelled(engine: DockerHost | None, add: AddCheck) -> AddCheck:
+    """Have the checks of an engine that the user has named begin with its name."""
+    if engine is None:
+        return add
+    return lambda check: add(replace(check, detail=f"{engine.label}: {check.detail}"))
 
 
 def _check_bubblewrap() -> Check:
@@ -119,12 +156,12 @@ def _check_bubblewrap() -> Check:
     return Check("bubblewrap", "ok", "works; used with --sandbox bubblewrap, or if no engine answers")
 
 
-def _check_engine(client: docker.APIClient) -> Iterable[Check]:
+def _check_engine(client: docker.APIClient, engine: DockerHost | None) -> Iterable[Check]:
     sdk: Any = client
     with engine_errors("asking the engine about itself"):
         version, info = sdk.version(api_version=False), sdk.info()
     details = [
-        f"Docker {version['Version']} at {without_login(_engine_address())}",
+        f"Docker {version['Version']} at {without_login(_engine_address() if engine is None else engine.url)}",
         f"API {sdk.api_version}",
         f"cgroup v{info.get('CgroupVersion', '1')}",
         str(info.get("OperatingSystem", "unknown system")),

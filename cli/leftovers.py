@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.executors import SandboxError
+from autogen_codeact.executors import SandboxError, SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.owner import OwnerState
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
@@ -39,6 +40,7 @@ class Item:
         fate: `dead`, or `unknown`.
         kept: Whether its user wants it to persist after its end.
         remove: Removes it; False if it was removed meanwhile.
+        engine: Name of the Docker engine that has it, if the user has named engines.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Item:
     fate: OwnerState
     kept: bool
     remove: Callable[[], bool]
+    engine: str | None = None
 
     @property
     def orphan(self) -> bool:
@@ -57,31 +60,51 @@ class Item:
     @property
     def reason(self) -> str:
         """Why it exists, in a few words."""
+        where = f"; on {self.engine}" if self.engine is not None else ""
         if self.kept:
-            return f"kept on purpose (auto_remove=False) by {self.owner}"
-        return f"started by {self.owner}, which {'is dead' if self.fate == 'dead' else 'can not be checked from here'}"
+            return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
+        known = "is dead" if self.fate == "dead" else "can not be checked from here"
+        return f"started by {self.owner}, which {known}{where}"
 
 
-def find_leftovers(client: docker.APIClient | None) -> list[Item]:
-    """Return what dead processes left behind; nothing is changed.
+class Leftovers:
+    """What dead processes left behind; a context manager, within which it can be removed.
 
     Args:
-        client: The engine, or None if there is none.
-
-    Raises:
-        SandboxError: The engine can't answer.
+        engines: Which Docker engines are asked. None: the one that `docker` would use.
     """
-    items = [_container(client, found) for found in containers.leftovers(client)] if client is not None else []
-    if sys.platform == "linux":
-        items += [_group(found) for found in leftover_groups()]
-    return items + [_folder(path) for path in abandoned_folders()]
+
+    def __init__(self, engines: Sequence[DockerHost | None]) -> None:
+        self._engines = engines
+        self._clients = ExitStack()
+        self.problems: list[SandboxError] = []
+        """Why engines could not be asked."""
+
+    def __enter__(self) -> list[Item]:
+        """Find it; nothing is changed."""
+        items: list[Item] = []
+        for engine in self._engines:
+            try:
+                client = self._clients.enter_context(closing(connect(engine)))
+                found = containers.leftovers(client)
+            except SandboxError as error:
+                self.problems.append(error)
+            else:
+                items += [_container(client, each, engine) for each in found]
+        if sys.platform == "linux":
+            items += [_group(each) for each in leftover_groups()]
+        return items + [_folder(path) for path in abandoned_folders()]
+
+    def __exit__(self, *_: object) -> None:
+        self._clients.close()
 
 
-def _container(client: docker.APIClient, found: containers.Leftover) -> Item:
+def _container(client: docker.APIClient, found: containers.Leftover, engine: DockerHost | None) -> Item:
     def remove() -> bool:
         return containers.remove(client, found.ident, found.name)
 
-    return Item("container", found.name, found.state, found.owner, found.owner_state, found.kept, remove)
+    label = engine.label if engine is not None else None
+    return Item("container", found.name, found.state, found.owner, found.owner_state, found.kept, remove, label)
 
 
 def _group(found: LeftoverGroup) -> Item:
@@ -98,13 +121,17 @@ def _folder(path: Path) -> Item:
     )
 
 
-def check_leftovers() -> Check:
-    """Report leftovers, for `codeact doctor`."""
-    try:
-        with closing(connect()) as client:
-            items = find_leftovers(client)
-    except SandboxError:  # reported by the check of the engine
-        items = find_leftovers(None)
+def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
+    """Report leftovers, for `codeact doctor`.
+
+    Args:
+        engines: Which Docker engines are asked. None: the one that `docker` would use.
+    """
+    with Leftovers(engines) as items:  # engines that do not answer are reported by their own check
+        return _report(items)
+
+
+def _report(items: list[Item]) -> Check:
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
     shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
@@ -117,40 +144,43 @@ def check_leftovers() -> Check:
     return Check("leftovers", "note", "; ".join(shown), ", ".join(advice) + ".")
 
 
-def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
+def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, dry_run: bool, as_json: bool) -> int:
     """Remove sandboxes and temporary folders whose owner is dead.
 
     Args:
+        engines: Which Docker engines are cleaned. None: the one that `docker` would use.
         everything: Also those whose owner can't be checked from here, and those that were kept on purpose.
         dry_run: Only print what would be removed.
         as_json: Print one JSON object.
 
     Returns:
-        0, or 1 if something could not be removed.
+        0, or 1 if something could not be removed, or an engine that the user has named does not answer.
 
     Raises:
         CommandError: There is no engine, and this system has no other sandboxes.
         SandboxError: The engine stopped answering.
     """
-    with ExitStack() as stack:
-        client = None
-        try:
-            client = stack.enter_context(closing(connect()))
-        except SandboxError as error:
+    found = Leftovers(engines)
+    with found as items:
+        for error in found.problems:
+            if not isinstance(error, SandboxUnavailable):
+                raise error
             if sys.platform != "linux":
                 raise CommandError(str(error)) from error
-            say(f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
-        rows = [_treat(item, everything=everything, dry_run=dry_run) for item in find_leftovers(client)]
+            named = engines != (None,)
+            say(str(error) if named else f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
+        rows = [_treat(item, everything=everything, dry_run=dry_run) for item in items]
+    unasked = bool(found.problems) and engines != (None,)
     actions = [row["action"] for row in rows]
     if as_json:
-        print_json({"ok": "failed" not in actions, "sandboxes": rows})
+        print_json({"ok": "failed" not in actions and not unasked, "sandboxes": rows})
     else:
         _print(rows)
         if not rows:
             say("no leftover sandboxes or folders")
         elif "left alone" in actions:
             say("`codeact clean --all` removes what was left alone: check first that nobody else uses it")
-    return 1 if "failed" in actions else 0
+    return 1 if "failed" in actions or unasked else 0
 
 
 def _treat(item: Item, *, everything: bool, dry_run: bool) -> dict[str, str]:

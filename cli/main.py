@@ -19,8 +19,8 @@ from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, takes_sandbox
+from autogen_codeact.cli.sandbox_choice import EngineChoice, SandboxChoice
+from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, takes_engines, takes_sandbox
 
 
 class ImageVariant(StrEnum):
@@ -344,7 +344,9 @@ def _mcp(*, choice: SandboxChoice) -> None:
 
 
 @app.command("doctor")
+@takes_engines()
 def _doctor(
+    engines: EngineChoice,
     image: ImageOption = None,
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL")
@@ -358,11 +360,13 @@ def _doctor(
     with clean_exit():
         from autogen_codeact.cli.doctor import run_doctor
 
-        raise typer.Exit(run_doctor(image, base_url, as_json=as_json))
+        raise typer.Exit(run_doctor(image, base_url, engines.engines(), as_json=as_json))
 
 
 @app.command("clean")
+@takes_engines()
 def _clean(
+    engines: EngineChoice,
     everything: Annotated[
         bool,
         typer.Option(
@@ -381,11 +385,13 @@ def _clean(
     with clean_exit():
         from autogen_codeact.cli.leftovers import clean
 
-        raise typer.Exit(clean(everything=everything, dry_run=dry_run, as_json=as_json))
+        raise typer.Exit(clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json))
 
 
 @image_app.command("build")
+@takes_engines()
 def _image_build(
+    engines: EngineChoice,
     variant: Annotated[
         ImageVariant,
         typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
@@ -400,17 +406,21 @@ def _image_build(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
 ) -> None:
-    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
+    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
+
+    With several engines it is built on the first one, and copied to the others.
+    """
     with clean_exit():
         from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(force=force, variant=variant.value, packages=package or ()))
+        raise typer.Exit(build_image(engines.engines(), force=force, variant=variant.value, packages=package or ()))
 
 
 @image_app.command("list")
-def _image_list() -> None:
-    """List the sandbox images of this engine, newest first."""
+@takes_engines()
+def _image_list(engines: EngineChoice) -> None:
+    """List the sandbox images of this engine or of others, newest first."""
     with clean_exit():
         from autogen_codeact.cli.image import list_all
 
-        raise typer.Exit(list_all())
+        raise typer.Exit(list_all(engines.engines()))

@@ -4,12 +4,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which Docker engines the user chose.
+
+    Args:
+        hosts: Their addresses.
+        file: JSON file with more of them; None for none.
+    """
+
+    hosts: tuple[str | DockerHost, ...] = ()
+    file: Path | None = None
+
+    def entries(self) -> list[Any]:
+        """Return them as `hosts=` of a sandbox takes them.
+
+        Raises:
+            ValueError: The file can't be used.
+        """
+        from autogen_codeact.sandbox.backends.docker.hosts import read_hosts
+
+        return [*self.hosts, *(read_hosts(self.file) if self.file is not None else ())]
+
+    def engines(self) -> Sequence[DockerHost | None]:
+        """Return them; None alone for the engine that `docker` would use.
+
+        Raises:
+            CommandError: One can't be right.
+        """
+        from autogen_codeact.cli.exit import CommandError
+        from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
+
+        try:
+            return parse_hosts(self.entries()) or (None,)
+        except (TypeError, ValueError) as error:
+            raise CommandError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -31,7 +71,7 @@ class SandboxChoice:
         disk: Size of the workspace; None for the default one.
         network: Docker network; None for the default one.
         environment: Variables for the code: `NAME` of this process, or `NAME=VALUE`.
-        hosts: Addresses of Docker engines.
+        hosts: Addresses of Docker engines, or the engines.
         hosts_file: JSON file with more of them; None for none.
     """
 
@@ -49,7 +89,7 @@ class SandboxChoice:
     disk: str | None = None
     network: str | None = None
     environment: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str | DockerHost, ...] = ()
     hosts_file: Path | None = None
 
     def options(self) -> dict[str, Any]:
@@ -73,17 +113,13 @@ class SandboxChoice:
         if self.allow_pip:
             options["allow_pip"] = True
         if self.hosts_file is not None or self.hosts:
-            options["hosts"] = [*options.get("hosts", ()), *self._hosts()]
+            given = EngineChoice(self.hosts, self.hosts_file).entries()
+            options["hosts"] = [*options.get("hosts", ()), *given]
         if self.memory is not None or self.disk is not None:
             options["limits"] = self._limits(options.get("limits"))
         if self.environment:
             options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
         return options
-
-    def _hosts(self) -> list[Any]:
-        from autogen_codeact.sandbox.backends.docker.hosts import read_hosts
-
-        return [*self.hosts, *(read_hosts(self.hosts_file) if self.hosts_file is not None else ())]
 
     def _limits(self, others: Any) -> Any:
         from autogen_codeact.sandbox.limits import Limits, parse_size

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from autogen_codeact.cli.sandbox_choice import MEMORY_BESIDE_DISK, SandboxChoice
+from autogen_codeact.cli.sandbox_choice import MEMORY_BESIDE_DISK, EngineChoice, SandboxChoice
 from autogen_codeact.cli.shared_options import Command, takes
 
 sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
@@ -42,6 +42,19 @@ IsolatedSandboxOption = Annotated[
 ImageOption = Annotated[
     str | None,
     sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
+]
+HostOption = Annotated[
+    list[str] | None,
+    sandbox_option(
+        metavar="URL",
+        help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
+    ),
+]
+HostsOption = Annotated[
+    Path | None,
+    sandbox_option(
+        metavar="FILE", help="JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
+    ),
 ]
 
 
@@ -112,19 +125,8 @@ def _options(
             "Can be repeated.",
         ),
     ] = None,
-    host: Annotated[
-        list[str] | None,
-        sandbox_option(
-            metavar="URL",
-            help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
-        ),
-    ] = None,
-    hosts: Annotated[
-        Path | None,
-        sandbox_option(
-            metavar="FILE", help="JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
-        ),
-    ] = None,
+    host: HostOption = None,
+    hosts: HostsOption = None,
     option: Annotated[
         list[str] | None,
         sandbox_option(
@@ -159,3 +161,27 @@ def takes_sandbox(*, isolated: bool = False) -> Callable[[Command], Command]:
         isolated: Whether it does not run code outside a sandbox. Default False.
     """
     return takes("choice", _options, {"sandbox": {"annotation": IsolatedSandboxOption}} if isolated else None)
+
+
+def _engines(
+    *,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
+        ),
+    ] = None,
+    hosts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
+        ),
+    ] = None,
+) -> EngineChoice:
+    return EngineChoice(tuple(host or ()), hosts)
+
+
+def takes_engines() -> Callable[[Command], Command]:
+    """Give a command without a sandbox of its own the options of engines; they reach it as its argument `engines`."""
+    return takes("engines", _engines)

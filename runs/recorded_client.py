@@ -61,7 +61,7 @@ class RecordedClient(ForwardingClient):
             return await self._given(past)
         if (note := await self._steps.go_live()) is not None:
             messages = [*messages, await self._noted(note)]
-        began, number = self._start(messages, tools, request, note, stream=False)
+        began, number = await self._start(messages, tools, request, note, stream=False)
         try:
             result = await self.client.create(
                 messages,
@@ -95,7 +95,7 @@ class RecordedClient(ForwardingClient):
             return
         if (note := await self._steps.go_live()) is not None:
             messages = [*messages, await self._noted(note)]
-        began, number = self._start(messages, tools, request, note, stream=True)
+        began, number = await self._start(messages, tools, request, note, stream=True)
         stream = self.client.create_stream(
             messages,
             tools=tools,
@@ -130,9 +130,10 @@ class RecordedClient(ForwardingClient):
             await self._context.add_message(message)
         return message
 
-    def _start(
+    async def _start(
         self, messages: Sequence[LLMMessage], tools: Tools, request: str, note: str | None, *, stream: bool
     ) -> tuple[float, int]:
+        """Write that a call begins. The steps before it are in the log then, whatever becomes of the process in the meantime."""
         sent = [message.model_dump_json() for message in messages]
         shared = 0
         for old, new in zip(self._sent, sent, strict=False):
@@ -142,7 +143,7 @@ class RecordedClient(ForwardingClient):
         self._sent, new_ones = sent, sent[shared:]
         number = self._steps.new_call()
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in tools]
-        self._steps.log.put(
+        await self._steps.log.write(
             lambda _: ModelCallStarted(
                 agent=self._steps.agent,
                 number=number,

@@ -19,14 +19,16 @@ async def attached(tasks, concurrency):
     streams = [RawEcho() for _ in range(concurrency)]
     free = asyncio.Queue()
     try:
+        await asyncio.gather(*(stream.start() for stream in streams))
         for stream in streams:
-            await stream.start()
             free.put_nowait(stream)
 
         async def one(task):
             stream = await free.get()
-            await _echo(stream, task)
-            free.put_nowait(stream)
+            try:
+                await _echo(stream, task)
+            finally:
+                free.put_nowait(stream)
 
         return await recorded.run_all(one, tasks, concurrency)
     finally:

@@ -12,6 +12,8 @@ from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 
 from .variant import TIMEOUT_S, Variant
 
+READ_BYTES = 1 << 16
+
 
 class InProcess(Variant):
     """`exec` in this process: the cost of Python alone."""
@@ -79,8 +81,10 @@ class RawEcho(Variant):
             while len(back) < len(code):
                 await asyncio.wait_for(came.wait(), TIMEOUT_S)
                 came.clear()
-                with contextlib.suppress(BlockingIOError):
-                    back += self.stream.read()
+                data = self.stream.read(READ_BYTES)
+                if data == b"":
+                    raise ConnectionError("the container has ended")
+                back += data or b""
         finally:
             loop.remove_reader(self.stream.read_fd)
         return back.decode()

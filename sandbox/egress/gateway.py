@@ -17,6 +17,7 @@ from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.waiting import complete
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -181,10 +182,5 @@ class Gateway:
         assert self._loop is not None
         turn = self._loop.create_future()
         frame = protocol.pack(protocol.Frame.CHANNEL, ident, {"op": "data"}, data)
-        self._connection.send_bulk(frame, lambda: self._later(_resolve, turn))
+        self._connection.send_bulk(frame, lambda: self._later(complete, turn))
         await turn
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -8,10 +8,10 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import (
@@ -30,7 +30,7 @@ from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings, checked_entries, number_of
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
-from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
+from autogen_codeact.sandbox.host.stream import ByteStream, Calls, Launcher
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, iterating, wait_for
 
 logger = logging.getLogger("autogen_codeact")
@@ -46,26 +46,6 @@ MAX_UNDELIVERED = 20_000
 RESET_SLACK_S = 1.0
 MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
-
-
-class Calls(Protocol):
-    """Answers the calls that a block makes to host tools."""
-
-    def open(self, send: Callable[[bytes], None]) -> None:
-        """Accept calls; `send` sends a call's number and its answer, from any thread."""
-        ...
-
-    def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread.
-
-        Raises:
-            SandboxProtocolError: The calls exceed the limits.
-        """
-        ...
-
-    def end(self) -> None:
-        """Cancel the calls that run, and answer nothing any more."""
-        ...
 
 
 class RunnerClient:
@@ -114,6 +94,11 @@ class RunnerClient:
     def engine(self) -> str | None:
         """Name of the engine that runs it, if the user has chosen one."""
         return self._launcher.host_name
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies its Python and the packages of its image; None if that is not known."""
+        return self._launcher.python
 
     @property
     def alive(self) -> bool:

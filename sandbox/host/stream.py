@@ -1,8 +1,8 @@
-"""The byte stream to a runner, whatever carries it."""
+"""What a `RunnerClient` is given: the byte stream to a runner, what starts it, and what answers its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 
@@ -111,4 +111,24 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Release what the launcher holds on the host."""
+        ...
+
+
+class Calls(Protocol):
+    """Answers the calls that a block makes to host tools."""
+
+    def open(self, send: Callable[[bytes], None]) -> None:
+        """Accept calls; `send` sends a call's number and its answer, from any thread."""
+        ...
+
+    def on_frame(self, kind: bytes, payload: bytes) -> None:
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread.
+
+        Raises:
+            SandboxProtocolError: The calls exceed the limits.
+        """
+        ...
+
+    def end(self) -> None:
+        """Cancel the calls that run, and answer nothing any more."""
         ...

@@ -110,30 +110,41 @@ class CrossLoopSemaphore:
     """
 
     def __init__(self, value: int = 1) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # never held while something waits
         self._free = value
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __aenter__(self) -> None:
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
-            acquired: Future[None] = Future()
+            acquired = asyncio.get_running_loop().create_future()
             self._waiting.append(acquired)
         try:
-            await asyncio.wrap_future(acquired)
-        except asyncio.CancelledError:
-            # A release may have come before the cancellation.
-            if acquired.done() and not acquired.cancelled():
-                await self.__aexit__()
+            await acquired
+        except BaseException:
+            with self._lock:
+                released = acquired not in self._waiting
+                if not released:
+                    self._waiting.remove(acquired)
+            if released:
+                await self.__aexit__()  # the release came before the cancellation
             raise
 
     async def __aexit__(self, *_: object) -> None:
         with self._lock:
             while self._waiting:
-                waiting = self._waiting.popleft()
-                if waiting.set_running_or_notify_cancel():
-                    waiting.set_result(None)
-                    return
+                next_one = self._waiting.popleft()
+                try:
+                    next_one.get_loop().call_soon_threadsafe(complete, next_one)
+                except RuntimeError:  # its event loop has been closed
+                    continue
+                return
             self._free += 1
+
+
+def complete(future: asyncio.Future[None]) -> None:
+    """Complete a future, in its event loop, unless it has been cancelled."""
+    if not future.done():
+        future.set_result(None)

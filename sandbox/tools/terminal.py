@@ -18,9 +18,10 @@ import termios
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from autogen_codeact.sandbox.tools.turns import Turns, Writer
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
+from autogen_codeact.sandbox.tools.writer import Writer
 
-_TURNS = Turns()
+_TURN = CrossLoopSemaphore()
 _WRITER = Writer()
 POLL_S = 0.05
 QUIET_S = 0.5
@@ -95,7 +96,7 @@ async def ask(
     """
     if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
-    async with _TURNS.one():
+    async with _TURN:
         if skip():
             return "y"
         terminal = _Terminal()

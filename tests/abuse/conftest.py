@@ -16,6 +16,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
+from tests import processes
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
@@ -102,6 +103,12 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
+def fork_server() -> None:
+    """The process that others are forked from, which must be there before a case looks at what it could leave behind."""
+    processes.run(["-c", ""], env=os.environ)
+
+
+@pytest.fixture(scope="module")
 def second_engine() -> Iterator[SecondEngine]:
     """An engine that may be ended."""
     engine = make_second_engine()
@@ -127,7 +134,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_sandboxes(
-    request: pytest.FixtureRequest, canaries: Canaries, temporary_folder: None, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    canaries: Canaries,
+    control: Control,
+    temporary_folder: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Shared | None]:
     """Sandboxes that this module's cases pass on, if it has them shared; nothing of them is left at its end."""
     if not getattr(request.module, "SHARES_SANDBOXES", False):
@@ -139,6 +150,7 @@ async def shared_sandboxes(
         yield made
     finally:
         await made.stop()
+    host.expect(control.pid)
     await host.check_left(())
 
 

@@ -5,8 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -19,6 +17,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import processes
 
 from ..executors.sandboxes import block
 
@@ -60,7 +59,7 @@ class Client:
         process: The process.
     """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: processes.Process) -> None:
         self.process = process
         said = self.hear()
         self.name: str = said["name"]
@@ -97,13 +96,12 @@ def client(
         temporary: Folder for its temporary files; one of its own that goes with it where it is not given.
         options: Arguments of the executor.
     """
-    command = [sys.executable, "-c", CLIENT, json.dumps({"executor": executor, **options})]
+    command = ["-c", CLIENT, json.dumps({"executor": executor, **options})]
     with contextlib.ExitStack() as stack:
         # Not below this process's own folder, where the oracles look for what is left.
         place = temporary or stack.enter_context(tempfile.TemporaryDirectory(prefix="codeact-test-", dir="/tmp"))
         env = {**os.environ, "TMPDIR": str(place)}
-        pipe = subprocess.PIPE
-        process = stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env))
+        process = stack.enter_context(processes.start(command, env=env))
         try:
             yield Client(process)
         finally:

@@ -83,6 +83,11 @@ class Control:
         command = [sys.executable, "-I", "-S", __file__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that runs now."""
+        return self._process.pid
+
     def largest_s(self) -> float:
         """Largest lag since the last call, in seconds; 0 where a case has killed the process, which then starts again."""
         assert self._process.stdin is not None

@@ -70,6 +70,10 @@ class HostState:
         marks, left, disk = canaries.marks(), leftovers(), free_disk()
         return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
 
+    def expect(self, pid: int) -> None:
+        """Expect a child process of the tests themselves, which may have been started again since `observe`."""
+        self.left["children"].add(_described(pid))
+
     async def check(self, namespaces: Collection[int], kept: int = 0, living: Collection[int] = ()) -> None:
         """Assert that nothing is left and the host is untouched.
 
@@ -143,7 +147,7 @@ def leftovers() -> dict[str, set[str]]:
     return {
         "containers": containers(),
         "threads": threads(),
-        "children": {f"{pid}: {_name(pid)}" for pid in descendants(os.getpid())},
+        "children": set(map(_described, descendants(os.getpid()))),
         "temporary files": {str(path) for path in Path(tempfile.gettempdir()).iterdir()},
         "shared memory": {str(path) for path in Path("/dev/shm").iterdir() if not path.name.startswith(TEST_FOLDER)},
         "system V memory": system_v(),
@@ -306,8 +310,12 @@ def processes_in(namespaces: Collection[int]) -> set[str]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}/ns/pid").st_ino in namespaces:
-                found.add(f"{name}: {_name(int(name))}")
+                found.add(_described(int(name)))
     return found
+
+
+def _described(pid: int) -> str:
+    return f"{pid}: {_name(pid)}"
 
 
 def _name(pid: int) -> str:

@@ -125,6 +125,7 @@ class Subject:
         self._lost = False
         self._shared = shared
         self._sandbox: Sandbox | None = None
+        self._key = ""
         self._goes_on = False
         # Processes of sandboxes that other cases will have.
         self._others = descendants(os.getpid()) if shared else set()
@@ -152,21 +153,23 @@ class Subject:
         Returns:
             The executor.
         """
-        if self._shared and not options and not limits and not self.work_dir.exists():
-            await self._start_shared(self._shared)
-            return self.executor
         self.limits = Limits(**{**SMALL.model_dump(), **limits})
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
-        if arguments.get("bind_dir") is not None:
-            del arguments["work_dir"]
-        await self._start(arguments)
+        if self._shared and set(options or {}) <= {"timeout"} and not self.work_dir.exists():
+            self._key = f"{self.kind} {self.limits}"
+            await self._start_shared(self._shared, arguments)
+        else:
+            if arguments.get("bind_dir") is not None:
+                del arguments["work_dir"]
+            await self._start(arguments)
+        self.executor.sandbox.timeout = arguments["timeout"]
         return self.executor
 
-    async def _start_shared(self, shared: Shared) -> None:
-        self._sandbox = shared.take(str(self.kind))
+    async def _start_shared(self, shared: Shared, arguments: dict[str, Any]) -> None:
+        self._sandbox = shared.take(self._key)
         if self._sandbox is None:
-            self.work_dir = shared.new_work_dir()
-            await self._start({"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": SMALL})
+            self.work_dir = arguments["work_dir"] = shared.new_work_dir()
+            await self._start(arguments)
             self._sandbox = await Sandbox.observe(self.executor, self.work_dir, self.pid_one(), self.namespaces)
             # It may outlive the case, which has not begun.
             self.host = HostState.observe(self.canaries)
@@ -243,6 +246,7 @@ class Subject:
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
         living = self._shared.namespaces() if self._shared else set()
+        self.host.expect(self._control.pid)
         if self._goes_on:
             await self.host.check((), self.kept, living=living | set(self.namespaces))
         else:
@@ -334,7 +338,7 @@ class Subject:
             return
         clean = passed and not self._lost and self._sandbox and not await self._sandbox.difference(self.namespaces)
         if clean and self._shared and self._sandbox:
-            self._shared.give_back(str(self.kind), self._sandbox)
+            self._shared.give_back(self._key, self._sandbox)
             self._goes_on = True
             return
         await asyncio.wait_for(self._executor.stop(), 30)

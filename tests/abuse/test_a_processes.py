@@ -25,12 +25,12 @@ async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
         except OSError:
             pass
     """
-    result = await subject.run(code, timeout=1)
+    result = await subject.run(code, timeout=0.5)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
 async def test_01_fork_bomb_of_a_shell(subject: Subject) -> None:
-    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=1)
+    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=0.5)
     # What bash says of the forks that fail may be an error of its own before the deadline.
     assert result.outcome in {"timeout", "error"}, result
     assert result.state == "kept"
@@ -196,7 +196,7 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
     while True:
         time.sleep(1000)
     """
-    result = await subject.run(code, timeout=3)
+    result = await subject.run(code, timeout=1.5)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
     assert result.output == "deaf\n\n Timeout"
     result = await subject.run("trap '' TERM INT HUP QUIT USR1 USR2; while :; do sleep 100; done", "sh", timeout=0.5)

@@ -20,7 +20,7 @@ from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
 from .subject import Kind
 
-pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
+pytestmark = pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")
 
 GONE_S = 30.0
 FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"

@@ -202,8 +202,8 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @each_engine
 @pytest.mark.usefixtures("in_memory")
-async def test_h3_removing_a_folder_with_124000_folders_stalls_nothing(kind: Kind) -> None:
-    """In three parts, so that there is a median; another sandbox works meanwhile."""
+async def test_h3_removing_a_folder_with_41000_folders_stalls_nothing(kind: Kind) -> None:
+    """In up to three parts, so that there is a median, which two that stall nothing decide; another sandbox works meanwhile."""
     found = []
     async with kind.make() as other:
         for _ in range(3):
@@ -218,6 +218,8 @@ async def test_h3_removing_a_folder_with_124000_folders_stalls_nothing(kind: Kin
                 await stopping
             found.append(lag.excess_s)
             assert not folder.exists()
+            if len(found) == 2 and max(found) < MOST_EXCESS_S:
+                return
     assert sorted(found)[1] < MOST_EXCESS_S, found
 
 

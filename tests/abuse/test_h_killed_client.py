@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 from autogen_codeact.sandbox.files.temporary_folder import PREFIX
+from tests import processes
+from tests.processes import Process
 
 from ..executors.bubblewrapped import open_folder
 from .faults import client, engine
 from .oracles import control_groups, descendants, eventually_empty
 from .subject import Kind, each_engine
 
-pytestmark = pytest.mark.usefixtures("untouched")
+pytestmark = pytest.mark.usefixtures("fork_server", "untouched")
 
 FILES = 400
 # It says what it does next, so that it can be killed in the middle of that.
@@ -107,7 +109,7 @@ async def gone(left: Callable[[], list[str]]) -> None:
     assert not found
 
 
-def wait(process: subprocess.Popen[str], word: str) -> None:
+def wait(process: Process, word: str) -> None:
     """Wait until the client says that."""
     assert process.stdout is not None
     while (line := process.stdout.readline()) != f"{word}\n":
@@ -126,30 +128,30 @@ def await_files(folder: Path) -> None:
         time.sleep(0.001)
 
 
-Phase = Callable[[subprocess.Popen[str], Path], None]
+Phase = Callable[[Process, Path], None]
 
 
 def starting(seconds: float) -> Phase:
     """So long after the start has begun."""
 
-    def phase(process: subprocess.Popen[str], _: Path) -> None:
+    def phase(process: Process, _: Path) -> None:
         wait(process, "starting")
         time.sleep(seconds)
 
     return phase
 
 
-def in_a_block(process: subprocess.Popen[str], _: Path) -> None:
+def in_a_block(process: Process, _: Path) -> None:
     wait(process, "started")
     time.sleep(0.7)
 
 
-def storing_files(process: subprocess.Popen[str], folder: Path) -> None:
+def storing_files(process: Process, folder: Path) -> None:
     wait(process, "started")
     await_files(folder)
 
 
-def stopping(process: subprocess.Popen[str], _: Path) -> None:
+def stopping(process: Process, _: Path) -> None:
     wait(process, "stopping")
 
 
@@ -171,9 +173,8 @@ def folder() -> Iterator[Path]:
 def killed(kind: Kind, phase: str, folder: Path) -> Left:
     """Start a client and kill it in that phase."""
     options: dict[str, Any] = {"executor": f"{kind.engine.capitalize()}CommandLineCodeExecutor", "mode": kind.mode}
-    command = [sys.executable, "-c", CLIENT, json.dumps(options), phase]
-    pipe, env = subprocess.PIPE, {**os.environ, "TMPDIR": str(folder)}
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+    command, env = ["-c", CLIENT, json.dumps(options), phase], {**os.environ, "TMPDIR": str(folder)}
+    with processes.start(command, env=env) as process:
         left = Left(folder, process.pid)
         try:
             PHASES[phase](process, folder)

@@ -1,19 +1,21 @@
 """H9. What models, code, files and errors say never steers the terminal of who runs a command, nor hides in what it prints."""
 
+import io
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter
+from tests import processes
 
-from ..cli.support import COMMAND, code, environment, replay
+from ..cli.support import COMMAND, code, environment, replay, start
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
@@ -24,21 +26,28 @@ SANDBOXES = pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
 TERMINAL = pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 
 
-def run(*arguments: object, terminal: bool, stdin: str = "", **options: Any) -> tuple[int, str]:
+def run(
+    *arguments: object, terminal: bool, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> tuple[int, str]:
     """Run a command; its status and exactly what it wrote, on a terminal both streams as they come."""
-    started = [str(COMMAND), *map(str, arguments)]
-    env = {**environment(), **options.pop("env", {})}
     if not terminal:
-        done = subprocess.run(
-            started, input=stdin.encode(), capture_output=True, env=env, timeout=50, check=False, **options
-        )
-        return done.returncode, (done.stdout + done.stderr).decode()
+        process = start(*arguments, env=env, cwd=cwd)
+        for stream in (process.stdout, process.stderr):
+            assert isinstance(stream, io.TextIOWrapper)
+            stream.reconfigure(newline="")  # carriage returns are to be seen
+        with process:
+            try:
+                said, errors = process.communicate(stdin, timeout=50)
+            finally:
+                process.kill()
+        assert process.returncode is not None
+        return process.returncode, said + errors
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(started, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=env, **options)
+    process = processes.start([str(COMMAND), *map(str, arguments)], env=environment(env), cwd=cwd, stdout=theirs)
     os.close(theirs)
     assert process.stdin is not None
-    process.stdin.write(stdin.encode())
-    process.stdin.close()
+    with process.stdin:
+        process.stdin.write(stdin)
     written = b""
     with open(ours, "rb", buffering=0) as stream:
         try:

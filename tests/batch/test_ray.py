@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from autogen_codeact.batch import (
     run_batch,
 )
 from autogen_codeact.runs import load_run, summarize
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.labels import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, ServedAgent, running_cluster, wait_for
 from tests.cli.support import codeact, start, wait_until
 
@@ -43,7 +45,7 @@ def batch(server: HoldingServer, ray: Ray | None, out: Path, count: int, **optio
     given.write_text("given, ")
     tasks = [Task(id=f"t{number}", task=str(number), files={"kept.txt": str(given)}) for number in range(count)]
     settings = BatchSettings(**{"concurrency": 2, "backoff_s": 0.1, **options.pop("settings", {})})
-    same = {"configuration": {"model": "scripted"}, "sandbox": "bubblewrap"}
+    same = {"configuration": {"model": "scripted"}, "sandbox": options.pop("sandbox", "bubblewrap")}
     make_agent: Any = ServedAgent(server.base_url)
     if ray is None:  # the server closes the clients of this process
         make_agent = partial(ServedAgent.of, client=server.client())
@@ -175,6 +177,86 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
     with pytest.raises(BatchBackendError, match=r"^no Ray actor can be used: node \S+: ValueError: sandbox must be"):
         await anext(run_batch(no_agent, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
     await wait_for(lambda: cluster.workers() == [], "no actor is left")
+
+
+WITHOUT_BATCHES = """
+import sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "autogen_codeact.batch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Finder())
+"""
+OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (
+            WITHOUT_BATCHES,
+            r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
+            r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
+        ),
+        (
+            OTHER_VERSION,
+            r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
+            r"each node",
+        ),
+    ],
+)
+async def test_another_version_on_a_node_is_named(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(program)
+    with monkeypatch.context() as changed:
+        changed.setenv("PYTHONPATH", str(tmp_path))
+        node = cluster.add("other")
+    try:
+        ray = Ray(cluster.address, actors=1, actor_options={"resources": {"other": 1}})
+        with pytest.raises(BatchBackendError) as raised:
+            await anext(run_batch(no_agent, ["1"], out=tmp_path / "out", backend=ray))
+    finally:
+        cluster.remove(node)
+    assert re.fullmatch(f"no Ray actor can be used: {reason}", str(raised.value)), str(raised.value)
+
+
+async def test_docker_sandboxes_run_on_nodes_and_end_with_their_worker(
+    cluster: Cluster, docker_engine: str, tmp_path: Path
+) -> None:
+    """Also if it is killed, which another worker goes on from."""
+    out, events = tmp_path / "out", list[Any]()
+    async with HoldingServer() as server:
+        server.holds = True
+        ray = Ray(cluster.address, actors=1, actor_options={"resources": {"first": 1}})
+        running = batch(server, ray, out, 2, settings={"concurrency": 1}, on_event=events.append, sandbox="docker")
+        first = asyncio.ensure_future(anext(running))
+        await wait_for(lambda: len(server.requests) == 2, "the first task has asked for the second time")
+        (worker,) = cluster.workers()
+        used = containers_of(worker)
+        assert used
+        os.kill(worker, signal.SIGKILL)
+        await wait_for(lambda: len(failures(events)) == 1, "the worker counts as lost")
+        await wait_for(lambda: not used & all_containers(), "its containers have ended")
+        server.released.set()
+        rows = [await first, *[row async for row in running]]
+
+    assert told(rows) == answers(2)
+    assert sorted((row.id, row.attempts, row.resumed) for row in rows) == [("t0", 2, 1), ("t1", 1, 0)]
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")
+
+
+def containers_of(process: int) -> set[str]:
+    """Return the running sandboxes that a process has started."""
+    with closing(connect()) as client:
+        found: Any = client.containers(filters={"label": OWNER})
+    return {each["Id"] for each in found if each["Labels"][OWNER].endswith(f":{process}")}
+
+
+def all_containers() -> set[str]:
+    with closing(connect()) as client:
+        found: Any = client.containers()
+    return {each["Id"] for each in found}
 
 
 def command(server: HoldingServer, cluster: Cluster, folder: Path, *more: str) -> list[str]:

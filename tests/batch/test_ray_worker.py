@@ -82,7 +82,10 @@ async def test_a_refused_model_call_ends_the_attempt(context: Any, tmp_path: Pat
 
 async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path: Path) -> None:
     (last,) = await pieces_of(attempt_at(tmp_path, context, data=["/no/such/data"]))
-    assert from_json(last.data)["error"] == "data: /no/such/data does not exist on the node node"
+    assert from_json(last.data)["error"] == (
+        "data: /no/such/data does not exist on the node node. Data is not sent: have it at the same path on each node, for "
+        "example in a shared file system, or use `files` of the tasks, which are sent"
+    )
 
 
 async def test_without_a_driver_no_model_is_asked(

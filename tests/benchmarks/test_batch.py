@@ -399,3 +399,14 @@ def test_page_keeps_what_is_written_around_the_measured_part(load, tmp_path, mon
     assert text.endswith("<!-- /measured -->\n\nTail\n")
     assert "old" not in text
     assert text.count("Measured on 2 processors.") == 1
+
+
+@pytest.mark.usefixtures("docker_engine")
+async def test_bytes_of_blocks_come_back_from_containers(load, shared_data):
+    recorded, echo = load("sidebyside.recorded"), load("sidebyside.batch_echo")
+    tasks = recorded.tasks(3)
+    async with asyncio.timeout(50):
+        found = [await probe(tasks, 2) for probe in (echo.attached, echo.fresh)]
+    for figures in found:
+        assert sorted(task["id"] for task in figures["tasks"]) == sorted(task["id"] for task in tasks)
+        assert [task for task in figures["tasks"] if task["errors"] or task["wrong"] or task["failed"]] == []

@@ -406,3 +406,23 @@ class TestCrossLoopSemaphore:
         assert await asyncio.wait_for(second, DEADLINE_S) == "entered"
         assert first.cancelled()
         assert await asyncio.wait_for(enter(), DEADLINE_S) == "entered"
+
+    async def test_a_waiter_whose_event_loop_was_closed_is_passed_over(self) -> None:
+        semaphore = CrossLoopSemaphore()
+        gone = asyncio.new_event_loop()
+        async with semaphore:
+
+            def wait_in_another_loop() -> None:
+                waiting = gone.create_task(semaphore.__aenter__())
+                gone.run_until_complete(asyncio.sleep(0))
+                lost.append(waiting)
+                gone.close()
+
+            lost: list[asyncio.Task[None]] = []
+            await asyncio.to_thread(wait_in_another_loop)
+            mine = asyncio.ensure_future(semaphore.__aenter__())
+            await asyncio.sleep(0)
+        await asyncio.wait_for(mine, DEADLINE_S)
+        await semaphore.__aexit__()
+        assert not lost[0].done()
+        lost[0].get_coro().close()  # type: ignore[union-attr]

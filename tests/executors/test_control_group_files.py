@@ -113,7 +113,7 @@ def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -
     result, _ = runner.run(write(layout.memory, layout.said(9, 5)) + "print('goes on')")
     assert (result["outcome"], result["state"], result["notes"]) == ("ok", "kept", [CHILD_DIED])
     # One that runs out of time meanwhile has run out of time.
-    result, _ = runner.run(write(layout.memory, layout.said(9, 6)) + "while True: pass", timeout=2)
+    result, _ = runner.run(write(layout.memory, layout.said(9, 6)) + "import time; time.sleep(60)", timeout=2)
     assert (result["outcome"], result["exit_code"]) == ("timeout", 124)
     assert CHILD_DIED in result["notes"]
 

@@ -227,7 +227,7 @@ class TestTheLimitsHold:
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_of_processes(self, make_executor: MakeExecutor, mode: str) -> None:
-        executor = await make_executor(mode=mode, timeout=3, limits=Limits(pids=40))
+        executor = await make_executor(mode=mode, timeout=3, limits=Limits(pids=40, cpus=0.3))
         await run(executor, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
         await run(executor, ":(){ :|:& };:", "bash")
         assert await out(executor, "print('next')") == "next\n"

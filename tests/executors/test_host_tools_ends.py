@@ -276,7 +276,10 @@ class TestSessions:
     async def test_go_back_to_a_checkpoint_and_call_on(self, make: Make) -> None:
         executor = await make(add, timeout=3)
         await out(executor, "x = add(1)\nimport os")
-        for code, outcome in (("add(5); x = 0\nwhile True: pass", "timeout"), ("x = add(0); os._exit(1)", "crashed")):
+        for code, outcome in (
+            ("add(5); x = 0\nimport time; time.sleep(60)", "timeout"),
+            ("x = add(0); os._exit(1)", "crashed"),
+        ):
             result = await run(executor, code)
             assert (result.outcome, result.state, len(result.tool_calls)) == (outcome, "restored", 1)
             assert await out(executor, "print(add(x))") == "3\n"

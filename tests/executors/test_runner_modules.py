@@ -78,7 +78,8 @@ async def start(play: Play, python: str | None) -> Runner:
         played.append(runner)
         runner.read(Frame.CONFIGURATION)
         play(runner)
-        ended.wait(30)
+        while not ended.wait(0.01) and other.fileno() >= 0:
+            pass  # it lives until the host has ended it
 
     ended = threading.Event()
     launcher = FakeLauncher(run)

@@ -102,8 +102,8 @@ class TestProcessMode:
         assert (result["outcome"], result["error"]["type"]) == ("crashed", "SIGABRT")
 
     def test_enforces_the_deadline_and_kills_leftovers(self, process: LocalRunner) -> None:
-        code = "import subprocess\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\nprint('begun')\nwhile True: pass"
-        result, output = process.run(code, timeout=2)
+        begin = "import subprocess, time\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\nprint('begun')\n"
+        result, output = process.run(begin + "time.sleep(60)", timeout=2)
         assert (result["outcome"], output) == ("timeout", "begun\n")
         code = """import os
 for pid in os.listdir("/proc"):
@@ -153,7 +153,10 @@ class TestSessionMode:
 
     def test_is_restored_after_a_crash(self, session: LocalRunner) -> None:
         session.run("x = 1")
-        for code, outcome in (("x = 2\nwhile True: pass", "timeout"), ("x = 2; import os; os._exit(1)", "crashed")):
+        for code, outcome in (
+            ("x = 2\nimport time; time.sleep(60)", "timeout"),
+            ("x = 2; import os; os._exit(1)", "crashed"),
+        ):
             result, _ = session.run(code, timeout=2)
             assert (result["outcome"], result["state"]) == (outcome, "restored")
             assert session.run("x")[0]["value"] == "1"

@@ -22,6 +22,25 @@ async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecut
         yield started
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def attacked(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """The sandbox of `fresh`."""
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=30) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def fresh(attacked: DockerCommandLineCodeExecutor) -> DockerCommandLineCodeExecutor:
+    """A session in which no block has run, with no process of an earlier one."""
+    await run(attacked, "kill -9 -1", "sh")
+    assert told(await run(attacked, "sorted(name for name in globals() if name[0] != '_')")) == (
+        "ok",
+        0,
+        "['In', 'Out']\n",
+    )
+    return attacked
+
+
 class TestWhatBreaksIt:
     """Each of these ends the interpreter; the variables of before the block are there again, and it is said."""
 
@@ -130,27 +149,30 @@ class TestCodeThatTurnsOnTheSandbox:
             assert await mark_is_kept(known)
             assert await out(known, "echo shell", "sh") == "shell\n"
 
-    async def test_that_kills_its_checkpoint_and_itself_loses_the_session(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session")
-        await out(executor, "mark = 1")
-        result = await run(executor, "import os; os.kill(-1, 9); os._exit(1)")
+    async def test_that_kills_its_checkpoint_and_itself_loses_the_session(
+        self, fresh: DockerCommandLineCodeExecutor
+    ) -> None:
+        await out(fresh, "mark = 1")
+        result = await run(fresh, "import os; os.kill(-1, 9); os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
-        assert (await run(executor, "mark")).outcome == "error"
-        assert await out(executor, "'next'") == "'next'\n"
-        assert await out(executor, "echo shell", "sh") == "shell\n"
+        assert (await run(fresh, "mark")).outcome == "error"
+        assert await out(fresh, "'next'") == "'next'\n"
+        assert await out(fresh, "echo shell", "sh") == "shell\n"
 
-    async def test_that_stops_its_checkpoint_and_crashes_is_restored(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session")
-        await out(executor, "mark = 1")
-        result = await run(executor, "import os; os.kill(-1, 19); os._exit(1)")
+    async def test_that_stops_its_checkpoint_and_crashes_is_restored(
+        self, fresh: DockerCommandLineCodeExecutor
+    ) -> None:
+        await out(fresh, "mark = 1")
+        result = await run(fresh, "import os; os.kill(-1, 19); os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "restored")
-        assert await out(executor, "mark") == "1\n"
+        assert await out(fresh, "mark") == "1\n"
 
-    async def test_a_shell_that_kills_the_interpreter_loses_the_session(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session")
-        await out(executor, "mark = 1")
-        assert (await run(executor, "kill -9 -1; echo done", "bash")).output == "done\n"
-        result = await run(executor, "'mark' in globals()")
+    async def test_a_shell_that_kills_the_interpreter_loses_the_session(
+        self, fresh: DockerCommandLineCodeExecutor
+    ) -> None:
+        await out(fresh, "mark = 1")
+        assert (await run(fresh, "kill -9 -1; echo done", "bash")).output == "done\n"
+        result = await run(fresh, "'mark' in globals()")
         assert (result.outcome, result.output, result.state) == ("ok", "False\n", "lost")
 
     @pytest.mark.parametrize(
@@ -164,14 +186,15 @@ class TestCodeThatTurnsOnTheSandbox:
             "frame(b'X', own_ident(), {'pid': 1, 'status': 0})",
         ],
     )
-    async def test_by_forged_checkpoints_has_the_true_one(self, make_executor: MakeExecutor, send: str) -> None:
-        executor = await make_executor(mode="session", timeout=5)
-        await out(executor, FORGE + "\n    mark = 1")
+    async def test_by_forged_checkpoints_has_the_true_one(
+        self, fresh: DockerCommandLineCodeExecutor, send: str
+    ) -> None:
+        await out(fresh, FORGE + "\n    mark = 1")
         forge = f"os.write(control_socket(), {send})\n"
-        assert await out(executor, forge + "'done'") == "'done'\n"
-        result = await run(executor, forge + "os._exit(1)")
+        assert await out(fresh, forge + "'done'") == "'done'\n"
+        result = await run(fresh, forge + "os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "restored")
-        assert await out(executor, "mark") == "1\n"
+        assert await out(fresh, "mark") == "1\n"
 
     async def test_without_checkpoints_a_forged_one_is_nothing(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
@@ -195,14 +218,13 @@ class TestCodeThatTurnsOnTheSandbox:
         ],
     )
     async def test_by_a_forged_result_costs_its_own_block(
-        self, make_executor: MakeExecutor, message: dict[str, object]
+        self, fresh: DockerCommandLineCodeExecutor, message: dict[str, object]
     ) -> None:
-        executor = await make_executor(mode="session", timeout=5)
-        await out(executor, FORGE)
+        await out(fresh, FORGE)
         # The host's numbers of this block and later ones mean nothing here.
         code = f"for ident in (*range(30), own_ident()): os.write(control_socket(), frame(b'D', ident, {message!r}))"
-        await run(executor, code)
-        results = [await run(executor, "print('next')"), await run(executor, "echo next", "sh")]
+        await run(fresh, code)
+        results = [await run(fresh, "print('next')"), await run(fresh, "echo next", "sh")]
         assert [told(result) for result in results] == [("ok", 0, "next\n")] * 2
 
     @pytest.mark.parametrize(
@@ -213,14 +235,15 @@ class TestCodeThatTurnsOnTheSandbox:
             "struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000",
         ],
     )
-    async def test_by_garbage_ends_at_once_and_is_restored(self, make_executor: MakeExecutor, send: str) -> None:
-        executor = await make_executor(mode="session", timeout=30)
-        await out(executor, FORGE + "\n    mark = 1")
-        result = await run(executor, f"os.write(control_socket(), {send})\nimport time; time.sleep(60)")
+    async def test_by_garbage_ends_at_once_and_is_restored(
+        self, fresh: DockerCommandLineCodeExecutor, send: str
+    ) -> None:
+        await out(fresh, FORGE + "\n    mark = 1")
+        result = await run(fresh, f"os.write(control_socket(), {send})\nimport time; time.sleep(60)")
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert result.error is not None
         assert result.error.type == "ConnectionLost"
-        assert await out(executor, "mark") == "1\n"
+        assert await out(fresh, "mark") == "1\n"
 
     async def test_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=3)

@@ -176,10 +176,11 @@ class TestAnMcpServer:
             except RuntimeError as error:
                 print(error)
         """
-        for _ in range(2):  # a new server each time, since the stock is whole again
-            assert await out(executor, code) == ("6 2 left\n2.0 pear\nError executing tool fail: out of paper\n")
-            await executor.stop()
-            await executor.start()
+        printed = "6 2 left\n2.0 pear\nError executing tool fail: out of paper\n"
+        assert await out(executor, code) == printed
+        await executor.stop()
+        await executor.start()  # a new server, since the stock is whole again
+        assert await out(executor, code) == printed
         await executor.stop()  # in this task, which the server's must not outlive
 
     async def test_survives_a_restart_of_the_sandbox(self, make: Make):

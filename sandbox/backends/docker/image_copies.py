@@ -53,11 +53,12 @@ class ImageCopies:
         self._progress = progress
         self._cancelled = cancelled
 
-    def fetch(self, image: str) -> bool:
+    def fetch(self, image: str, *, again: bool = False) -> bool:
         """Bring an image from the first of the other engines that has it.
 
         Args:
             image: Its reference or id.
+            again: Whether one with the same name is replaced. Default: it is kept.
 
         Returns:
             Whether the engine has it now.
@@ -72,7 +73,8 @@ class ImageCopies:
         while not lock.acquire(timeout=LOCK_WAIT_S):
             self._check()
         try:
-            return find_image(self._client, image) is not None or self._copy(image, self._engine)
+            found = not again and find_image(self._client, image) is not None
+            return found or self._copy(image, self._engine)
         finally:
             lock.release()
 

@@ -194,7 +194,7 @@ class TestADeadline:
             "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
             "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
         }
-        executor = await make(timeout=2.5)
+        executor = await make(timeout=2.5, limits=Limits(cpus=0.3))  # half of the blocks never rest
         for name, code in blocks.items():
             result = await run(executor, code)
             assert (result.outcome, result.exit_code) == ("timeout", 124), name

@@ -1,10 +1,12 @@
 """A block's processor time has a limit of its own, beside that by the clock."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
-from autogen_codeact.executors import ExecutionResult, Limits
+from autogen_codeact.executors import ExecutionResult, Limits, SandboxCodeExecutor
 from tests.executors.sandboxes import out, run
 
 from .conftest import Backend, Make
@@ -22,28 +24,32 @@ def check_exceeded(result: ExecutionResult, backend: Backend, *, python: bool = 
     assert result.state == ("restored" if backend.session and python else "kept")
 
 
-async def test_a_busy_block_is_ended_long_before_its_deadline(make: Make, backend: Backend) -> None:
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
-    await run(executor, "kept = 1")
-    result = await run(executor, "print('partial')\nkept = 2\n" + SPIN)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def limited(backend: Backend) -> AsyncIterator[SandboxCodeExecutor]:
+    """One whose blocks may use half a second."""
+    async with backend.make(timeout=50, limits=Limits(cpu_seconds=0.5)) as started:
+        yield started
+
+
+async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCodeExecutor, backend: Backend) -> None:
+    await run(limited, "kept = 1")
+    result = await run(limited, "print('partial')\nkept = 2\n" + SPIN)
     check_exceeded(result, backend)
     assert result.output == "partial\n\n Timeout"
     if backend.session:
-        assert await out(executor, "kept") == "1\n"
-    check_exceeded(await run(executor, "while :; do :; done", "sh"), backend, python=False)
-    assert await out(executor, "print('next')") == "next\n"
+        assert await out(limited, "kept") == "1\n"
+    check_exceeded(await run(limited, "while :; do :; done", "sh"), backend, python=False)
+    assert await out(limited, "print('next')") == "next\n"
 
 
-async def test_time_asleep_does_not_count(make: Make) -> None:
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
-    assert await out(executor, "import time; time.sleep(1.2); print('slept')") == "slept\n"
+async def test_time_asleep_does_not_count(limited: SandboxCodeExecutor) -> None:
+    assert await out(limited, "import time; time.sleep(1.2); print('slept')") == "slept\n"
 
 
-async def test_each_block_has_its_own(make: Make) -> None:
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.8))
-    code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nprint('done')"
-    for _ in range(4):
-        assert await out(executor, code) == "done\n"
+async def test_each_block_has_its_own(limited: SandboxCodeExecutor) -> None:
+    code = "import time\nend = time.process_time() + 0.25\nwhile time.process_time() < end: pass\nprint('done')"
+    for _ in range(3):
+        assert await out(limited, code) == "done\n"
 
 
 @pytest.mark.parametrize(
@@ -55,14 +61,12 @@ async def test_each_block_has_its_own(make: Make) -> None:
     ],
     ids=["at once", "one after the other", "apart"],
 )
-async def test_its_processes_count_together(make: Make, backend: Backend, code: str) -> None:
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
-    check_exceeded(await run(executor, code), backend)
+async def test_its_processes_count_together(limited: SandboxCodeExecutor, backend: Backend, code: str) -> None:
+    check_exceeded(await run(limited, code), backend)
 
 
-async def test_children_that_nobody_waits_for_count_too(make: Make, backend: Backend) -> None:
+async def test_children_that_nobody_waits_for_count_too(limited: SandboxCodeExecutor, backend: Backend) -> None:
     backend.require_memory_group()
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
     code = """
     import os, signal
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -72,7 +76,7 @@ async def test_children_that_nobody_waits_for_count_too(make: Make, backend: Bac
         try: os.waitpid(pid, 0)
         except ChildProcessError: pass  # it has ended, and the kernel has forgotten it
     """
-    check_exceeded(await run(executor, code), backend)
+    check_exceeded(await run(limited, code), backend)
 
 
 async def test_what_runs_beside_it_does_not_count(make: Make, backend: Backend) -> None:

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
@@ -125,6 +126,14 @@ class TestIsolation:
         assert await out(executor, strangers, "sh") == ""
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def small(backend):
+    """One with little room, which is reached again and again."""
+    limits = Limits(memory="200m", workspace="4m", tmp="4m", files=200)
+    async with backend.make(limits=limits) as started:
+        yield started
+
+
 class TestLimits:
     async def test_processes_are_bounded_and_the_sandbox_recovers(self, make):
         executor = await make(limits=Limits(pids=60))
@@ -140,31 +149,28 @@ class TestLimits:
         assert await out(executor, "held = None; print('next')") == "next\n"
 
     @pytest.mark.parametrize("path", ["/workspace", "/tmp"])
-    async def test_files_are_bounded_in_size_and_number(self, make, path):
-        executor = await make(limits=Limits(workspace="4m", tmp="4m", files=200))
+    async def test_files_are_bounded_in_size_and_number(self, small, path):
         large = f"try:\n    open('{path}/large', 'wb').write(bytes(8 << 20))\nfinally:\n    os.remove('{path}/large')"
         many = f"try:\n    for n in range(1000): open(f'{path}/{{n}}', 'x').close()\nfinally:\n"
         many += f"    for name in os.listdir('{path}'):\n        if name.isdigit(): os.remove(f'{path}/{{name}}')"
         for code in (large, many):
-            result = await run(executor, f"import os\n{code}")
+            result = await run(small, f"import os\n{code}")
             assert result.error is not None
             assert "No space left" in result.error.message
-        assert await out(executor, "print('next')") == "next\n"
+        assert await out(small, "print('next')") == "next\n"
 
-    async def test_memory_is_bounded(self, backend, make):
+    async def test_memory_is_bounded(self, backend, small):
         backend.require_memory_group()
-        executor = await make(limits=Limits(memory="200m"))
-        result = await run(executor, "x = bytearray(500 << 20)")
+        result = await run(small, "x = bytearray(500 << 20)")
         assert (result.outcome, result.exit_code) == ("oom", 137)
-        assert await out(executor, "print('next')") == "next\n"
+        assert await out(small, "print('next')") == "next\n"
 
-    async def test_a_child_that_takes_too_much_memory_dies_alone(self, backend, make):
+    async def test_a_child_that_takes_too_much_memory_dies_alone(self, backend, small):
         backend.require_memory_group()
-        executor = await make(limits=Limits(memory="200m"))
         code = (
             "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'bytearray(500 << 20)']).returncode)"
         )
-        assert await out(executor, code) == "-9\n"
+        assert await out(small, code) == "-9\n"
 
     async def test_there_are_no_core_files(self, executor):
         assert await out(executor, "ulimit -Hc", "bash") == "0\n"
@@ -183,32 +189,32 @@ class TestWhatLivesOn:
         assert await out(executor, "print(globals().get('half'))") == ("1\n" if backend.session else "None\n")
 
     @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "import os; os.abort()"], ids=["timeout", "crash"])
-    async def test_a_block_that_is_killed_costs_no_state(self, backend, make, code):
-        executor = await make(timeout=3)
+    async def test_a_block_that_is_killed_costs_no_state(self, backend, executor, code):
         await out(executor, "before = 1")
+        executor.sandbox.timeout = 3
         result = await run(executor, f"before = 2\n{code}")
+        executor.sandbox.timeout = 30
         assert result.state == ("restored" if backend.session else "kept")
         assert await out(executor, "print(globals().get('before'))") == ("1\n" if backend.session else "None\n")
 
-    async def test_the_directory_and_exported_variables_do_in_a_session_only(self, backend, make):
-        executor = await make()
+    async def test_the_directory_and_exported_variables_do_in_a_session_only(self, backend, executor):
         await out(executor, "cd /tmp; export MARK=set", "sh")
         code = "import os; print(os.getcwd(), os.environ.get('MARK'))"
         assert await out(executor, code) == ("/tmp set\n" if backend.session else "/workspace None\n")
+        await out(executor, "cd /workspace; unset MARK", "sh")
 
-    async def test_processes_do_in_a_session_only(self, backend, make):
-        executor = await make()
+    async def test_processes_do_in_a_session_only(self, backend, executor):
         await out(executor, "import subprocess; p = subprocess.Popen(['setsid', 'sleep', '63'])")
         code = "import glob; print(sum(b'sleep\\x0063' in open(p, 'rb').read() for p in glob.glob('/proc/[0-9]*/cmdline')))"
         assert await out(executor, code) == ("1\n" if backend.session else "0\n")
+        if backend.session:
+            await out(executor, "p.kill(); p = p.wait()")
 
-    async def test_files_do(self, make):
-        executor = await make()
+    async def test_files_do(self, executor):
         await out(executor, "open('kept.txt', 'w').write('x'); open('/tmp/kept.txt', 'w').write('x')")
         assert await out(executor, "ls kept.txt /tmp/kept.txt", "sh") == "/tmp/kept.txt\nkept.txt\n"
 
-    async def test_a_checkpoint_is_for_sessions(self, backend, make):
-        executor = await make()
+    async def test_a_checkpoint_is_for_sessions(self, backend, executor):
         if not backend.session:
             with pytest.raises(ValueError, match="mode='session'"):
                 await executor.checkpoint()

@@ -1,0 +1,87 @@
+"""`--host` and `--hosts` of `doctor`, `clean` and `image`: which engines they are about."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import DEFAULT_IMAGE
+from tests.abuse.engine_proxy import EngineProxy, engine_proxy
+from tests.cli.support import codeact
+from tests.cli.test_leftovers import Bench, of_the_dead
+
+NOWHERE = {"DOCKER_HOST": "unix:///nowhere"}
+GONE = "unix:///nowhere/either"
+
+
+@pytest.fixture
+def proxy(docker_engine: str) -> Iterator[EngineProxy]:
+    """The engine, at another address."""
+    with engine_proxy() as made:
+        yield made
+
+
+@pytest.fixture
+def bench(proxy: EngineProxy) -> Iterator[Bench]:
+    made = Bench(proxy)
+    yield made
+    made.clear()
+
+
+def hosts_file(folder: Path, *entries: object) -> str:
+    file = folder / "engines.json"
+    file.write_text(json.dumps(entries))
+    return str(file)
+
+
+def test_doctor_checks_each_engine(proxy: EngineProxy, tmp_path: Path) -> None:
+    engines = hosts_file(tmp_path, {"url": proxy.address, "name": "near"}, {"url": GONE, "name": "far"})
+    done = codeact("doctor", "--json", "--hosts", engines, env=NOWHERE)
+    assert done.status == 1
+    (report,) = done.objects
+    found = [(each["name"], each["status"], each["detail"]) for each in report["checks"]]
+    assert [(name, status) for name, status, _ in found if name in ("engine", "image", "sandbox", "block")] == [
+        ("engine", "ok"),
+        ("image", "ok"),
+        ("engine", "lack"),
+        ("sandbox", "ok"),
+        ("block", "ok"),
+    ]
+    assert found[0][2].startswith("near: Docker ")
+    assert ("engine", "lack", "far: no Docker engine can be used") in found
+    (sandbox,) = [detail for name, _, detail in found if name == "sandbox"]
+    assert sandbox.startswith("near: docker, started in ")
+    (advice,) = [each["advice"] for each in report["checks"] if each["status"] == "lack"]
+    assert advice.startswith("No Docker engine at far: there is no such socket.")
+
+
+def test_clean_removes_containers_of_the_engines_that_are_named(bench: Bench) -> None:
+    dead = bench.make(of_the_dead())
+    done = codeact("clean", "--host", bench._proxy.address, "--host", GONE, env=NOWHERE)
+    assert done.status == 1
+    assert done.err.startswith(f"codeact: No Docker engine at {GONE}: there is no such socket.")
+    (line,) = [line for line in done.out.splitlines() if dead in line]
+    assert line.startswith("removed ")
+    assert line.endswith(f"which is dead; on {bench._proxy.address}")
+    assert bench.there() == set()
+
+
+def test_image_is_built_on_the_first_engine_and_given_to_the_others(proxy: EngineProxy) -> None:
+    with engine_proxy() as other:
+        done = codeact("image", "build", "--host", other.address, "--host", proxy.address, env=NOWHERE)
+    assert (done.status, done.out) == (0, f"{DEFAULT_IMAGE}\n")
+    done = codeact("image", "build", "--host", proxy.address, "--host", GONE, env=NOWHERE)
+    assert (done.status, done.out) == (1, f"{DEFAULT_IMAGE}\n")
+    assert done.err.splitlines()[-1].startswith(f"codeact: No Docker engine at {GONE}: there is no such socket.")
+    done = codeact("image", "list", "--host", proxy.address, env=NOWHERE)
+    lines = [line for line in done.out.splitlines() if line.startswith(f"{DEFAULT_IMAGE} ")]
+    assert len(lines) == 1
+    assert lines[0].endswith(f" UTC  {proxy.address}")
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["clean"], ["image", "build"], ["image", "list"]])
+def test_engines_that_can_not_be_right_are_an_error(command: list[str]) -> None:
+    done = codeact(*command, "--host", "a:2375")
+    assert (done.status, done.out) == (2, "")
+    assert "the address of a Docker engine must look like unix:///var/run/docker.sock" in done.err
