@@ -18,8 +18,8 @@ SLICE_S = 0.02
 # Mounts of these types have nothing that a user without capabilities can create.
 KERNEL_TYPES = {"proc", "sysfs", "cgroup", "cgroup2", "devpts"}
 FOLDER_TYPES = {"tmpfs", "mqueue"}
-# Counters of the network namespace: whatever sends something in it changes one of them. The kernel keeps flow labels, with an address
-# that code chooses, for minutes after their socket was closed.
+# Counters of the network namespace: whatever sends something in it changes one of them. The kernel keeps flow labels, with an
+# address that code chooses, for minutes after their socket was closed.
 NETWORK = ("dev", "snmp", "snmp6", "netstat", "ip6_flowlabel")
 # Settings of namespaces: code's user may own those of bubblewrap.
 SETTINGS = ("/proc/sys/kernel", "/proc/sys/fs/mqueue")
