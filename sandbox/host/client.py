@@ -230,7 +230,16 @@ class RunnerClient:
         Returns:
             The new client; `reset_blocking` comes first. None if something of this use still goes on.
         """
-        with self._use_lock, self._stop_lock:
+        # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
+        if not self._stop_lock.acquire(blocking=False):
+            return None
+        try:
+            return self._renew()
+        finally:
+            self._stop_lock.release()
+
+    def _renew(self) -> RunnerClient | None:
+        with self._use_lock:
             connection = self._connection
             if connection is None or not connection.is_quiet or self._calls or self._time_limits:
                 return None
