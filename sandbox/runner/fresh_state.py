@@ -21,6 +21,8 @@ FOLDER_TYPES = {"tmpfs", "mqueue"}
 # Counters of the network namespace: whatever sends something in it changes one of them. The kernel keeps flow labels, with an
 # address that code chooses, for minutes after their socket was closed.
 NETWORK = ("dev", "snmp", "snmp6", "netstat", "ip6_flowlabel")
+# In bubblewrap these belong to code's user.
+TERMINALS = ("/dev/pts", "/dev/pts/ptmx")
 # Settings of namespaces: code's user may own those of bubblewrap.
 SETTINGS = ("/proc/sys/kernel", "/proc/sys/fs/mqueue")
 NETWORK_SETTING = "/proc/sys/net/core/somaxconn"
@@ -48,6 +50,7 @@ class FreshState:
         if self.problem:
             return
         self._mounts = _read("/proc/self/mountinfo")
+        self._terminals = {path: os.stat(path) for path in TERMINALS if os.path.exists(path) and _is_own(path)}
         self._settings = {path: _read(path) for path in _writable_settings()}
         self._network = _network_counters()
         self._objects = _kernel_objects()
@@ -65,6 +68,9 @@ class FreshState:
         ipc.remove_all()
         for place in self._places:
             place.fill()
+        for path, info in self._terminals.items():
+            os.chmod(path, stat.S_IMODE(info.st_mode))
+            _set_times(path, info)
 
     def lasting_difference(self):
         """Return a sentence on something that a reset does not put back as it was, or None."""
@@ -88,6 +94,8 @@ class FreshState:
                 return "there are %s of earlier blocks" % name
         if self._own_descriptors() != self._descriptors:
             return "the supervisor has descriptors of earlier blocks"
+        if any(_version(os.stat(path)) != _version(info) for path, info in self._terminals.items()):
+            return "the files of terminals have changed"
         return next(filter(None, (place.difference() for place in self._places)), None)
 
     def _own_descriptors(self):

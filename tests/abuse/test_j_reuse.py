@@ -79,6 +79,9 @@ seen = {
     "descriptors": [found for found in map(descriptor, sorted(os.listdir("/proc/self/fd"), key=int)) if found],
     "processes": sorted({json.dumps(found) for found in map(process, filter(str.isdigit, os.listdir("/proc"))) if found}),
     "environment": sorted(os.environ.items()),
+    "terminals": [
+        [os.stat(path).st_mode, os.stat(path).st_mtime < 1000] for path in ("/dev/pts/ptmx", "/dev/pts") if os.path.exists(path)
+    ],
     "flow labels": read("/proc/net/ip6_flowlabel"),
     "settings": [read("/proc/sys/" + name) for name in ("kernel/sem", "kernel/msgmax", "kernel/shmmax", "kernel/pid_max")],
     "queues": [read("/proc/sys/fs/mqueue/" + name) for name in ("msg_max", "msgsize_max", "queues_max")],
@@ -473,3 +476,17 @@ class TestJ:
             assert name is not None
             changed = int((await run(executor, SETTINGS)).output)
         await check(uses, name, reused=not changed)
+
+    async def test_j14_closed_terminals_are_open_again(self, uses: Uses) -> None:
+        code = """
+        import os
+        for path in ("/dev/pts/ptmx", "/dev/pts"):
+            try:
+                os.utime(path, (7, 7))
+                os.chmod(path, 0)
+            except OSError as error:
+                print(error)
+        """
+        name, ends = await uses.attack(code)
+        assert ends == ["ok"]
+        await check(uses, name)
