@@ -10,16 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.limits import parse_size
 
 if TYPE_CHECKING:
     from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+    from autogen_codeact.sandbox.host.client import RunnerClient
     from autogen_codeact.sandbox.options import SandboxOptions
 
 PROBE_DEADLINE_S = 5.0
 MAX_ANSWER_CHARS = 64 * 1024
 MAX_ITEMS = 100
 MAX_NAME_CHARS = 200
+MAX_SHOWN = 30
+MAX_COUNTED = 1000
 MAX_NUMBER = 2**63 - 1
 """What a file system reports is not more."""
 PACKAGES = (
@@ -158,22 +162,54 @@ async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
     """Return what code finds in a sandbox; the sandbox is started if it is not running.
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
-    the options.
+    the options. Sandboxes of a pool in which no code has run are asked once for all with the same Python, except for files.
 
     Args:
         sandbox: The sandbox.
     """
     asked: dict[str, Any] = {}
     try:
-        named = getattr(sandbox.options, "all_packages", [])
-        names = dict.fromkeys(map(_project, [*named, *PACKAGES]))
-        code = PROBE % {"packages": [*names][:MAX_ITEMS], "commands": list(COMMANDS)}
         await sandbox.start_if_needed()
         async with asyncio.timeout(PROBE_DEADLINE_S):
-            asked = _checked(await sandbox.run_aside(code, PROBE_DEADLINE_S))
+            asked = await _ask(sandbox)
     except (SandboxError, TimeoutError, ValueError, RecursionError):
         pass  # code that needs the sandbox will raise
     return replace(known_facts(sandbox.options), **asked)
+
+
+async def _ask(sandbox: AsyncSandbox) -> dict[str, Any]:
+    named = getattr(sandbox.options, "all_packages", [])
+    names = [*dict.fromkeys(map(_project, [*named, *PACKAGES]))][:MAX_ITEMS]
+    client, pooled = sandbox.client, sandbox.facts_of_pool
+    key = (client.python, *names) if client is not None and client.python is not None else None
+    if client is not None and pooled is not None and key in pooled:
+        return {**pooled[key], **await _files_in(client)}
+    asked = _checked(await sandbox.run_aside(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S))
+    # Code that has run meanwhile could have changed the answer.
+    if key is not None and pooled is not None and sandbox.facts_of_pool is pooled and sandbox.client is client:
+        pooled[key] = {name: asked[name] for name in ("python", "packages", "commands")}
+    return asked
+
+
+async def _files_in(client: RunnerClient) -> dict[str, Any]:
+    """Return what the program says of files, asked without running it."""
+    answer = (await client.file_request({"op": "list"})).message
+    files = [(entry["name"], entry["size"]) for entry in checked_entries(answer.get("files"))]
+    shown = sorted((file for file in files if not _is_hidden(file[0])), key=lambda file: _place(file[0]))[:MAX_COUNTED]
+    return {
+        "free_bytes": _number(answer.get("free")),
+        "files": SandboxFiles(tuple((name[:MAX_NAME_CHARS], size) for name, size in shown[:MAX_SHOWN]), len(shown)),
+    }
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _place(name: str) -> list[tuple[bool, str]]:
+    """Return the place of a file in the program's order: files of a folder come before its folders."""
+    *folders, last = name.split("/")
+    return [*((True, folder) for folder in folders), (False, last)]
 
 
 def _project(requirement: str) -> str:

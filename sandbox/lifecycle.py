@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -164,6 +164,11 @@ class SandboxLifecycle:
     def engine(self) -> str | None:
         """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
         return self.client.engine if self.client is not None else None
+
+    @property
+    def facts_of_pool(self) -> dict[Hashable, dict[str, Any]] | None:
+        """What its pool knows of sandboxes in which no code has run; None without a pool, with `data`, and once code has run."""
+        return self._pool.facts if self._pool is not None and not self.options.data and not self.blocks else None
 
     async def list_tools(self) -> tuple[Any, ...]:
         """List the host tools; starts their sources, not the sandbox."""

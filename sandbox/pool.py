@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Self, TypeVar
 
@@ -90,6 +90,8 @@ class SandboxPool:
         self._process = os.getpid()
         self._starting = threading.Lock()
         self._engines = contextlib.ExitStack()
+        self.facts: dict[Hashable, dict[str, Any]] = {}
+        """What was found in its sandboxes before code has run, by their Python: see `facts_of`."""
         self._starts: set[RunnerClient] = set()
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:

@@ -45,8 +45,9 @@ def _needs_engine(item: pytest.Item) -> bool:
     return "docker_engine" in names or "docker" in item.name.partition("[")[2]
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage again; see `pytest_configure`."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Collect garbage again, also in the process that only distributes tests; see `pytest_configure`."""
     gc.enable()
 
 

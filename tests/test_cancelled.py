@@ -9,6 +9,7 @@ import pytest_asyncio
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
@@ -57,6 +58,9 @@ async def executors(docker_engine: str) -> AsyncIterator[dict[str, DockerCommand
         DockerCommandLineCodeExecutor(timeout=30) as process,
         DockerCommandLineCodeExecutor(mode="session", timeout=30) as session,
     ):
+        for executor in (process, session):
+            # After its first block, a sandbox has a process more, which is forked ahead for the next one.
+            await executor.execute_code_blocks([CodeBlock(code="pass", language="python")], CancellationToken())
         yield {"process": process, "session": session}
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -199,22 +200,28 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
     """Fail if there is a process of the sandbox, a task or a thread that did not exist before."""
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-    in_sandbox, threads = await _steady(executor), _threads()
+    in_sandbox, threads = await _steady(executor, _idle.get(executor)), _threads()
+    _idle[executor] = in_sandbox
     yield
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     assert tasks == set()
-    assert await _steady(executor, in_sandbox) == in_sandbox
+    now = await _steady(executor, in_sandbox)
+    assert now == in_sandbox, f"processes of the sandbox: {now}, not {in_sandbox}"
     assert await asyncio.to_thread(_threads_left, threads) == set()
     gc.collect()
     await asyncio.sleep(0)
     assert reports == []
 
 
+_idle = WeakKeyDictionary[DockerCommandLineCodeExecutor, list[str]]()
+"""The processes of sandboxes in which no code runs. They are stable only once the ones for the next block are forked."""
+
+
 async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | None = None) -> list[str]:
     """Return the processes once they are as wanted, or stable for a while; wait at most 10 s."""
     loop = asyncio.get_running_loop()
     deadline, found, since = loop.time() + 10, await asyncio.to_thread(processes, executor), loop.time()
-    while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 0.1):
+    while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 1):
         await asyncio.sleep(0.02)
         now = await asyncio.to_thread(processes, executor)
         if now != found:

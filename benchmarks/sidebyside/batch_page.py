@@ -37,7 +37,7 @@ HEAD = """# Benchmarks of batches
 - smolagents: `CodeAgent` with a new Docker executor for each task. It ends with one more block, which calls `final_answer`. Its
   scripted model waits {after_error_s:g} s after an error, which is about 1 % of a task: its kernel discards what is sent while it
   still handles the error, and the library does not wait for that. A block that is discarded nevertheless makes the attempt a
-  failed one, which is done again.
+  failed one, which is done again. Its executor waits up to 60 s here for its gateway, not 10 s: 32 of them take longer to start.
 - Bare echo: the blocks' bytes, sent to `cat` in a container and back over its attached stream. No code runs.
 
 The outputs of all blocks are compared with the recording. Tasks with a wrong output are discarded with all that ran beside them,

@@ -6,10 +6,12 @@ import re
 import socket
 import time
 
+import requests
 from smolagents import CodeAgent
 from smolagents.memory import ActionStep
 from smolagents.models import ChatMessage, MessageRole, Model
 from smolagents.monitoring import LogLevel
+from smolagents.remote_executors import DockerExecutor
 
 from . import recorded
 
@@ -21,6 +23,25 @@ TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # read the error. A model that answers at once would meet that, which no real one does.
 AFTER_ERROR_S = 0.25
 GATEWAY = "python3 -m jupyter kernelgateway --KernelGatewayApp.ip=0.0.0.0 --KernelGatewayApp.port=8888"
+
+
+# The library waits about ten seconds for its gateway; that many at once on few processors start more slowly than that.
+WAITS = 6
+_wait_for_server = DockerExecutor._wait_for_server
+
+
+def _wait_longer(executor, token):
+    """Wait for the gateway as the library does, but up to six times as long."""
+    for _ in range(WAITS):
+        _wait_for_server(executor, token)
+        try:
+            requests.get(f"{executor.base_url}/api/kernelspecs?token={token}", timeout=2).raise_for_status()
+        except requests.RequestException:
+            continue
+        return
+
+
+DockerExecutor._wait_for_server = _wait_longer
 
 
 class Discarded(Exception):

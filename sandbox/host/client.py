@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -94,6 +94,11 @@ class RunnerClient:
     def engine(self) -> str | None:
         """Name of the engine that runs it, if the user has chosen one."""
         return self._launcher.host_name
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies its Python and the packages of its image; None if that is not known."""
+        return self._launcher.python
 
     @property
     def alive(self) -> bool:
@@ -225,7 +230,16 @@ class RunnerClient:
         Returns:
             The new client; `reset_blocking` comes first. None if something of this use still goes on.
         """
-        with self._use_lock, self._stop_lock:
+        # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
+        if not self._stop_lock.acquire(blocking=False):
+            return None
+        try:
+            return self._renew()
+        finally:
+            self._stop_lock.release()
+
+    def _renew(self) -> RunnerClient | None:
+        with self._use_lock:
             connection = self._connection
             if connection is None or not connection.is_quiet or self._calls or self._time_limits:
                 return None

@@ -195,7 +195,8 @@ class Files:
             if len(found) >= most or listed > LIST_LIMIT:
                 listing.cut = True
                 break
-        return {"files": found, "cut": listing.cut}
+        space = os.statvfs(self.root)
+        return {"files": found, "cut": listing.cut, "free": space.f_bavail * space.f_frsize}
 
 
 class Listing:

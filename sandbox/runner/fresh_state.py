@@ -18,8 +18,13 @@ SLICE_S = 0.02
 # Mounts of these types have nothing that a user without capabilities can create.
 KERNEL_TYPES = {"proc", "sysfs", "cgroup", "cgroup2", "devpts"}
 FOLDER_TYPES = {"tmpfs", "mqueue"}
-# Counters of the network namespace: whatever uses it changes one of them.
-NETWORK = ("dev", "snmp", "snmp6", "netstat")
+# Counters of the network namespace: whatever sends something in it changes one of them. The kernel keeps flow labels, with an
+# address that code chooses, for minutes after their socket was closed.
+NETWORK = ("dev", "snmp", "snmp6", "netstat", "ip6_flowlabel")
+# Settings of namespaces: code's user may own those of bubblewrap.
+SETTINGS = ("/proc/sys/kernel", "/proc/sys/fs/mqueue")
+NETWORK_SETTING = "/proc/sys/net/core/somaxconn"
+LAST_PID = "/proc/sys/kernel/ns_last_pid"  # a counter
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
 
 
@@ -38,9 +43,12 @@ class FreshState:
         self._places = []
         if os.geteuid() == 0:
             self.problem = "the code runs as root"
+        elif os.access(NETWORK_SETTING, os.W_OK):
+            self.problem = "the code can change settings of the network"
         if self.problem:
             return
         self._mounts = _read("/proc/self/mountinfo")
+        self._settings = {path: _read(path) for path in _writable_settings()}
         self._network = _network_counters()
         self._objects = _kernel_objects()
         self._oom_kills = system.count_oom_kills()
@@ -62,6 +70,8 @@ class FreshState:
         """Return a sentence on something that a reset does not put back as it was, or None."""
         if _read("/proc/self/mountinfo") != self._mounts:
             return "mounts have changed"
+        if any(_read(path) != before for path, before in self._settings.items()):
+            return "its code has changed settings of the kernel"
         if system.count_oom_kills() != self._oom_kills:
             return "its memory ran out"
         if _network_counters() != self._network:
@@ -274,6 +284,12 @@ def _scan(root):
 def _version(info):
     size = 0 if stat.S_ISDIR(info.st_mode) else info.st_size
     return info.st_mode, info.st_uid, info.st_gid, info.st_dev, size, info.st_mtime_ns
+
+
+def _writable_settings():
+    """Return the paths of the kernel's settings that code can change."""
+    paths = [os.path.join(folder, name) for folder in SETTINGS if os.path.isdir(folder) for name in os.listdir(folder)]
+    return [path for path in paths if path != LAST_PID and os.path.isfile(path) and os.access(path, os.W_OK)]
 
 
 def _network_counters():

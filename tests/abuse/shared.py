@@ -1,9 +1,9 @@
 """Sandboxes that the cases of a module use one after the other, as long as each case leaves its sandbox as it was.
 
 Most cases change nothing in a sandbox that outlives them, and a start costs more than most of them. In a module with
-`SHARES_SANDBOXES = True` a case gets the one of a case before that had the same limits and options, as far as these are among
-`SHAREABLE` in `subject.py`. When all oracles have looked at a case, its sandbox is cleared and compared with what it was at its
-start; one that differs in anything is stopped.
+`SHARES_SANDBOXES = True` a case without options but a timeout gets the one of a case before that had the same limits. When all
+oracles have looked at a case, its sandbox is cleared and compared with what it was at its start; one that differs in anything is
+stopped. What the host remembers of a sandbox goes on with it, so that options for its files are not among those.
 """
 
 import asyncio
@@ -158,7 +158,7 @@ def memory_of(namespaces: Collection[int]) -> int:
 
 
 class Shared:
-    """The sandboxes of a module's cases, by the name of their kind and how they were started.
+    """The sandboxes of a module's cases, by their kind and limits.
 
     Args:
         folder: Where their work folders are made.

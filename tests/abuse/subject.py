@@ -44,8 +44,6 @@ GRACE_S = 9.0
 
 TIMEOUT_S = 10.0
 SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", files=2000, output=64 * 1024)
-SHAREABLE = {"delete_tmp_files", "timeout"}
-"""Options of a sandbox that another case can have; all others need one of their own."""
 WITNESS = "/tmp/.witness"
 STALLED = "the event loop was stalled"
 """How the message of oracle 6 begins; a case that it alone fails runs again."""
@@ -157,10 +155,8 @@ class Subject:
         """
         self.limits = Limits(**{**SMALL.model_dump(), **limits})
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
-        if self._shared and not set(options or {}) - SHAREABLE and not self.work_dir.exists():
-            self._key = (
-                f"{self.kind} {limits} {[(options or {}).get(name) for name in sorted(SHAREABLE - {'timeout'})]}"
-            )
+        if self._shared and set(options or {}) <= {"timeout"} and not self.work_dir.exists():
+            self._key = f"{self.kind} {self.limits}"
             await self._start_shared(self._shared, arguments)
         else:
             if arguments.get("bind_dir") is not None:

@@ -79,6 +79,9 @@ seen = {
     "descriptors": [found for found in map(descriptor, sorted(os.listdir("/proc/self/fd"), key=int)) if found],
     "processes": sorted({json.dumps(found) for found in map(process, filter(str.isdigit, os.listdir("/proc"))) if found}),
     "environment": sorted(os.environ.items()),
+    "flow labels": read("/proc/net/ip6_flowlabel"),
+    "settings": [read("/proc/sys/" + name) for name in ("kernel/sem", "kernel/msgmax", "kernel/shmmax", "kernel/pid_max")],
+    "queues": [read("/proc/sys/fs/mqueue/" + name) for name in ("msg_max", "msgsize_max", "queues_max")],
     "limits": [resource.getrlimit(number) for number in range(16)],
     "nice": os.getpriority(os.PRIO_PROCESS, 0),
     "umask": next(line for line in status if line.startswith("Umask")),
@@ -198,6 +201,29 @@ for top in ("/workspace", "/tmp", "/dev/shm", os.path.expanduser("~"), "/package
             os.utime(folder, (1, 1))
         except OSError as error:
             print(folder, error)
+"""
+# Nothing is sent, and the socket is closed: the labels stay for minutes.
+FLOW_LABELS = """
+import socket, struct
+with socket.socket(socket.AF_INET6) as sock:
+    for label in (0x12345, 0x54321):
+        wanted = struct.pack("=16sIBBHHHI", bytes(range(16)), socket.htonl(label), 0, 255, 1, 100, 100, 0)
+        sock.setsockopt(socket.IPPROTO_IPV6, 32, wanted)
+"""
+SETTINGS = """
+import os
+changed = 0
+for folder in ("/proc/sys/kernel", "/proc/sys/fs/mqueue"):
+    for name in sorted(os.listdir(folder)):
+        try:
+            with open(os.path.join(folder, name), "r+") as file:
+                content = file.read()
+                file.seek(0)
+                file.write(content.replace("0", "1"))
+            changed += 1
+        except OSError:
+            pass
+print(changed)
 """
 FORGE_RESET = """
 import json, os, stat, struct
@@ -436,3 +462,14 @@ class TestJ:
         name, ends = await uses.attack(code, language="sh")
         assert ends == ["ok"]
         await check(uses, name)
+
+    async def test_j12_flow_labels_end_the_sandbox(self, uses: Uses) -> None:
+        name, ends = await uses.attack(FLOW_LABELS)
+        await check(uses, name, reused=False if ends == ["ok"] else None)
+
+    async def test_j13_changed_settings_of_the_kernel_end_the_sandbox(self, uses: Uses) -> None:
+        async with uses.pool.executor() as executor:
+            name = executor.sandbox.name
+            assert name is not None
+            changed = int((await run(executor, SETTINGS)).output)
+        await check(uses, name, reused=not changed)

@@ -46,6 +46,10 @@ def entry(**more: Any) -> dict[str, Any]:
     return {"journal": {"entries": [{**ENTRY, **more}]}}
 
 
+def result_of(numbers: int) -> dict[str, Any]:
+    return entry(calls=[{**CALL, "result": [0] * numbers}])
+
+
 WRONG: dict[str, tuple[Any, str]] = {
     "no mapping": ([1], "the state: "),
     "another type": ({"type": "TeamState"}, "This is a TeamState, not the state of a "),
@@ -56,7 +60,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "too many entries": ({"journal": {"entries": [ENTRY] * 3_000}}, "journal.entries: .*3,000 entries"),
     "a million entries": ({"journal": {"entries": [ENTRY] * 10**6}}, "journal.entries: .*1,000,000 entries"),
     "too long a code": (entry(code="x" * (MAX_BYTES + 1)), "journal.entries: .*4,194,304 bytes"),
-    "too large a result": (entry(calls=[{**CALL, "result": [0] * 10**7}]), "journal.entries: .*4,194,304 bytes"),
+    "too large a result": (result_of(3 * 10**6), "journal.entries: .*4,194,304 bytes"),
     "too deep a result": (entry(calls=[{**CALL, "result": nested(10_000)}]), "journal.entries: .*nested more than 200"),
     "a negative count": ({"journal": {"left_out": -5}}, "journal.left_out: .*greater than or equal to 0"),
     "a huge count": ({"journal": {"unrecorded": 10**30}}, "journal.unrecorded: "),
@@ -152,9 +156,10 @@ async def test_a_team_names_an_invalid_field_of_its_own(state: Any, message: str
 async def test_loading_a_hostile_state_does_not_block_the_event_loop() -> None:
     agent = actor()
     async with LoopLag() as lag:
-        for name in ("a million entries", "too large a result", "too deep a result", "too long a code"):
+        hostile = [WRONG[name][0] for name in ("a million entries", "too deep a result", "too long a code")]
+        for state in (*hostile, result_of(10**7)):
             with pytest.raises(ValueError, match="journal"):
-                await agent.load_state(with_type(agent, WRONG[name][0]))
+                await agent.load_state(with_type(agent, state))
     assert lag.excess_s < 1.0  # it would be seconds
 
 

@@ -427,7 +427,7 @@ class TestWhatIsMissing:
 
 
 async def test_several_times_over_leave_nothing(sandbox_image: str) -> None:
-    for _ in range(6):
+    for _ in range(3):
         async with DockerCommandLineCodeExecutor() as executor:
             result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
             assert result.output == "1\n"

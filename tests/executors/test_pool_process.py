@@ -34,6 +34,7 @@ PROGRAM = """
             await pool.ready()
             executor = pool.executor()
             await executor.start()
+            await pool.ready()  # one that is made and not yet started outlives a kill
             print("started", flush=True)
             if how in ("closed", "left open"):
                 return
@@ -115,7 +116,7 @@ def test_one_that_does_not_ends_all_the_same(kind: str, how: str) -> None:
 def test_one_that_is_ended_leaves_nothing(kind: str, how: str, number: signal.Signals) -> None:
     with start(kind, how) as process:
         remaining = sandboxes(kind, process)
-        assert len(remaining()) >= 2
+        assert len(remaining()) >= 3
         time.sleep(0.2)
         process.send_signal(number)
         _, said = process.communicate(timeout=30)

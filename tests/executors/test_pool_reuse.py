@@ -170,6 +170,30 @@ class TestAReset:
                 assert (name_of(executor), await out(executor, "print(3)")) == (name, "3\n")
 
 
+class TestFacts:
+    @ONE_KIND
+    async def test_of_all_fresh_sandboxes_are_asked_for_once(self, kind: str, tmp_path: Path) -> None:
+        for name in ("b.txt", ".hidden", "a/y.txt", "a/b/x.txt", "c/.d/z.txt"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(name)
+        found = []
+        async with make(kind, mode="session") as pool:
+            for count in range(3):
+                async with pool.executor(work_dir=tmp_path) as executor:
+                    found.append(await executor.facts())
+                    assert len(pool.facts) == 1, count
+        assert found[0].files.shown == (("b.txt", 5), ("a/y.txt", 7), ("a/b/x.txt", 9))
+        assert found[0].python is not None
+        assert found[1:] == found[:1] * 2
+
+    @ONE_KIND
+    async def test_are_not_taken_from_a_sandbox_in_which_code_has_run(self, kind: str) -> None:
+        async with make(kind, mode="session") as pool, pool.executor() as executor:
+            await out(executor, "x = 1")
+            assert (await executor.facts()).python is not None
+            assert pool.facts == {}
+
+
 class TestAnotherSandbox:
     @ONE_KIND
     async def test_follows_one_that_can_not_be_proven_clean(self, kind: str, caplog: pytest.LogCaptureFixture) -> None:

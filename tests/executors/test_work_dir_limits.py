@@ -60,19 +60,19 @@ async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Pat
 @KINDS
 async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(kind: Kind, tmp_path: Path) -> None:
     for number in range(3):
-        sparse(tmp_path / str(number), 90 * MIB)
-    executor = kind.make(work_dir=tmp_path)
+        sparse(tmp_path / str(number), 9 * MIB)
+    executor = kind.make(work_dir=tmp_path, limits=Limits(workspace="26m"))
     text = (
-        "the files of work_dir do not fit into the sandbox: 3 files need 283,115,520 bytes, and its workspace has 268,435,456 "
-        "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='286m', files=...), within its "
-        "memory='1g' (--disk 286m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
+        "the files of work_dir do not fit into the sandbox: 3 files need 28,311,552 bytes, and its workspace has 27,262,976 "
+        "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='43m', files=...), within its "
+        "memory='1g' (--disk 43m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
     )
     with pytest.raises(SandboxFileError) as caught:
         await executor.start()
     assert (str(caught.value), caught.value.errno) == (text, errno.ENOSPC)
     await executor.stop()
-    async with kind.make(work_dir=tmp_path, limits=Limits(workspace="286m")) as larger:
-        assert await out(larger, "import os; print(os.path.getsize('2'))") == f"{90 * MIB}\n"
+    async with kind.make(work_dir=tmp_path, limits=Limits(workspace="43m")) as larger:
+        assert await out(larger, "import os; print(os.path.getsize('2'))") == f"{9 * MIB}\n"
 
 
 @KINDS
