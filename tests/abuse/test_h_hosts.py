@@ -6,8 +6,10 @@ import gc
 import logging
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from autogen_codeact.sandbox import (
     SandboxError,
     SandboxPool,
 )
+from autogen_codeact.sandbox.backends.docker import placement as placing
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, owner_labels
 from autogen_codeact.sandbox.backends.docker.placement import placement
@@ -33,7 +36,7 @@ from tests.agents.support import scripted
 from tests.batch.support import ANSWER, CODE, double, lines, rows_of
 from tests.executors.egress.servers import hosts_in, read_request
 
-from .engine_proxy import engine_proxy
+from .engine_proxy import ENGINE, engine_proxy
 from .engines import IMAGE, NAMES, Engines, engines_in
 from .faults import eventually
 from .oracles import descriptors, eventually_empty, threads, with_details
@@ -55,8 +58,10 @@ def started_engines(docker_engine: str, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def engines(started_engines: Engines) -> Iterator[Engines]:
+def engines(started_engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
     """The three engines; all of them run, and nothing of a test is left there."""
+    # One that went out in the test before would be given sandboxes a little later if it goes out again.
+    monkeypatch.setattr(placing, "_current", None)
     started_engines.begin()
     yield started_engines
     started_engines.begin()
@@ -189,6 +194,33 @@ async def test_h20_error_names_each_engine_when_all_are_out(untouched: None, tmp
         assert "No Docker engine at one: there is no such socket." in str(caught.value)
         assert "No Docker engine at two: nothing listens there." in str(caught.value)
         await eventually(waits_out(hosts))
+
+
+async def test_h20_engine_that_goes_out_again_soon_is_not_preferred_when_it_is_back(
+    untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each task would be given to it, since it has no load, and would end when it goes out once more."""
+    monkeypatch.setattr(placing, "BACK_PAUSE_S", 60.0)  # longer than a machine under load stands still
+    path = tmp_path / "engine"
+    flapping, steady = DockerHost(url=f"unix://{path}"), DockerHost(url=f"unix://{ENGINE}")
+    engines, unlimited = placing.Placement(), time.monotonic() + 10 * WITHIN_S
+
+    def next_engine() -> str:
+        slot = engines.take([flapping, steady], {}, unlimited, Future())
+        slot.release()
+        return slot.host.label
+
+    chosen = []
+    with engines.in_use([flapping, steady]):
+        loaded = engines.take([steady], {}, unlimited, Future())
+        for _ in range(3):
+            path.symlink_to(ENGINE)
+            await eventually(lambda: engines.why_out(flapping) is None)
+            chosen.append(next_engine())
+            path.unlink()
+            await eventually(lambda: engines.why_out(flapping) is not None)
+        loaded.release()
+    assert chosen == [flapping.label, flapping.label, steady.label]
 
 
 async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(

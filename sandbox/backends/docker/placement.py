@@ -4,13 +4,15 @@ A sandbox is placed on the engine with the least load for its weight that has ro
 pings it. The rule: an engine is *out* when `FAILURES` pings in a row have failed. A ping is made every `PING_EVERY_S` seconds,
 and `PING_AGAIN_S` after one that has failed. It fails at once if nothing accepts the connection, and after `PING_TIMEOUT_S`
 without an answer. So a killed engine is out within 4 s, and one that hangs within 20 s; one slow answer never takes one out.
-An engine that is out gets no sandboxes, and those that it has are ended from this side. The first answer brings it back.
+An engine that is out gets no sandboxes, and those that it has are ended from this side. The first answer brings it back. If it
+went out again within `SETTLED_S` of coming back, others are preferred for `BACK_PAUSE_S`, and each time for twice as long.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -38,6 +40,8 @@ STARTS_AT_ONCE = 8
 """An engine that starts dozens of containers at once answers none of them in time."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+SETTLED_S = 60.0
+BACK_PAUSE_S = 2.0
 LONGEST_REASON = 500
 
 Address = tuple[str, DockerTLS | None]
@@ -57,6 +61,9 @@ class _Engine:
     """Why a connection has just failed, until a ping decides; or None."""
     since: float = 0.0
     """When it went out."""
+    came_back: float = -math.inf
+    back_pause_s: float = 0.0
+    """How long others were preferred when it came back."""
     paused_until: float = 0.0
     pause_s: float = FIRST_PAUSE_S
     problem: str | None = None
@@ -374,7 +381,13 @@ class Placement:
             engine.failures, engine.suspect = 0, None
             was_out, engine.out = engine.out, None
             if was_out is not None:
-                engine.paused_until, engine.pause_s = 0.0, FIRST_PAUSE_S
+                now, engine.pause_s = time.monotonic(), FIRST_PAUSE_S
+                # With no load it would get the next tasks, and end them when it goes out once more.
+                settled = engine.since - engine.came_back > SETTLED_S
+                engine.back_pause_s = (
+                    0.0 if settled else min(max(2 * engine.back_pause_s, BACK_PAUSE_S), LONGEST_PAUSE_S)
+                )
+                engine.came_back, engine.paused_until = now, now + engine.back_pause_s
             self._changed.notify_all()
         if was_out is not None:
             logger.warning(
