@@ -193,6 +193,7 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
         os._exit(0)
     """
     engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
+    others = descendants(os.getpid())  # of sandboxes that cases share
     async with SandboxPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
         async with pool.executor(timeout=5) as first:
             assert (await run(first, LEAVE)).outcome == "ok"
@@ -203,7 +204,7 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
                 assert (
                     await run(first, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
                 ).outcome == "crashed"
-            space = _hold_namespaces(first)
+            space = _hold_namespaces(first, others)
             assert processes_in(space)
         left = await eventually_empty(lambda: {"processes": found} if (found := processes_in(space)) else {})
         for handle in space.values():
@@ -215,13 +216,13 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
             assert (await run(second, "import os; os.path.exists('/tmp/left')")).output == "False\n"
 
 
-def _hold_namespaces(executor: SandboxCodeExecutor) -> dict[int, int]:
-    """Descriptors of the pid namespaces that are there now, by number, which the kernel gives to nobody else meanwhile."""
+def _hold_namespaces(executor: SandboxCodeExecutor, others: set[int]) -> dict[int, int]:
+    """Descriptors of an executor's pid namespaces, by number, which the kernel gives to nobody else meanwhile."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
         with closing(connect()) as client:
             pids = {int(client.inspect_container(executor.container_name)["State"]["Pid"])}
     else:
-        pids = descendants(os.getpid())
+        pids = descendants(os.getpid()) - others
     held: dict[int, int] = {}
     for pid in pids:
         with suppress(OSError):
