@@ -192,7 +192,7 @@ async def test_page_is_served_for_the_list_and_for_a_run(viewer):
     assert len({*nonces}) == 2
     for page, nonce in zip(pages, nonces, strict=True):
         assert f'src="{base}/page/app.js"' in page.text
-        assert "__" not in page.text
+        assert "__" not in page.text.replace(base, "").replace(nonce, "")  # random, so they may have it
         assert page.headers["content-security-policy"] == CSP.replace(
             "style-src 'self'", f"style-src 'self' 'nonce-{nonce}'"
         )
