@@ -131,7 +131,7 @@ def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() ->
 )
 def test_variable_that_is_read_at_the_start_gets_a_new_interpreter(more: dict[str, str], new: bool) -> None:
     command = ["-c", "import sys; print('typer' in sys.modules)"]
-    assert processes.run(command, env={**os.environ, **more}).stdout == f"{not new}\n"
+    assert processes.run(command, env={**processes.ENVIRONMENT, **more}).stdout == f"{not new}\n"
 
 
 def test_program_that_does_not_end_is_killed() -> None:
