@@ -22,8 +22,6 @@ from .faults import eventually
 from .oracles import processes_in
 from .subject import Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 CANARY = f"canary-{uuid.uuid4().hex}"
 SHOWN = "import os; print(os.environ['API_KEY'], os.environ['GIVEN'])"
 SEARCH = """
