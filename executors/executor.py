@@ -14,8 +14,7 @@ from autogen_codeact.executors.arguments import ExecutorArguments
 from autogen_codeact.executors.cancellation import cancel_scope
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
 from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.executors.tools.executor_tools import ExecutorTools
-from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
@@ -45,7 +44,7 @@ class SandboxCodeExecutor(CodeExecutor):
                 "functions_packages": required_packages(arguments.functions),
             }
             options = options.model_copy(update=module)
-        self._tools = ExecutorTools(arguments.tools, options.tool_limits, arguments.approve_tool)
+        self._tools = HostTools(arguments.tools, options.tool_limits, arguments.approve_tool)
         self.sandbox = AsyncSandbox(options, tools=self._tools, progress=arguments.progress, pool=arguments.pool)
         """The sandbox."""
 

@@ -26,7 +26,7 @@ from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptio
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 BackendName = Literal["auto", "docker", "bubblewrap"]
 
@@ -70,7 +70,7 @@ class SandboxLifecycle:
         self.name: str | None = None
         """Name of the last sandbox."""
         self.tools: Toolset = (
-            tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, approve_tool)
+            tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
         )
         self.attachments = self.tools.broker.attachments
         """The recorders and observers."""

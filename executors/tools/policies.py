@@ -13,7 +13,7 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage,
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors.tools.approval import ToolApprovalRequest
-from autogen_codeact.executors.tools.host_tools import load_tools
+from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.sandbox.tools import policies
 from autogen_codeact.sandbox.tools.approval import ToolApproval
 from autogen_codeact.sandbox.tools.payloads import least_size
