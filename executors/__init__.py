@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.bubblewrap import (
         BubblewrapCommandLineCodeExecutorConfig as BubblewrapCommandLineCodeExecutorConfig,
     )
-    from autogen_codeact.executors.cancellation import cancel_scope as cancel_scope
     from autogen_codeact.executors.capabilities import Capabilities as Capabilities
     from autogen_codeact.executors.capabilities import KnowsSandbox as KnowsSandbox
     from autogen_codeact.executors.capabilities import ObservedExecutor as ObservedExecutor
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.executors.executor import WORKSPACE as WORKSPACE
     from autogen_codeact.executors.executor import SandboxCodeExecutor as SandboxCodeExecutor
+    from autogen_codeact.executors.executor import cancel_scope as cancel_scope
     from autogen_codeact.executors.pool import SandboxPool as SandboxPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool

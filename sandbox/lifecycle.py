@@ -39,6 +39,10 @@ class SandboxLifecycle:
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
+    starts = 0
+    """Number of sandboxes started. If it has changed, what the last one contained is gone."""
+    unrecorded = 0
+    """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
 
     def __init__(
         self,
@@ -59,10 +63,6 @@ class SandboxLifecycle:
         self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.timeout = self.options.timeout
         """Wall-clock seconds that a block may take."""
-        self.starts = 0
-        """Number of sandboxes started. If it has changed, what the last one contained is gone."""
-        self.unrecorded = 0
-        """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
         self.blocks = 0
         """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
