@@ -61,8 +61,6 @@ class SandboxLifecycle:
             backend = pool.options.backend
         self.options = _parse(backend, options)
         self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
-        self.timeout = self.options.timeout
-        """Wall-clock seconds that a block may take."""
         self.blocks = 0
         """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
@@ -87,6 +85,11 @@ class SandboxLifecycle:
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
         self._session = CrossLoopSemaphore()
+
+    @property
+    def timeout(self) -> float:
+        """Wall-clock seconds that a block may take."""
+        return self.options.timeout
 
     async def __aenter__(self) -> Self:
         await self.start()
