@@ -21,6 +21,7 @@ from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.files.workspace import Workspace
 from tests.abuse import oracles
 
+from . import reused
 from .sandboxes import out
 
 MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
@@ -107,11 +108,11 @@ async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCode
 
 
 def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state."""
+    """The sandboxes of this process, in whatever state, without those that tests use again."""
     with closing(oracles.known_engine()) as client:
         owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
         found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-    return {container["Names"][0].lstrip("/") for container in found}
+    return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
@@ -135,9 +136,11 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def present() -> dict[str, set[str]]:
-    """The containers of this process, its threads of ours and its descriptors."""
+    """The containers of this process, its threads of ours and its descriptors, without those of reused sandboxes."""
     gc.collect()
-    return {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+    return reused.without(
+        {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+    )
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:

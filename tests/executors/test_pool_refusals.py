@@ -48,7 +48,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("options", "complaint"),
         [
-            ({"size": 0}, "size must be at least 1, not 0"),
+            ({"size": -1}, "size must be at least 0, not -1"),
             ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
             ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
