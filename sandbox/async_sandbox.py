@@ -160,7 +160,7 @@ class AsyncSandbox(SandboxLifecycle):
         """
         if not blocks:
             raise ValueError("No code blocks to execute.")
-        limit = parse_timeout(timeout) if timeout is not None else self.options.timeout
+        limit = parse_timeout(timeout) if timeout is not None else self.timeout
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
             client = await self._ready()

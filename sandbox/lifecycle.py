@@ -39,6 +39,8 @@ class SandboxLifecycle:
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
+    timeout = 60.0
+    """Wall-clock seconds that a block may take."""
     starts = 0
     """Number of sandboxes started. If it has changed, what the last one contained is gone."""
     unrecorded = 0
@@ -60,6 +62,7 @@ class SandboxLifecycle:
             options = {**pool.options.given(), **options}
             backend = pool.options.backend
         self.options = _parse(backend, options)
+        self.timeout = self.options.timeout
         self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.blocks = 0
         """Number of blocks run in this sandbox."""
@@ -85,11 +88,6 @@ class SandboxLifecycle:
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
         self._session = CrossLoopSemaphore()
-
-    @property
-    def timeout(self) -> float:
-        """Wall-clock seconds that a block may take."""
-        return self.options.timeout
 
     async def __aenter__(self) -> Self:
         await self.start()
