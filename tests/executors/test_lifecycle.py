@@ -4,6 +4,8 @@ import asyncio
 import io
 import os
 import signal
+import subprocess
+import sys
 import tarfile
 import textwrap
 import threading
@@ -30,8 +32,6 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from tests import processes
-
 from .conftest import MakeExecutor, containers
 from .sandboxes import block, out, run
 
@@ -345,8 +345,8 @@ class TestTheClientsEnd:
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
     def test_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
-        command = ["-c", textwrap.dedent(self.SCRIPT), name]
-        with processes.start(command, env=os.environ) as child:
+        command = [sys.executable, "-c", textwrap.dedent(self.SCRIPT), name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
             try:
                 assert child.stdout is not None
                 assert child.stdout.readline() == "started\n"
