@@ -15,7 +15,7 @@ import typer
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
 from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
@@ -54,7 +54,12 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
     try:
-        app()
+        try:
+            app()
+        except SystemExit as end:
+            if isinstance(end.code, int):
+                end_process(end.code)
+            raise
     except KeyboardInterrupt:  # before a command has begun: its arguments take a moment to be made
         say("interrupted")
         raise SystemExit(EXIT_INTERRUPTED) from None

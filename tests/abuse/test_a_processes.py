@@ -4,8 +4,6 @@ import pytest
 
 from .subject import SUBJECTS, Subject
 
-SHARES_SANDBOXES = True
-
 IN_SESSIONS = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
 )

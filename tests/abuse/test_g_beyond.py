@@ -14,8 +14,6 @@ from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in
 from .subject import Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
 EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 

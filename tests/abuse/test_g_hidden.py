@@ -10,8 +10,6 @@ from ..executors.sandboxes import FORGE
 from .oracles import processes_in
 from .subject import GRACE_S, SUBJECTS, Subject
 
-SHARES_SANDBOXES = True
-
 in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
 )

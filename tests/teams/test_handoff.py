@@ -16,7 +16,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import Handoff, HandoffTargetError, SpeakerError, Team
 
 from .compare import bare
-from .support import Parrot, said
+from .support import CountingAgent, said
 
 INFO = {
     "vision": False,
@@ -152,5 +152,5 @@ def test_it_is_dumped_and_loaded():
 
 
 def test_a_first_participant_that_cannot_hand_over_is_refused_at_once():
-    with pytest.raises(SpeakerError, match=r"'parrot' begins and can't hand over: give it handoffs="):
-        Team([Parrot(), *trio()], speakers=Handoff())
+    with pytest.raises(SpeakerError, match=r"'counting' begins and can't hand over: give it handoffs="):
+        Team([CountingAgent(), *trio()], speakers=Handoff())
