@@ -32,6 +32,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
+
 from .conftest import MakeExecutor, containers
 from .sandboxes import block, out, run
 
