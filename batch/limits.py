@@ -19,7 +19,7 @@ from autogen_codeact.batch.waits import MODEL_CALLS, Waits
 from autogen_codeact.sandbox.words import counted
 
 
-class Pace:
+class RateLimit:
     """Lets something begin at most so often in a minute, spread evenly, in the order of asking.
 
     Args:
@@ -77,7 +77,7 @@ class LocalGate:
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = Pace(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._pace = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None

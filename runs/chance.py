@@ -47,7 +47,7 @@ def _parse(code: str) -> ast.Module | None:
 
 class _Names:
     def __init__(self) -> None:
-        self.sources = set(BUILT_IN)  # modules and functions that give values of chance
+        self.sources = set(BUILT_IN)  # modules and functions whose values are random or depend on the time
         self.imported: set[str] = set()
         self.tainted = set(BUILT_IN)
 
