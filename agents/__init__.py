@@ -1,71 +1,27 @@
-"""How an agent thinks: extract code, run it, decide, reflect."""
-
-from __future__ import annotations
+"""Agents that extract code from a model's answer, run it, decide about retries and reflect on the result."""
 
 from typing import TYPE_CHECKING
 
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.agents.approval import (
-        ApprovalFuncType,
-        ApprovalRequest,
-        ApprovalResponse,
-        AsyncApprovalFunc,
-        SyncApprovalFunc,
-    )
-    from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent
-    from autogen_codeact.agents.codeact_agent import CodeActAgent
-    from autogen_codeact.agents.config import CodeActAgentConfig, CodeExecutorAgentConfig
-    from autogen_codeact.agents.decision import RetryDecision
-    from autogen_codeact.agents.journal import Journal, RedactResult
-    from autogen_codeact.agents.observation import describe
-    from autogen_codeact.agents.person import ask_in_terminal
-    from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
-    from autogen_codeact.agents.replay import Replay
-    from autogen_codeact.agents.tool_prompt import describe_tools
+    from autogen_codeact.agents.approval import ApprovalFuncType as ApprovalFuncType
+    from autogen_codeact.agents.approval import ApprovalRequest as ApprovalRequest
+    from autogen_codeact.agents.approval import ApprovalResponse as ApprovalResponse
+    from autogen_codeact.agents.approval import AsyncApprovalFunc as AsyncApprovalFunc
+    from autogen_codeact.agents.approval import SyncApprovalFunc as SyncApprovalFunc
+    from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent as CodeExecutorAgent
+    from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
+    from autogen_codeact.agents.config import CodeActAgentConfig as CodeActAgentConfig
+    from autogen_codeact.agents.config import CodeExecutorAgentConfig as CodeExecutorAgentConfig
+    from autogen_codeact.agents.decision import RetryDecision as RetryDecision
+    from autogen_codeact.agents.journal import Journal as Journal
+    from autogen_codeact.agents.journal import RedactResult as RedactResult
+    from autogen_codeact.agents.observation import describe as describe
+    from autogen_codeact.agents.person import ask_in_terminal as ask_in_terminal
+    from autogen_codeact.agents.reliable_client import ModelTimeoutError as ModelTimeoutError
+    from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
+    from autogen_codeact.agents.replay import Replay as Replay
+    from autogen_codeact.agents.tool_prompt import describe_tools as describe_tools
 
-_HOME = {
-    "ApprovalFuncType": "approval",
-    "ApprovalRequest": "approval",
-    "ApprovalResponse": "approval",
-    "AsyncApprovalFunc": "approval",
-    "CodeActAgent": "codeact_agent",
-    "CodeActAgentConfig": "config",
-    "CodeExecutorAgent": "code_executor_agent",
-    "CodeExecutorAgentConfig": "config",
-    "Journal": "journal",
-    "ModelTimeoutError": "reliable_client",
-    "RedactResult": "journal",
-    "ReliableClient": "reliable_client",
-    "Replay": "replay",
-    "RetryDecision": "decision",
-    "SyncApprovalFunc": "approval",
-    "ask_in_terminal": "person",
-    "describe": "observation",
-    "describe_tools": "tool_prompt",
-}
-
-__all__ = [
-    "ApprovalFuncType",
-    "ApprovalRequest",
-    "ApprovalResponse",
-    "AsyncApprovalFunc",
-    "CodeActAgent",
-    "CodeActAgentConfig",
-    "CodeExecutorAgent",
-    "CodeExecutorAgentConfig",
-    "Journal",
-    "ModelTimeoutError",
-    "RedactResult",
-    "ReliableClient",
-    "Replay",
-    "RetryDecision",
-    "SyncApprovalFunc",
-    "ask_in_terminal",
-    "describe",
-    "describe_tools",
-]
-
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__)

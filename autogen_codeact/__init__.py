@@ -13,33 +13,10 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox import Sandbox as Sandbox
     from autogen_codeact.teams import Team as Team
 
-_HOME = {
-    "AsyncSandbox": "autogen_codeact.sandbox",
-    "CodeActAgent": "autogen_codeact.agents",
-    "CodeExecutorAgent": "autogen_codeact.agents",
-    "DockerCommandLineCodeExecutor": "autogen_codeact.executors",
-    "Sandbox": "autogen_codeact.sandbox",
-    "Team": "autogen_codeact.teams",
-}
-
-__all__ = [
-    "AsyncSandbox",
-    "CodeActAgent",
-    "CodeExecutorAgent",
-    "DockerCommandLineCodeExecutor",
-    "Sandbox",
-    "Team",
-    "__version__",
-]
-
 __version__ = "0.1.0"
 
 
-__getattr__, _ = lazy_names(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -236,8 +236,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("tokens: prompt, completion", f"{summary.prompt_tokens:,}, {summary.completion_tokens:,}"),
         ("cost", "-" if summary.cost is None else f"{summary.cost:.4f}"),
         ("wall time", _seconds(summary.wall_seconds)),
-        ("seconds a task: median, 90%, 99%, most", _percentiles(summary, "seconds_percentiles")),
-        ("steps a task: median, 90%, 99%, most", _percentiles(summary, "steps_percentiles")),
+        ("seconds a task: median, 90%, 99%, max", _percentiles(summary, "seconds_percentiles")),
+        ("steps a task: median, 90%, 99%, max", _percentiles(summary, "steps_percentiles")),
     ]
     return facts
 

@@ -30,9 +30,7 @@ def _limits(
     concurrency: Annotated[int, limit_option(min=1, metavar="N", help="Tasks that run at the same time.")] = 4,
     attempts: Annotated[
         int,
-        limit_option(
-            min=1, metavar="N", help="How often a task is begun at most, if it fails with an error that passes."
-        ),
+        limit_option(min=1, metavar="N", help="Maximum number of attempts, if a task fails with a temporary error."),
     ] = 3,
     backoff: Annotated[
         float,
@@ -56,18 +54,18 @@ def _limits(
     ] = None,
     tasks_per_minute: Annotated[float | None, limit_option(metavar="N", help="Tasks that begin in a minute.")] = None,
     max_tokens: Annotated[
-        int | None, limit_option(min=1, metavar="N", help="End the batch when it has used so many tokens.")
+        int | None, limit_option(min=1, metavar="N", help="End the batch when it has used this many tokens.")
     ] = None,
     max_cost: Annotated[
-        float | None, limit_option(metavar="AMOUNT", help="End the batch when it has cost so much. Needs --price.")
+        float | None, limit_option(metavar="AMOUNT", help="End the batch when it has cost this much. Needs --price.")
     ] = None,
     price: Annotated[
         str | None,
         limit_option(metavar="P:C", help="Price of a million tokens that the model reads, and that it writes: 2.5:10."),
     ] = None,
-    max_seconds: Annotated[float | None, limit_option(metavar="SECONDS", help="End the batch after so long.")] = None,
+    max_seconds: Annotated[float | None, limit_option(metavar="SECONDS", help="End the batch after this time.")] = None,
     task_timeout: Annotated[
-        float | None, limit_option(metavar="SECONDS", help="End an attempt at a task after so long.")
+        float | None, limit_option(metavar="SECONDS", help="End an attempt at a task after this time.")
     ] = None,
 ) -> LimitChoice:
     return LimitChoice(
@@ -115,14 +113,18 @@ class BatchCommand(JsonCommand):
 def batch(
     tasks: Annotated[
         Path,
-        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line, or a folder of them."),
+        typer.Argument(
+            metavar="TASKS",
+            help="FILE.jsonl or FILE.csv with a task in each line, or a folder with a file for each task.",
+        ),
     ],
     *,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the results; that of an earlier command continues it.")
     ],
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks, to try.", show_default="all")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Only the first N tasks, to try the command.", show_default="all"),
     ] = None,
     check: Annotated[
         str | None,
@@ -154,11 +156,11 @@ def batch(
     mode: Annotated[Mode | None, mode_option("process; with --act, session")] = None,
     choice: SandboxChoice,
 ) -> None:
-    """Let an agent solve many tasks, several at the same time. The same command again goes on where it ended.
+    """Let an agent solve many tasks, several at the same time. The same command again continues where it ended.
 
-    Ctrl-C lets the tasks that run end, a second one stops at once. The exit status is 0 if each task has ended, 1 if some have
-    failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C. `codeact batch report DIR` sums a
-    batch up, and compares it with another one; `codeact batch report --help` describes it.
+    After Ctrl-C running tasks are finished; a second Ctrl-C stops at once. The exit status is 0 if each task has ended, 1 if
+    some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C. `codeact batch report DIR`
+    summarizes a batch and compares it with another one; `codeact batch report --help` describes it.
     """
     from autogen_codeact.cli.json_output import JsonEnd
 
@@ -193,13 +195,13 @@ def report(
         typer.Option(
             "--by",
             metavar="FIELD",
-            show_default="(none)",
-            help="Also sum up by the values of a field of `metadata`, such as level.",
+            show_default="none",
+            help="Also summarize by the values of a field of `metadata`, such as level.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
-    """Sum a batch up: outcomes, checks, tokens, errors. With two folders, say which tasks end differently.
+    """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
 
     The exit status is 0, or 2 if a folder can't be read.
     """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -31,6 +33,29 @@ def say(line: str) -> None:
     with suppress(OSError):  # a closed standard error must not fail the command
         sys.stderr.write(f"codeact: {line}\n")
         sys.stderr.flush()
+
+
+def end_process(status: int) -> None:
+    """End the process as the interpreter does, but without freeing its objects one by one, which takes 0.1 s and more.
+
+    Returns without a change if the output can't be written, or if the interpreter is to report what was not closed: then its own
+    end is needed.
+
+    Args:
+        status: The exit status.
+    """
+    if sys.flags.dev_mode or sys.warnoptions:
+        return
+    # What an interpreter does first at its end: wait for threads, then run exit handlers. `multiprocessing` does the same.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(status)
 
 
 @contextmanager

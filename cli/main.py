@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
 from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
@@ -54,11 +55,33 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
     try:
-        app()
+        try:
+            _application(sys.argv[1:2])()
+        except SystemExit as end:
+            if isinstance(end.code, int):
+                end_process(end.code)
+            raise
     except KeyboardInterrupt:  # before a command has begun: its arguments take a moment to be made
         say("interrupted")
         raise SystemExit(EXIT_INTERRUPTED) from None
     raise AssertionError("a typer application exits")
+
+
+def _application(arguments: list[str]) -> typer.Typer:
+    """Return the application, with only one command if that is named.
+
+    Typer builds all commands before it looks at the arguments, which takes longer than the work of some.
+
+    Args:
+        arguments: The first argument, if there is one.
+    """
+    commands = [each for each in app.registered_commands if each.name in arguments]
+    groups = [each for each in app.registered_groups if each.name in arguments]
+    if not commands and not groups:
+        return app
+    only = copy(app)
+    only.registered_commands, only.registered_groups = commands, groups
+    return only
 
 
 def _print_version(wanted: bool) -> None:
@@ -145,7 +168,7 @@ def _run(
         bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
     ] = False,
     view: Annotated[
-        bool, typer.Option("--view", help="Show the run live in a browser, with buttons to stop it.")
+        bool, typer.Option("--view", help="Show the run live in a browser, with a button to stop it.")
     ] = False,
     approve: Annotated[
         bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
@@ -229,7 +252,7 @@ def _runs(
 
 @app.command("show")
 def _show(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Print a run, as it was printed when it ran."""
+    """Print a run again, as it was printed while it ran."""
     with clean_exit():
         from autogen_codeact.cli.saved_run import show_run
         from autogen_codeact.runs.store import find_run
@@ -294,7 +317,7 @@ def _export(
         typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
     ] = None,
 ) -> None:
-    """Write a run in another form. A file that exists is replaced."""
+    """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run
@@ -317,10 +340,10 @@ def _view(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
         str,
-        typer.Option(metavar="IP", help="Address to listen on; another one than this can be reached from outside."),
+        typer.Option(metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."),
     ] = "127.0.0.1",
 ) -> None:
-    """Show runs in a browser: the list, each run's steps, and a run that goes on, live. Prints the address of the page.
+    """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
     Whoever has the address can see the runs. It works until Ctrl-C.
     """
@@ -400,7 +423,7 @@ def _image_build(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Package that an image derived from it has in addition, such as polars, 'torch>=2' or a local .whl file; "
+            help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
             "can be repeated.",
         ),
     ] = None,

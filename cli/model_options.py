@@ -17,7 +17,7 @@ ModelTimeoutOption = Annotated[
     float,
     model_option(
         metavar="SECONDS",
-        help="End the run if the model's server sends nothing for so long. With --stream each piece of the answer counts, else "
+        help="End the run if the model's server sends nothing for this time. With --stream each piece of the answer counts, else "
         "only the whole answer does.",
         show_default="120",
     ),

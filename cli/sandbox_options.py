@@ -121,8 +121,8 @@ def _options(
         list[str] | None,
         sandbox_option(
             metavar="NAME[=VALUE]",
-            help="Variable for the code. NAME alone takes the value from this process, which no process list shows. "
-            "Can be repeated.",
+            help="Variable for the code. NAME alone takes the value from codeact's environment, so that no process list shows "
+            "it. Can be repeated.",
         ),
     ] = None,
     host: HostOption = None,

@@ -44,7 +44,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         super().__init__(options_of(arguments, BubblewrapOptions), arguments)
 
     def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
-        return BubblewrapCommandLineCodeExecutorConfig(**{**self.sandbox.options.values(), **self._tools.dump()})
+        return BubblewrapCommandLineCodeExecutorConfig(**{**self.options.values(), **self.tools.dump()})
 
     @classmethod
     def _from_config(cls, config: BubblewrapCommandLineCodeExecutorConfig) -> Self:

@@ -54,12 +54,12 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     @property
     def container_name(self) -> str | None:
         """Name of the running container, or the one that was requested."""
-        return self.sandbox.name or self._container_name
+        return self.name or self._container_name
 
     @property
     def bind_dir(self) -> Path:
         """The folder mounted at /workspace, or `work_dir`, which is synchronised with it."""
-        folder = self.sandbox.options.bind_dir
+        folder = self.options.bind_dir
         return Path(folder) if folder is not None else self.work_dir
 
     def functions_prompt(self) -> str:
@@ -67,7 +67,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         return functions_prompt(self._functions, self._functions_module) if self._functions else ""
 
     def _to_config(self) -> DockerCommandLineCodeExecutorConfig:
-        return DockerCommandLineCodeExecutorConfig(**{**self.sandbox.options.values(), **self._tools.dump()})
+        return DockerCommandLineCodeExecutorConfig(**{**self.options.values(), **self.tools.dump()})
 
     @classmethod
     def _from_config(cls, config: DockerCommandLineCodeExecutorConfig) -> Self:

@@ -25,11 +25,11 @@ class SandboxPool(sandbox_pool.SandboxPool):
     Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
 
     Args:
-        size: Sandboxes that are kept ready. Default 2.
+        size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
         sandbox: "docker" (the default) or "bubblewrap".
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
-        max_idle: Seconds after which a sandbox that nobody has taken is replaced by a fresh one. By default never.
+        max_idle: Seconds after which a sandbox that nobody has taken is stopped; `size` are kept ready. By default never.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
         max_uses: How often one sandbox is used before it is replaced. Default 1.
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.

@@ -1,90 +1,38 @@
 """What happened in a run: its log, written as it happens."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.runs.continuing import resume, resumed
-    from autogen_codeact.runs.conversation import NothingToUndo, RecordedConversation, Undone
-    from autogen_codeact.runs.copies import export_files, kept_files
-    from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
-    from autogen_codeact.runs.events import RunEvent
-    from autogen_codeact.runs.export import export_json, export_notebook
-    from autogen_codeact.runs.messages import load_message
-    from autogen_codeact.runs.plan import RunIsFinishedError, RunNotResumableError
-    from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
-    from autogen_codeact.runs.recording import recorded
-    from autogen_codeact.runs.sessions import Rebuilding
-    from autogen_codeact.runs.steps import RunDivergedError
-    from autogen_codeact.runs.summary import RunSummary, UnreadableRun, list_runs, summarize
-    from autogen_codeact.runs.writer import LogLocked
+    from autogen_codeact.runs.continuing import resume as resume
+    from autogen_codeact.runs.continuing import resumed as resumed
+    from autogen_codeact.runs.conversation import NothingToUndo as NothingToUndo
+    from autogen_codeact.runs.conversation import RecordedConversation as RecordedConversation
+    from autogen_codeact.runs.conversation import Undone as Undone
+    from autogen_codeact.runs.copies import export_files as export_files
+    from autogen_codeact.runs.copies import kept_files as kept_files
+    from autogen_codeact.runs.errors import RunError as RunError
+    from autogen_codeact.runs.errors import RunFileError as RunFileError
+    from autogen_codeact.runs.errors import RunFolderError as RunFolderError
+    from autogen_codeact.runs.errors import RunVersionError as RunVersionError
+    from autogen_codeact.runs.events import RunEvent as RunEvent
+    from autogen_codeact.runs.export import export_json as export_json
+    from autogen_codeact.runs.export import export_notebook as export_notebook
+    from autogen_codeact.runs.messages import load_message as load_message
+    from autogen_codeact.runs.plan import RunIsFinishedError as RunIsFinishedError
+    from autogen_codeact.runs.plan import RunNotResumableError as RunNotResumableError
+    from autogen_codeact.runs.reader import Gap as Gap
+    from autogen_codeact.runs.reader import Run as Run
+    from autogen_codeact.runs.reader import UnknownEvent as UnknownEvent
+    from autogen_codeact.runs.reader import load_run as load_run
+    from autogen_codeact.runs.recording import recorded as recorded
+    from autogen_codeact.runs.sessions import Rebuilding as Rebuilding
+    from autogen_codeact.runs.steps import RunDivergedError as RunDivergedError
+    from autogen_codeact.runs.summary import RunSummary as RunSummary
+    from autogen_codeact.runs.summary import UnreadableRun as UnreadableRun
+    from autogen_codeact.runs.summary import list_runs as list_runs
+    from autogen_codeact.runs.summary import summarize as summarize
+    from autogen_codeact.runs.writer import LogLocked as LogLocked
 
-_HOME = {
-    "Gap": "reader",
-    "LogLocked": "writer",
-    "NothingToUndo": "conversation",
-    "Rebuilding": "sessions",
-    "RecordedConversation": "conversation",
-    "Run": "reader",
-    "RunDivergedError": "steps",
-    "RunError": "errors",
-    "RunEvent": "events",
-    "RunFileError": "errors",
-    "RunFolderError": "errors",
-    "RunIsFinishedError": "plan",
-    "RunNotResumableError": "plan",
-    "RunSummary": "summary",
-    "RunVersionError": "errors",
-    "Undone": "conversation",
-    "UnknownEvent": "reader",
-    "UnreadableRun": "summary",
-    "export_files": "copies",
-    "export_json": "export",
-    "export_notebook": "export",
-    "kept_files": "copies",
-    "list_runs": "summary",
-    "load_message": "messages",
-    "load_run": "reader",
-    "recorded": "recording",
-    "resume": "continuing",
-    "resumed": "continuing",
-    "summarize": "summary",
-}
-
-__all__ = [
-    "Gap",
-    "LogLocked",
-    "NothingToUndo",
-    "Rebuilding",
-    "RecordedConversation",
-    "Run",
-    "RunDivergedError",
-    "RunError",
-    "RunEvent",
-    "RunFileError",
-    "RunFolderError",
-    "RunIsFinishedError",
-    "RunNotResumableError",
-    "RunSummary",
-    "RunVersionError",
-    "Undone",
-    "UnknownEvent",
-    "UnreadableRun",
-    "export_files",
-    "export_json",
-    "export_notebook",
-    "kept_files",
-    "list_runs",
-    "load_message",
-    "load_run",
-    "recorded",
-    "resume",
-    "resumed",
-    "summarize",
-]
-
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__)

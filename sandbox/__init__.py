@@ -1,150 +1,53 @@
 """Sandboxes for code that a model has written. Nothing here needs AutoGen; each name is imported when it is first used."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
-    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
-    from autogen_codeact.sandbox.displays import Display
-    from autogen_codeact.sandbox.errors import (
-        SandboxDied,
-        SandboxError,
-        SandboxFileError,
-        SandboxNameInUse,
-        SandboxNotStarted,
-        SandboxProtocolError,
-        SandboxStartError,
-        SandboxTimeout,
-        SandboxUnavailable,
-    )
-    from autogen_codeact.sandbox.host.chunks import OutputChunk
-    from autogen_codeact.sandbox.limits import Limits
-    from autogen_codeact.sandbox.observers import (
-        BlockFinished,
-        BlockId,
-        BlockStarted,
-        CallFinished,
-        CallIntent,
-        Observer,
-        Recorder,
-        SandboxStarted,
-        SandboxStopped,
-    )
-    from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
-    from autogen_codeact.sandbox.pool import SandboxPool
-    from autogen_codeact.sandbox.result import (
-        Artifact,
-        CallOutcome,
-        ErrorInfo,
-        NetworkConnection,
-        Outcome,
-        Result,
-        State,
-        ToolCall,
-    )
-    from autogen_codeact.sandbox.sync_sandbox import Sandbox
-    from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
-    from autogen_codeact.sandbox.tools.host_tool import HostTool
-    from autogen_codeact.sandbox.tools.limits import ToolLimits
-    from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer
+    from autogen_codeact.sandbox.async_sandbox import AsyncSandbox as AsyncSandbox
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost as DockerHost
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerTLS as DockerTLS
+    from autogen_codeact.sandbox.displays import Display as Display
+    from autogen_codeact.sandbox.errors import SandboxDied as SandboxDied
+    from autogen_codeact.sandbox.errors import SandboxError as SandboxError
+    from autogen_codeact.sandbox.errors import SandboxFileError as SandboxFileError
+    from autogen_codeact.sandbox.errors import SandboxNameInUse as SandboxNameInUse
+    from autogen_codeact.sandbox.errors import SandboxNotStarted as SandboxNotStarted
+    from autogen_codeact.sandbox.errors import SandboxProtocolError as SandboxProtocolError
+    from autogen_codeact.sandbox.errors import SandboxStartError as SandboxStartError
+    from autogen_codeact.sandbox.errors import SandboxTimeout as SandboxTimeout
+    from autogen_codeact.sandbox.errors import SandboxUnavailable as SandboxUnavailable
+    from autogen_codeact.sandbox.host.chunks import OutputChunk as OutputChunk
+    from autogen_codeact.sandbox.limits import Limits as Limits
+    from autogen_codeact.sandbox.observers import BlockFinished as BlockFinished
+    from autogen_codeact.sandbox.observers import BlockId as BlockId
+    from autogen_codeact.sandbox.observers import BlockStarted as BlockStarted
+    from autogen_codeact.sandbox.observers import CallFinished as CallFinished
+    from autogen_codeact.sandbox.observers import CallIntent as CallIntent
+    from autogen_codeact.sandbox.observers import Observer as Observer
+    from autogen_codeact.sandbox.observers import Recorder as Recorder
+    from autogen_codeact.sandbox.observers import SandboxStarted as SandboxStarted
+    from autogen_codeact.sandbox.observers import SandboxStopped as SandboxStopped
+    from autogen_codeact.sandbox.options import BubblewrapOptions as BubblewrapOptions
+    from autogen_codeact.sandbox.options import DockerOptions as DockerOptions
+    from autogen_codeact.sandbox.options import SandboxOptions as SandboxOptions
+    from autogen_codeact.sandbox.pool import SandboxPool as SandboxPool
+    from autogen_codeact.sandbox.result import Artifact as Artifact
+    from autogen_codeact.sandbox.result import CallOutcome as CallOutcome
+    from autogen_codeact.sandbox.result import ErrorInfo as ErrorInfo
+    from autogen_codeact.sandbox.result import NetworkConnection as NetworkConnection
+    from autogen_codeact.sandbox.result import Outcome as Outcome
+    from autogen_codeact.sandbox.result import Result as Result
+    from autogen_codeact.sandbox.result import State as State
+    from autogen_codeact.sandbox.result import ToolCall as ToolCall
+    from autogen_codeact.sandbox.sync_sandbox import Sandbox as Sandbox
+    from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
+    from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
+    from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
+    from autogen_codeact.sandbox.tools.host_tool import HostTool as HostTool
+    from autogen_codeact.sandbox.tools.limits import ToolLimits as ToolLimits
+    from autogen_codeact.sandbox.tools.tool import HostToolProtocol as HostToolProtocol
+    from autogen_codeact.sandbox.tools.tool import ToolAnswer as ToolAnswer
 
-_HOME = {
-    "ApproveTool": "autogen_codeact.sandbox.tools.approval",
-    "Artifact": "autogen_codeact.sandbox.result",
-    "AsyncSandbox": "autogen_codeact.sandbox.async_sandbox",
-    "BlockFinished": "autogen_codeact.sandbox.observers",
-    "BlockId": "autogen_codeact.sandbox.observers",
-    "BlockStarted": "autogen_codeact.sandbox.observers",
-    "BubblewrapOptions": "autogen_codeact.sandbox.options",
-    "CallFinished": "autogen_codeact.sandbox.observers",
-    "CallIntent": "autogen_codeact.sandbox.observers",
-    "CallOutcome": "autogen_codeact.sandbox.result",
-    "Display": "autogen_codeact.sandbox.displays",
-    "DockerHost": "autogen_codeact.sandbox.backends.docker.hosts",
-    "DockerOptions": "autogen_codeact.sandbox.options",
-    "DockerTLS": "autogen_codeact.sandbox.backends.docker.hosts",
-    "ErrorInfo": "autogen_codeact.sandbox.result",
-    "HostTool": "autogen_codeact.sandbox.tools.host_tool",
-    "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
-    "Limits": "autogen_codeact.sandbox.limits",
-    "NetworkConnection": "autogen_codeact.sandbox.result",
-    "Observer": "autogen_codeact.sandbox.observers",
-    "Outcome": "autogen_codeact.sandbox.result",
-    "OutputChunk": "autogen_codeact.sandbox.host.chunks",
-    "Recorder": "autogen_codeact.sandbox.observers",
-    "Result": "autogen_codeact.sandbox.result",
-    "Sandbox": "autogen_codeact.sandbox.sync_sandbox",
-    "SandboxDied": "autogen_codeact.sandbox.errors",
-    "SandboxError": "autogen_codeact.sandbox.errors",
-    "SandboxFileError": "autogen_codeact.sandbox.errors",
-    "SandboxNameInUse": "autogen_codeact.sandbox.errors",
-    "SandboxNotStarted": "autogen_codeact.sandbox.errors",
-    "SandboxOptions": "autogen_codeact.sandbox.options",
-    "SandboxPool": "autogen_codeact.sandbox.pool",
-    "SandboxProtocolError": "autogen_codeact.sandbox.errors",
-    "SandboxStartError": "autogen_codeact.sandbox.errors",
-    "SandboxStarted": "autogen_codeact.sandbox.observers",
-    "SandboxStopped": "autogen_codeact.sandbox.observers",
-    "SandboxTimeout": "autogen_codeact.sandbox.errors",
-    "SandboxUnavailable": "autogen_codeact.sandbox.errors",
-    "State": "autogen_codeact.sandbox.result",
-    "ToolAnswer": "autogen_codeact.sandbox.tools.tool",
-    "ToolApproval": "autogen_codeact.sandbox.tools.approval",
-    "ToolApprovalRequest": "autogen_codeact.sandbox.tools.approval",
-    "ToolCall": "autogen_codeact.sandbox.result",
-    "ToolLimits": "autogen_codeact.sandbox.tools.limits",
-}
-
-__all__ = [
-    "ApproveTool",
-    "Artifact",
-    "AsyncSandbox",
-    "BlockFinished",
-    "BlockId",
-    "BlockStarted",
-    "BubblewrapOptions",
-    "CallFinished",
-    "CallIntent",
-    "CallOutcome",
-    "Display",
-    "DockerHost",
-    "DockerOptions",
-    "DockerTLS",
-    "ErrorInfo",
-    "HostTool",
-    "HostToolProtocol",
-    "Limits",
-    "NetworkConnection",
-    "Observer",
-    "Outcome",
-    "OutputChunk",
-    "Recorder",
-    "Result",
-    "Sandbox",
-    "SandboxDied",
-    "SandboxError",
-    "SandboxFileError",
-    "SandboxNameInUse",
-    "SandboxNotStarted",
-    "SandboxOptions",
-    "SandboxPool",
-    "SandboxProtocolError",
-    "SandboxStartError",
-    "SandboxStarted",
-    "SandboxStopped",
-    "SandboxTimeout",
-    "SandboxUnavailable",
-    "State",
-    "ToolAnswer",
-    "ToolApproval",
-    "ToolApprovalRequest",
-    "ToolCall",
-    "ToolLimits",
-]
-
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__)

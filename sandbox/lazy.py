@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package's `__init__.py`.
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package's `__init__.py`, which import what it imports for type checkers.
+
+    Its public names are listed once, under `if TYPE_CHECKING:`, where type checkers read them too.
 
     Args:
         package: Its name.
-        home: The module in which each public name is defined: of this package (`errors`), or by its whole name.
     """
 
+    @cache
+    def homes() -> dict[str, str]:
+        import ast  # noqa: PLC0415 - not needed to import the package
+
+        loader: Any = sys.modules[package].__loader__
+        (block,) = (node for node in ast.parse(loader.get_source(package)).body if isinstance(node, ast.If))
+        imports: Any = block.body
+        return {alias.name: each.module for each in imports for alias in each.names}
+
     def get(name: str) -> Any:
-        if name not in home:
+        if name == "__all__":
+            return names()
+        if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = home[name] if "." in home[name] else f"{package}.{home[name]}"
-        return getattr(import_module(module), name)
+        return getattr(import_module(homes()[name]), name)
 
     def names() -> list[str]:
-        return sorted(home)
+        return sorted(homes())
 
     return get, names

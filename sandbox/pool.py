@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
 from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_keeper import Keeper, PoolLimits
-from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -41,12 +41,12 @@ class SandboxPool:
     Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
 
     Args:
-        size: Sandboxes that are kept ready. Default 2.
+        size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
         sandbox: "docker" (the default), "bubblewrap", or the options of the sandboxes.
         tools: Functions of this process that the code can call.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
-        max_idle: Seconds after which a sandbox that nobody has taken is replaced by a fresh one. By default never.
+        max_idle: Seconds after which a sandbox that nobody has taken is stopped; `size` are kept ready. By default never.
         acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
         max_uses: How often one sandbox is used before it is replaced. Default 1.
         progress: Called with a line for each step that takes long. By default it goes to standard error.
@@ -84,7 +84,7 @@ class SandboxPool:
         _refuse_unfit(self.options)
         if max_uses > 1:
             select.check_reusable(self.options)
-        self._tools = tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, None)
+        self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
         self._progress = progress
         self._keeper: Keeper | None = None
         self._process = os.getpid()
@@ -252,8 +252,9 @@ def check_sizes(size: int, max_alive: int, starts_at_once: int, max_uses: int = 
     """
     numbers = {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once, "max_uses": max_uses}
     for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        least = 0 if name == "size" else 1
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
     if size > max_alive:
         raise ValueError(f"size={size} is above max_alive={max_alive}: those that are ready count, too")
 

@@ -36,7 +36,7 @@ class PoolLimits:
     """How much a pool keeps.
 
     Args:
-        size: Sandboxes kept ready.
+        size: Sandboxes started in advance.
         max_alive: Sandboxes at the same time, those in use included.
         starts_at_once: Sandboxes started at the same time.
         max_idle_s: Seconds after which an idle one is replaced, or None.

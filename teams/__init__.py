@@ -1,67 +1,28 @@
 """How agents work together."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.teams.budget import Budget
-    from autogen_codeact.teams.config import TeamConfig
-    from autogen_codeact.teams.errors import GraphError, HandoffTargetError, SelectionError, SpeakerError
-    from autogen_codeact.teams.factory import coder_executor_team
-    from autogen_codeact.teams.graph import Graph
-    from autogen_codeact.teams.handoff import Handoff
-    from autogen_codeact.teams.loading import RefusedConfigError, load_component
-    from autogen_codeact.teams.selector import Selector
-    from autogen_codeact.teams.speakers import Conversation, Position, RoundRobin, Speakers
-    from autogen_codeact.teams.team import Team
-    from autogen_codeact.teams.termination import FinalWordTermination, FinalWordTerminationConfig
+    from autogen_codeact.teams.budget import Budget as Budget
+    from autogen_codeact.teams.config import TeamConfig as TeamConfig
+    from autogen_codeact.teams.errors import GraphError as GraphError
+    from autogen_codeact.teams.errors import HandoffTargetError as HandoffTargetError
+    from autogen_codeact.teams.errors import SelectionError as SelectionError
+    from autogen_codeact.teams.errors import SpeakerError as SpeakerError
+    from autogen_codeact.teams.factory import coder_executor_team as coder_executor_team
+    from autogen_codeact.teams.graph import Graph as Graph
+    from autogen_codeact.teams.handoff import Handoff as Handoff
+    from autogen_codeact.teams.loading import RefusedConfigError as RefusedConfigError
+    from autogen_codeact.teams.loading import load_component as load_component
+    from autogen_codeact.teams.selector import Selector as Selector
+    from autogen_codeact.teams.speakers import Conversation as Conversation
+    from autogen_codeact.teams.speakers import Position as Position
+    from autogen_codeact.teams.speakers import RoundRobin as RoundRobin
+    from autogen_codeact.teams.speakers import Speakers as Speakers
+    from autogen_codeact.teams.team import Team as Team
+    from autogen_codeact.teams.termination import FinalWordTermination as FinalWordTermination
+    from autogen_codeact.teams.termination import FinalWordTerminationConfig as FinalWordTerminationConfig
 
-_HOME = {
-    "Budget": "budget",
-    "Conversation": "speakers",
-    "FinalWordTermination": "termination",
-    "FinalWordTerminationConfig": "termination",
-    "Graph": "graph",
-    "GraphError": "errors",
-    "Handoff": "handoff",
-    "HandoffTargetError": "errors",
-    "Position": "speakers",
-    "RefusedConfigError": "loading",
-    "RoundRobin": "speakers",
-    "SelectionError": "errors",
-    "Selector": "selector",
-    "SpeakerError": "errors",
-    "Speakers": "speakers",
-    "Team": "team",
-    "TeamConfig": "config",
-    "coder_executor_team": "factory",
-    "load_component": "loading",
-}
-
-__all__ = [
-    "Budget",
-    "Conversation",
-    "FinalWordTermination",
-    "FinalWordTerminationConfig",
-    "Graph",
-    "GraphError",
-    "Handoff",
-    "HandoffTargetError",
-    "Position",
-    "RefusedConfigError",
-    "RoundRobin",
-    "SelectionError",
-    "Selector",
-    "SpeakerError",
-    "Speakers",
-    "Team",
-    "TeamConfig",
-    "coder_executor_team",
-    "load_component",
-]
-
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autogen_codeact.executors import SandboxUnavailable
+from autogen_codeact.sandbox import pool_keeper
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests.executors import reused
 from tests.file_seconds import Recorder, looks_for_processes, put_long_files_first
 from tests.processes import stop_servers
 
@@ -114,6 +116,21 @@ def end_last_fork_servers() -> Iterator[None]:
     """End those that are left at the end."""
     yield
     stop_servers()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stop_reused_sandboxes() -> Iterator[None]:
+    """Stop at the end what tests have used one after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool_keeper, "RESET_TIMEOUT_S", reused.RESET_TIMEOUT_S)
+        yield
+        reused.stop()
+
+
+@pytest.fixture(scope="module")
+def no_reused_sandboxes() -> None:
+    """Stop them before tests that count the sandboxes and processes of this process."""
+    reused.stop()
 
 
 @pytest.fixture(scope="session")

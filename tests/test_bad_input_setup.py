@@ -24,6 +24,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
+from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
 from tests.wire import fenced, said
 
@@ -86,7 +87,7 @@ def test_boolean_as_network_is_refused(network: Any) -> None:
 
 def config_of(kind: str) -> dict[str, Any]:
     """Return a configuration in the form of a file."""
-    executor = DockerCommandLineCodeExecutor(timeout=20)
+    executor = reused.executor(DockerCommandLineCodeExecutor, timeout=20)
     component: Any = executor
     if kind != "executor":
         component = CodeExecutorAgent("runner", executor)
@@ -194,7 +195,7 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
     with pytest.raises(openai.OpenAIError, match="OPENAI_API_KEY"):
         OpenAIChatCompletionClient(model="gpt-4o")
 
-    async with OpenAIServer([]) as server, DockerCommandLineCodeExecutor(timeout=20) as executor:
+    async with OpenAIServer([]) as server, reused.executor(DockerCommandLineCodeExecutor, timeout=20) as executor:
         bench = Bench(kind, server, executor)
         text = bench.whom.dump_component().model_dump_json(exclude_none=True)
         assert "none-needed" not in text

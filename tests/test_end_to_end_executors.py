@@ -17,6 +17,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
 from tests.wire import (
     ANSWER,
@@ -39,11 +40,11 @@ pytestmark = structured
 
 
 def docker_process(folder: Path) -> CodeExecutor:
-    return DockerCommandLineCodeExecutor(work_dir=folder, timeout=20)
+    return reused.executor(DockerCommandLineCodeExecutor, work_dir=folder, timeout=20)
 
 
 def docker_session(folder: Path) -> CodeExecutor:
-    return DockerCommandLineCodeExecutor(mode="session", work_dir=folder, timeout=20)
+    return reused.executor(DockerCommandLineCodeExecutor, mode="session", work_dir=folder, timeout=20)
 
 
 def autogen_local(folder: Path) -> CodeExecutor:

@@ -1,4 +1,4 @@
-"""Exports of the packages. Each name is listed three times: for type checkers, for the lazy import, and in `__all__`."""
+"""Exports of the packages. Each name is listed once: as an import for type checkers, which is made when the name is used."""
 
 import ast
 import importlib
@@ -27,17 +27,15 @@ def for_type_checkers(source: Path) -> dict[str, str]:
         "autogen_codeact.teams",
         "autogen_codeact.runs",
         "autogen_codeact.telemetry",
+        "autogen_codeact.batch",
+        "autogen_codeact.viewer",
     ],
 )
 def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
     module = importlib.import_module(package)
     assert module.__file__ is not None
-    homes = {
-        name: home if home.startswith("autogen_codeact.") else f"{package}.{home}"
-        for name, home in module._HOME.items()
-    }
-    assert for_type_checkers(Path(module.__file__)) == homes
-    assert sorted(module.__all__) == sorted(module._HOME) == dir(module)
+    homes = for_type_checkers(Path(module.__file__))
+    assert module.__all__ == sorted(homes) == dir(module)
     for name, home in homes.items():
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
     with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import marshal
+import sys
 import threading
 from collections.abc import Hashable
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.bootstrap import MODULES
@@ -18,6 +21,7 @@ from autogen_codeact.sandbox.host.protocol import Frame, pack
 # The runner's are about 0.5 MB.
 MAX_COMPILED = 2 * 1024 * 1024
 MAX_KEPT = 16
+RUNNER = Path(__file__).parents[1] / "runner"
 _kept: dict[Hashable, bytes] = {}
 """Frames with modules that sandboxes have compiled, by the Python that did: only sandboxes with the same Python get them."""
 _kept_lock = threading.Lock()
@@ -83,11 +87,7 @@ class RunnerModules:
 @cache
 def compiled_frame() -> bytes:
     """Return the frame with the modules as this program's Python compiles them."""
-    # The level of optimization is the one that the boot code uses.
-    compiled = [
-        (name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True, optimize=0))
-        for name, source in _sources()
-    ]
+    compiled = [(name, _compiled(name, f"<codeact {name}>")) for name in MODULES]
     return pack(Frame.COMPILED_MODULES, 0, None, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
 
 
@@ -99,5 +99,20 @@ def sources_frame() -> bytes:
 
 @cache
 def _sources() -> list[tuple[str, str]]:
-    folder = Path(__file__).parents[1] / "runner"
-    return [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
+    return [(name, (RUNNER / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
+
+
+def _compiled(name: str, filename: str) -> CodeType:
+    # The level of optimization is the one that the boot code uses: 0.
+    if sys.flags.optimize:
+        return compile(dict(_sources())[name], filename, "exec", dont_inherit=True, optimize=0)
+    # From the bytecode file beside the source, if it is there: to compile them all takes 0.1 s.
+    found = SourceFileLoader(name, str(RUNNER / f"{name}.py")).get_code(name)
+    assert found is not None, "a source file has code"
+    return _renamed(found, filename)
+
+
+def _renamed(code: CodeType, filename: str) -> CodeType:
+    """Return code that names another file as its source; a sandbox is not told where this program is installed."""
+    inner = tuple(_renamed(each, filename) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=filename, co_consts=inner)

@@ -7,8 +7,6 @@ from autogen_codeact.executors import ExecutionResult
 from ..executors.host_tools import Endless, Tool, in_short
 from .subject import Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 KILLS = {
     "PID 1": "\n".join(
         [

@@ -20,8 +20,6 @@ from .canaries import Canaries
 from .oracles import descendants, eventually_empty, processes_in
 from .subject import SUBJECTS, Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 TINY = Limits(memory="96m", pids=24, nofile=128, workspace="2m", tmp="2m", files=100, output=16 * 1024)
 SESSIONS = [kind for kind in SUBJECTS if kind.mode == "session"]
 ENGINES = pytest.mark.parametrize("kind", SESSIONS, ids=str, indirect=True)

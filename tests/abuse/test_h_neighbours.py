@@ -12,8 +12,6 @@ from ..executors.host_tools import Tool
 from ..executors.sandboxes import run, without_landlock
 from .subject import SUBJECTS, Kind, Subject
 
-SHARES_SANDBOXES = True
-
 in_process_mode = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "process"], ids=str, indirect=True
 )

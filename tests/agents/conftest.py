@@ -9,6 +9,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from tests.executors import reused
 
 
 @pytest.fixture
@@ -24,5 +25,5 @@ async def executor(tmp_path: Path) -> AsyncIterator[CodeExecutor]:
 @pytest.fixture
 async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
     """A real sandbox with one interpreter that lives on."""
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
         yield executor

@@ -29,6 +29,7 @@ from autogen_codeact.executors import (
 )
 from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
 from tests.agents.support import said, scripted, spent, told
+from tests.executors import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")
@@ -326,7 +327,9 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
     )
     client = scripted(floods, fills, "Done.")
     limits = Limits(workspace="1m", output=4096)
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, limits=limits) as executor:
+    async with reused.executor(
+        BubblewrapCommandLineCodeExecutor, mode="session", timeout=20, limits=limits
+    ) as executor:
         await CodeActAgent("actor", executor, model_client=client, max_output_chars=100).run(task="Go.")
 
     half, few = "a" * 50, "b" * 50

@@ -24,6 +24,7 @@ from autogen_codeact.executors import (
 )
 from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
 from tests.agents.support import decision, scripted, told
+from tests.executors import reused
 
 
 def add(a: int, b: int) -> int:
@@ -155,7 +156,7 @@ async def test_the_answer_needs_no_approval_of_tools(bubblewrap: None) -> None:
     async def refuse(request: Any) -> ToolApproval:
         return ToolApproval(False, "not today")
 
-    async with BubblewrapCommandLineCodeExecutor(mode="session", approve_tool=refuse) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", approve_tool=refuse) as executor:
         code = "try:\n    add(1, 2)\nexcept PermissionError as error:\n    final_answer(str(error))"
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code)), tools=[add])
         result = await agent.run(task="Go.")
@@ -173,7 +174,7 @@ async def test_the_other_agent_has_tools_too(session: SandboxCodeExecutor) -> No
 
 
 async def test_code_calls_tools_in_process_mode(bubblewrap: None) -> None:
-    async with BubblewrapCommandLineCodeExecutor() as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
         client = scripted(python("print(add(5, 3))"), "8.")
         agent = CodeExecutorAgent("actor", executor, model_client=client, tools=[add])
         result = await agent.run(task="Add 5 and 3.")

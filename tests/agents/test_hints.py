@@ -13,6 +13,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ErrorIn
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
 from tests.agents.test_environment import ASKED
+from tests.executors import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 NO_NETWORK = "Hint: the sandbox has no network. allow_domains=['{host}'] would allow a host, if whoever runs the sandbox sets it."
@@ -124,7 +125,9 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
     fills = python("open('big', 'wb').write(b'x' * 2**25)")
     writes, missing = python("open('/etc/x', 'w')"), python("import no_such_module")
     client = scripted(missing, writes, fills, "No.")
-    async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(workspace="16m")) as executor:
+    async with reused.executor(
+        BubblewrapCommandLineCodeExecutor, mode="session", limits=Limits(workspace="16m")
+    ) as executor:
         result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
     last = [str(call[-1].content).rpartition("\n\n")[2] for call in told(client)[1:]]
     assert last == [
@@ -137,7 +140,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
 
 
 async def test_reader_of_a_message_without_a_model_sees_hints(bubblewrap: None) -> None:
-    async with BubblewrapCommandLineCodeExecutor() as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
         result = await CodeExecutorAgent("runner", executor).run(task=python("open('/etc/x', 'w')"))
     assert result.messages[-1].to_text().endswith(f"\n\n{WRITABLE}")
 

@@ -25,6 +25,7 @@ from autogen_codeact.executors import (
 )
 from tests.agents.codeact import me, model, python, user
 from tests.agents.support import decision, scripted, told
+from tests.executors import reused
 from tests.executors.bubblewrapped import descendants, pid_one
 
 PAYS = "print('paying')\nprint(pay('Ann', 3))\n"
@@ -78,7 +79,7 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
 
 async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
     bank = Bank()
-    async with BubblewrapCommandLineCodeExecutor() as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
         _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
     assert next_attempt[2] == me(
         "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nreceipt 1\n\n"
@@ -88,7 +89,7 @@ async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
 
 async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:
     bank = Bank()
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=4) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=4) as executor:
         client, next_attempt = await decided(executor, PAYS + "while True: pass", bank)
 
     failure = next_attempt[2]
@@ -116,7 +117,7 @@ async def test_failed_calls_are_distinguished_from_calls_in_progress(bubblewrap:
 
     code = "try:\n    refuse()\nexcept ValueError:\n    pass\nslow()"
     client = scripted(python(code), decision(False, "no use"), "I could not.")
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=4) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=4) as executor:
         agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[slow, refuse])
         await agent.run(task="Go.")
 

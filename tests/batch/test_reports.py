@@ -142,7 +142,7 @@ def test_repeats_have_pass_at_k_and_how_often_all_passed(tmp_path: Path) -> None
     summary = summarize(batch(tmp_path, *rows))
     assert summary.pass_at == {1: pytest.approx(5 / 12), 2: pytest.approx((1 + 0.5) / 3), 4: pytest.approx(2 / 3)}
     assert summary.all_passed == pytest.approx(1 / 3)
-    assert "| pass@k                                 | 41.7% (k = 1), 66.7% (k = 4) |" in summary_text(summary)
+    assert "| pass@k                                | 41.7% (k = 1), 66.7% (k = 4) |" in summary_text(summary)
 
 
 @given(tries=st.integers(1, 8), data=st.data())
@@ -233,8 +233,8 @@ def test_batches_without_checks_are_compared_by_their_answers(tmp_path: Path) ->
 
 def test_text_of_a_summary(tmp_path: Path) -> None:
     text = summary_text(summarize(batch(tmp_path, *ROWS), by="level"))
-    assert "| passed                                 | 1 of 3                |" in text
-    assert "| pass rate (95% interval)               | 33.3% (6.1% to 79.2%) |" in text
+    assert "| passed                                | 1 of 3                |" in text
+    assert "| pass rate (95% interval)              | 33.3% (6.1% to 79.2%) |" in text
     assert "## Errors of tasks\n\n| error    | count |\n|----------|-------|\n| APIError | 1     |" in text
     assert "| hard  | 2    | 0         | 0 of 1 | 0.0%      |" in text
     assert summary_text(summarize(batch(tmp_path))).startswith("|")

@@ -14,6 +14,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
+from tests.executors import reused
 
 from ..executors.sandboxes import block
 
@@ -82,7 +83,7 @@ async def test_a_decision_to_try_again_has_autogens_text(local: CodeExecutor) ->
 @pytest.mark.parametrize("mode", ["process", "session"])
 async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, mode=mode) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path, timeout=3, mode=mode) as executor:
         result = await executor.execute_code_blocks([block(code)], CancellationToken())
         assert (result.exit_code, result.output) == (124, "begun\n\n Timeout")
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
@@ -96,7 +97,9 @@ async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> N
 
 async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, split_streams=True) as executor:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, work_dir=tmp_path, timeout=3, split_streams=True
+    ) as executor:
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
         result = items.pop()
     assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "begun\n"
@@ -106,7 +109,7 @@ async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["/tmp/x.py", "../x.py", "a/../../x.py"])
 async def test_a_file_name_outside_the_workspace_has_autogens_sentence(tmp_path: Path, name: str) -> None:
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
         result = await executor.execute_code_blocks([block(f"# filename: {name}\nprint(1)")], CancellationToken())
     assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
 
@@ -125,10 +128,10 @@ async def test_the_path_of_removed_code_is_in_the_result(tmp_path: Path) -> None
         assert result.code_file is not None
         return Path(result.code_file)
 
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
         kept = await path_of(executor, "print(1)")
         assert kept.read_text() == "print(1)"
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path, delete_tmp_files=True) as executor:
         assert await path_of(executor, "print(1)") == kept
         assert not kept.exists()
         assert not (await path_of(executor, "1 / 0")).exists()

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.files.workspace import Workspace
 from tests.abuse import oracles
 
+from . import reused
 from .sandboxes import out
 
 MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
@@ -78,11 +79,24 @@ def sandbox_image(docker_engine: str) -> str:
 
 @pytest_asyncio.fixture
 async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
-    """Makes executors that have been started, and stops them after the test."""
+    """Makes executors that have been started, with sandboxes of earlier tests if possible, and stops them after the test."""
+    async with _maker(functools.partial(reused.executor, DockerCommandLineCodeExecutor)) as make:
+        yield make
+
+
+@pytest_asyncio.fixture
+async def make_fresh_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
+    """Makes executors that have been started, each with a new sandbox, and stops them after the test."""
+    async with _maker(DockerCommandLineCodeExecutor) as make:
+        yield make
+
+
+@asynccontextmanager
+async def _maker(new: Callable[..., DockerCommandLineCodeExecutor]) -> AsyncIterator[MakeExecutor]:
     made: list[DockerCommandLineCodeExecutor] = []
 
     async def make(**options: Any) -> DockerCommandLineCodeExecutor:
-        executor = DockerCommandLineCodeExecutor(**options)
+        executor = new(**options)
         made.append(executor)
         await executor.start()
         return executor
@@ -95,7 +109,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One session for all tests of a module."""
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=30) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as started:
         yield started
 
 
@@ -107,11 +121,11 @@ async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCode
 
 
 def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state."""
+    """The sandboxes of this process, in whatever state, without those that tests use again."""
     with closing(oracles.known_engine()) as client:
         owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
         found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-    return {container["Names"][0].lstrip("/") for container in found}
+    return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
@@ -135,9 +149,11 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def present() -> dict[str, set[str]]:
-    """The containers of this process, its threads of ours and its descriptors."""
+    """The containers of this process, its threads of ours and its descriptors, without those of reused sandboxes."""
     gc.collect()
-    return {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+    return reused.without(
+        {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+    )
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:

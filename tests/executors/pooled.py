@@ -12,6 +12,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCode
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 
+from . import reused
 from .bubblewrapped import descendants, pid_one
 from .conftest import containers
 
@@ -21,7 +22,7 @@ WATCHED = ("containers", "threads", "children", "descriptors", "control groups")
 
 def left() -> dict[str, set[str]]:
     """What of ours there is on this machine."""
-    found = oracles.leftovers()
+    found = reused.without(oracles.leftovers())
     return {name: found[name] for name in WATCHED}
 
 
@@ -39,7 +40,7 @@ def alive(kind: str) -> int:
     """How many sandboxes of this process there are."""
     if kind == "docker":
         return len(containers())
-    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()))
+    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()) - reused.processes())
 
 
 def _is_pid_one(pid: int) -> bool:
@@ -61,7 +62,7 @@ def signal_idle(kind: str, number: signal.Signals) -> None:
             else:
                 client.kill(name, int(number))
     else:
-        os.kill(pid_one(os.getpid()), number)
+        os.kill(pid_one(os.getpid(), reused.processes()), number)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 30) -> None:

@@ -44,6 +44,9 @@ def make(kind: str, max_uses: int = 20, **options: Any) -> SandboxPool:
     return SandboxPool(1, sandbox=kind, max_alive=1, max_uses=max_uses, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
 
 
+LOOK_FOR_X = "import os; print('x' in globals(), os.path.exists('/tmp/x'))"
+
+
 class TestUses:
     async def test_as_many_as_allowed_are_in_one_sandbox(self, kind: str) -> None:
         names = []
@@ -168,6 +171,42 @@ class TestAReset:
             await client.stop()
             async with pool.executor() as executor:
                 assert (name_of(executor), await out(executor, "print(3)")) == (name, "3\n")
+
+
+class TestNothingInAdvance:
+    """With `size=0`."""
+
+    async def test_starts_with_the_first_use_and_goes_on_after_a_reset(self, kind: str) -> None:
+        async with SandboxPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
+            await pool.ready()
+            assert (alive(kind), pool.idle, pool.leased) == (0, 0, 0)
+            names = []
+            for _ in range(2):
+                async with pool.executor() as executor:
+                    names.append(name_of(executor))
+                    assert await out(executor, LOOK_FOR_X) == "False False\n"
+                    await out(executor, "x = open('/tmp/x', 'w')")
+                    assert alive(kind) == 1
+            await until(lambda: pool.idle == 1)
+        assert names == [names[0]] * 2
+        assert alive(kind) == 0
+
+    @ONE_KIND
+    async def test_each_use_has_a_sandbox_of_its_own_by_default(self, kind: str) -> None:
+        async with SandboxPool(0, sandbox=kind, limits=SMALL) as pool:  # type: ignore[arg-type]
+            async with pool.executor() as one, pool.executor() as other:
+                assert name_of(one) != name_of(other)
+            await until(lambda: not alive(kind))
+            assert pool.idle == 0
+
+    @ONE_KIND
+    async def test_an_unused_one_is_stopped_and_not_replaced(self, kind: str) -> None:
+        async with SandboxPool(0, sandbox=kind, max_uses=9, max_idle=0.2, limits=SMALL) as pool:  # type: ignore[arg-type]
+            async with pool.executor() as executor:
+                name = name_of(executor)
+            await until(lambda: not alive(kind))
+            async with pool.executor() as executor:
+                assert name_of(executor) != name
 
 
 class TestFacts:

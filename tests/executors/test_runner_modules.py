@@ -3,11 +3,14 @@
 import asyncio
 import importlib.util
 import marshal
+import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Hashable
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -173,6 +176,29 @@ def python(request: pytest.FixtureRequest) -> str:
     if found is None:
         pytest.skip(f"no Python {request.param} on this machine")
     return found
+
+
+class TestModulesOfThisPython:
+    @staticmethod
+    def files(code: CodeType) -> set[str]:
+        inner = (TestModulesOfThisPython.files(each) for each in code.co_consts if isinstance(each, CodeType))
+        return {code.co_filename}.union(*inner)
+
+    @pytest.mark.parametrize("optimize", ["0", "2"])
+    def test_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize: str) -> None:
+        program = "import sys; from autogen_codeact.sandbox.host.runner_modules import compiled_frame as frame"
+        program += "; sys.stdout.buffer.write(frame())"
+        environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
+        frame = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, check=True, timeout=50
+        )
+        ((_, _, payload),) = Parser().feed(frame.stdout)
+        made = dict(marshal.loads(payload.removeprefix(OWN)))
+        sources = dict(runner_modules._sources())
+        assert list(made) == list(sources)
+        for name, code in made.items():
+            assert code == compile(sources[name], f"<codeact {name}>", "exec", dont_inherit=True, optimize=0)
+            assert self.files(code) == {f"<codeact {name}>"}
 
 
 @needs_namespaces

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import sysconfig
 import time
 import venv
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,7 @@ None
 """
 SLOW = "import time\nfor number in range(3):\n    print(number, flush=True)\n    time.sleep(0.3)"
 TOOLS = ["list_files", "read_file", "restart", "run_code", "write_file"]
+RESTARTED = "The session was restarted. Variables, functions and imports are gone. The files are still there."
 NOT_DEFINED = "NameError: name 'x' is not defined\nThe code failed: error, exit code 1, session state kept."
 
 
@@ -69,19 +73,70 @@ def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return made
 
 
-def talk(client: Path, server: Path, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Have a client make calls; what it got."""
-    command = [str(server.with_name("codeact")), "mcp", "--sandbox", "bubblewrap"]
+Talk = Callable[..., list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A running client with its server, and the server's `--work-dir`."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def clients(
+    environments: dict[int, Path], bubblewrap: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[int, int], Client]]:
+    """Starts a client with a server, by the major version of `mcp` of both; it lives as long as the module."""
+    with ExitStack() as running:
+
+        @cache
+        def start(client: int, server: int) -> Client:
+            folder = tmp_path_factory.mktemp("served")
+            codeact = environments[server].with_name("codeact")
+            command = [str(codeact), "mcp", "--sandbox", "bubblewrap", "--work-dir", str(folder)]
+            process = subprocess.Popen(
+                [environments[client], CLIENT, json.dumps(command)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            return Client(running.enter_context(process), folder)
+
+        yield start
+
+
+@pytest.fixture
+def talk(clients: Callable[[int, int], Client]) -> Talk:
+    """Has a client make calls in a new session without files, and returns what it got: the tools, then the results.
+
+    What was printed before the end of a call is only in it with `progress`: it depends on how fast the machine is.
+    """
+
+    def make_calls(
+        *calls: tuple[str, dict[str, Any]], client: int = 1, server: int = 1, progress: bool = False
+    ) -> list[dict[str, Any]]:
+        running = clients(client, server)
+        for path in running.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _, restarted, files = ask(running.process, ("restart", {}), ("list_files", {}))
+        assert (text(restarted), text(files)) == (RESTARTED, "There are no files.")
+        answers = ask(running.process, *calls)
+        return [answer for answer in answers if progress or "progress" not in answer]
+
+    return make_calls
+
+
+def ask(process: subprocess.Popen[str], *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Have a running client make calls."""
+    assert process.stdin is not None
+    assert process.stdout is not None
     timed = [[name, arguments, 30] for name, arguments in calls]
-    finished = subprocess.run(
-        [str(client), str(CLIENT), json.dumps(command), json.dumps(timed)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return [json.loads(line) for line in finished.stdout.splitlines()]
+    process.stdin.write(json.dumps(timed) + "\n")
+    process.stdin.flush()
+    lines = map(json.loads, process.stdout)
+    return list(iter(partial(next, lines), None))
 
 
 def text(answer: dict[str, Any]) -> str:
@@ -91,21 +146,18 @@ def text(answer: dict[str, Any]) -> str:
     return str(words)
 
 
-@pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize("server", [1, 2], ids=["server 1", "server 2"])
 @pytest.mark.parametrize("client", [1, 2], ids=["client 1", "client 2"])
-def test_client_and_server_of_either_major_version(environments: dict[int, Path], client: int, server: int) -> None:
+def test_client_and_server_of_either_major_version(talk: Talk, client: int, server: int) -> None:
     listed, first, second = talk(
-        environments[client], environments[server], ("run_code", {"code": "x = 41"}), ("run_code", {"code": "x + 1"})
+        ("run_code", {"code": "x = 41"}), ("run_code", {"code": "x + 1"}), client=client, server=server
     )
     assert listed == {"tools": TOOLS}
     assert first == {"error": False, "content": [["text", "The code printed nothing."]]}
     assert second == {"error": False, "content": [["text", "42"]]}
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
-    python = environments[1]
+def test_tools_and_their_errors(talk: Talk) -> None:
     calls = (
         ("run_code", {"code": "x = 1/0"}),
         ("run_code", {"code": SAVE_IMAGE}),
@@ -128,7 +180,7 @@ def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
         ("restart", {}),
         ("run_code", {"code": "x"}),
     )
-    answers = talk(python, python, *calls)[1:]
+    answers = talk(*calls)[1:]
     failed = {0, 6, 7, 9, 10, 12, 13, 16}
     assert {number for number, answer in enumerate(answers) if answer["error"]} == failed
     assert "ZeroDivisionError: division by zero" in text(answers[0])
@@ -147,10 +199,8 @@ def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
     assert text(answers[16]).endswith(NOT_DEFINED)
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_output_is_sent_as_progress_while_the_code_runs(environments: dict[int, Path]) -> None:
-    python = environments[2]
-    _, *progress, answer = talk(python, python, ("run_code", {"code": SLOW}))
+def test_output_is_sent_as_progress_while_the_code_runs(talk: Talk) -> None:
+    _, *progress, answer = talk(("run_code", {"code": SLOW}), client=2, server=2, progress=True)
     assert len(progress) >= 2
     assert "0\n1\n2\n".startswith("".join(each["progress"] for each in progress))
     assert text(answer) == "0\n1\n2"
@@ -263,7 +313,8 @@ async def test_autogens_workbench_is_a_client() -> None:
     from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams  # noqa: PLC0415 - of the extra mcp-workbench
 
     command = str(Path(sys.executable).with_name("codeact"))
-    workbench = McpWorkbench(StdioServerParams(command=command, args=["mcp", "--sandbox", "bubblewrap"]))
+    arguments = ["mcp", "--sandbox", "bubblewrap"]
+    workbench = McpWorkbench(StdioServerParams(command=command, args=arguments, read_timeout_seconds=100))
     async with workbench:
         first = await workbench.call_tool("run_code", {"code": "x = 41"})
         second = await workbench.call_tool("run_code", {"code": "x + 1"})
@@ -293,16 +344,14 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
     assert finished.stderr == ("codeact: The Python package `mcp` is missing. Install it: pip install 'mcp<3'\n")
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_what_is_no_image_is_not_sent_as_one(environments: dict[int, Path]) -> None:
-    python = environments[1]
+def test_what_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
     calls = (
         ("run_code", {"code": "open('fake.png', 'w').write('text'); print('printed')"}),
         ("run_code", {"code": r"open('odd\nname.png', 'w').write('x'); print('printed')"}),
         ("run_code", {"code": "open('story.txt', 'w').write('GIF8 is a year'); print('printed')"}),
         ("read_file", {"name": "story.txt"}),
     )
-    fake, odd, _, story = (each for each in talk(python, python, *calls)[1:] if "progress" not in each)
+    fake, odd, _, story = talk(*calls)[1:]
     assert not fake["error"]
     assert text(fake).startswith("printed\nNote: The image fake.png is not shown: it is not a PNG")
     assert not odd["error"]
@@ -311,9 +360,8 @@ def test_what_is_no_image_is_not_sent_as_one(environments: dict[int, Path]) -> N
     assert text(story) == "GIF8 is a year"
 
 
-@pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize("major", [1, 2], ids=["mcp 1", "mcp 2"])
-def test_an_image_that_code_shows_is_sent_as_one(environments: dict[int, Path], major: int) -> None:
+def test_an_image_that_code_shows_is_sent_as_one(talk: Talk, major: int) -> None:
     show = (
         SAVE_IMAGE
         + """
@@ -335,8 +383,7 @@ Shown()
         ("read_file", {"name": "figure-3.png"}),
         ("run_code", {"code": many}),
     )
-    python = environments[major]
-    shown, read, failed, after, more = (each for each in talk(python, python, *calls)[1:] if "progress" not in each)
+    shown, read, failed, after, more = talk(*calls, client=major, server=major)[1:]
     assert shown["content"] == [
         ["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"],
         ["image", "image/png"],
@@ -348,16 +395,14 @@ Shown()
     assert [kind for kind, _ in more["content"]] == ["text", *["image"] * 8]
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_many_and_large_files_stay_small_results(environments: dict[int, Path]) -> None:
-    python = environments[1]
+def test_many_and_large_files_stay_small_results(talk: Talk) -> None:
     calls = (
         ("run_code", {"code": "for number in range(1000):\n    open(f'{number:04}' + 'x' * 200, 'w').close()"}),
         ("list_files", {}),
         ("run_code", {"code": "open('large.txt', 'w').truncate(100_000_000) and None"}),
         ("read_file", {"name": "large.txt"}),
     )
-    made, listed, _, large = talk(python, python, *calls)[1:]
+    made, listed, _, large = talk(*calls)[1:]
     assert len(text(made)) < 60_000
     assert text(listed).endswith("and 800 more files")
     assert large["error"]

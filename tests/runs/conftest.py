@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from tests.executors import reused
 
 
 @pytest.fixture
 async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
     """A real sandbox with one interpreter that lives on."""
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
         yield executor

@@ -14,6 +14,7 @@ from autogen_codeact.runs import RunNotResumableError, recorded
 from autogen_codeact.runs.origin import is_own, sign
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import load_agents
+from tests.executors import reused
 
 ANSWERS = ["```python\nx = 1\n```", "```python\nfinal_answer(x)\n```"]
 
@@ -27,7 +28,7 @@ def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def failed_run(folder: Path, **options: Any) -> Path:
     """The folder of a run whose model has failed before anything ran."""
-    executor = BubblewrapCommandLineCodeExecutor(mode="session", **options)
+    executor = reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", **options)
     agent = CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient([]), describe_environment=False)
     with pytest.raises(ValueError, match="No more mock responses"):
         async for _ in recorded(agent, task="Begin.", path=folder):

@@ -10,6 +10,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded, resume
 from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
+from tests.executors import reused
 from tests.runs.steps12 import counted, counting_tool
 
 ANSWERS = [python("triple(1)\nraise SystemExit(3)"), decision(True), python("print(triple(2))"), "It is 6."]
@@ -32,7 +33,7 @@ def make_agent(executor, calls, answers):
 @pytest.mark.timeout(300)
 async def test_turn_continues_after_each_of_its_steps(bubblewrap: None, tmp_path, mode):
     whole = tmp_path / "whole"
-    async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:
         agent = make_agent(executor, tmp_path / "calls", ANSWERS)
         messages = [item async for item in recorded(agent, task="Triple 2.", path=whole)][-1].messages
     assert messages[-1].to_text() == "It is 6."
@@ -55,7 +56,7 @@ async def test_turn_continues_after_each_of_its_steps(bubblewrap: None, tmp_path
         (folder / "events.jsonl").write_bytes(b"".join(lines[:number]))
         answered = types[:number].count("model_call_finished")
         made = types[:number].count("host_call_started")
-        async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
+        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:
             result = await resume(folder, agent=make_agent(executor, calls, ANSWERS[answered:]))
         assert [type(each) for each in result.messages] == [type(each) for each in messages], (number, kind)
         assert result.messages[-1].to_text() == "It is 6.", (number, kind)

@@ -13,6 +13,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
+from tests.executors import reused
 from tests.openai_server import OpenAIServer
 from tests.runs.steps12 import counted, counting_tool, expected, model
 
@@ -51,8 +52,8 @@ async def test_team_continues_in_the_turn_that_was_interrupted_with_the_speaker_
     folder, calls = tmp_path / "run", tmp_path / "calls"
     async with (
         OpenAIServer(answers) as server,
-        BubblewrapCommandLineCodeExecutor(mode="session") as executor,
-        BubblewrapCommandLineCodeExecutor(mode="session") as other,
+        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor,
+        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as other,
     ):
         team = make_team(executor, server, calls)
         async with aclosing(recorded(team, task="Triple.", path=folder)) as items:

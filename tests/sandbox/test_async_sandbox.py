@@ -19,6 +19,7 @@ from autogen_codeact.sandbox import (
     SandboxNotStarted,
 )
 from autogen_codeact.sandbox.pool import SandboxPool
+from tests.executors import reused
 
 
 def add(a: int, b: int) -> int:
@@ -34,7 +35,7 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest_asyncio.fixture
 async def box(backend: Any) -> AsyncIterator[AsyncSandbox]:
-    async with AsyncSandbox(backend, tools=[add], timeout=20) as started:
+    async with reused.sandbox(backend, tools=[add], timeout=20) as started:
         yield started
 
 
@@ -101,7 +102,7 @@ async def test_files_go_both_ways(box: AsyncSandbox, tmp_path: Path) -> None:
 
 async def test_work_dir_is_synchronised(backend: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("in")
-    async with AsyncSandbox(backend, work_dir=tmp_path) as box:
+    async with reused.sandbox(backend, work_dir=tmp_path) as box:
         result = await box.run("open('out.txt', 'w').write(open('in.txt').read() + ' and out')")
         assert box.work_dir == tmp_path
     assert [artifact.name for artifact in result.artifacts] == ["out.txt"]
@@ -138,7 +139,7 @@ async def test_the_first_block_starts_it_and_after_stop_it_must_be_started(backe
 
 
 async def test_process_mode_has_a_new_process_for_each_block(backend: Any) -> None:
-    async with AsyncSandbox(backend, mode="process") as box:
+    async with reused.sandbox(backend, mode="process") as box:
         await box.run("x = 1")
         assert (await box.run("print('x' in globals())")).output == "False\n"
 

@@ -12,6 +12,7 @@ from autogen_codeact.agents.tool_prompt import TOOLS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
+from tests.executors import reused
 
 from .support import PRINT_42, ScriptedModel, said
 
@@ -158,7 +159,7 @@ async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblew
 
     code = "```python\nprint(price('tea') * stock('tea'))\n```"
     model = ScriptedModel([code, code, "13.50. TERMINATE"])
-    async with BubblewrapCommandLineCodeExecutor(tools=[stock]) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, tools=[stock]) as executor:
         team = coder_executor_team(model, executor, reviewer=True, tools=[price])
         result = await team.run(task="What is our tea worth?")
     assert said(result)[3] == ("executor", "13.5\n")

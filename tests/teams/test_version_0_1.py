@@ -16,6 +16,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Sandbox
 from autogen_codeact.teams import Team, coder_executor_team, load_component
 from tests.agents.codeact import python
 from tests.agents.support import contains, scripted, told
+from tests.executors import reused
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -31,7 +32,7 @@ def pay(to: str, euros: int) -> dict[str, object]:
 
 @pytest.fixture
 async def session(bubblewrap: None) -> Any:
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
         yield executor
 
 

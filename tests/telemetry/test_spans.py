@@ -16,11 +16,12 @@ from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
-from autogen_codeact.sandbox import AsyncSandbox, Sandbox
+from autogen_codeact.sandbox import Sandbox
 from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, said, scripted
+from tests.executors import reused
 from tests.executors.pooled import until
 
 from .trees import Exported, attributes
@@ -50,7 +51,9 @@ async def broken() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
-    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[look, broken, wait]) as executor:
+    async with reused.executor(
+        BubblewrapCommandLineCodeExecutor, mode="session", tools=[look, broken, wait]
+    ) as executor:
         yield executor
 
 
@@ -148,7 +151,7 @@ async def test_a_retry(executor: Executor, exported: Exported) -> None:
 
 async def test_a_timeout(exported: Exported) -> None:
     code = "print('begun')\nwhile True: pass"
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=3) as executor:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=3) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
         with instrument(agent, tracer_provider=exported.provider):
             await agent.run(task="Go.")
@@ -330,7 +333,7 @@ async def test_blocks_at_the_same_time_in_process_mode_have_their_own_parents(ex
         with tracer.start_as_current_span(name):
             await box.run(f"look('{name}')")
 
-    async with AsyncSandbox("bubblewrap", mode="process", tools=[look]) as box:
+    async with reused.sandbox("bubblewrap", mode="process", tools=[look]) as box:
         with instrument(box, tracer_provider=exported.provider):
             await asyncio.gather(*map(run, ("a", "b", "c")))
     lines = [line for line in exported.tree() if "database" not in line]
@@ -358,8 +361,12 @@ async def test_calls_that_are_refused_or_out_of_time(exported: Exported) -> None
 
     BEGUN.append(asyncio.Event())
     code = "try:\n    look('a')\nexcept PermissionError:\n    pass\nwait()"
-    async with BubblewrapCommandLineCodeExecutor(
-        mode="session", tools=[look, wait], approve_tool=approve, tool_limits=ToolLimits(seconds=0.2)
+    async with reused.executor(
+        BubblewrapCommandLineCodeExecutor,
+        mode="session",
+        tools=[look, wait],
+        approve_tool=approve,
+        tool_limits=ToolLimits(seconds=0.2),
     ) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "No."))
         with instrument(agent, tracer_provider=exported.provider):

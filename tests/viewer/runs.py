@@ -14,6 +14,7 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
 from autogen_codeact.teams import Handoff, Team
+from tests.executors import reused
 
 SHOW = """\
 class Table:
@@ -102,8 +103,8 @@ async def record_rich_run(folder: Path, **options: Any) -> Path:
         "All is well. DONE",
     )
     async with (
-        BubblewrapCommandLineCodeExecutor(mode="session", timeout=5, **options) as session,
-        BubblewrapCommandLineCodeExecutor(timeout=20) as process,
+        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=5, **options) as session,
+        reused.executor(BubblewrapCommandLineCodeExecutor, timeout=20) as process,
     ):
         actor = CodeActAgent(
             "actor",

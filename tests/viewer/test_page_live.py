@@ -12,6 +12,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
+from tests.executors import reused
 from tests.runs.logs import lines, whole_run, write_log
 
 from .runs import model, python
@@ -66,7 +67,7 @@ class LiveRun:
 
     async def run(self, *answers):
         """Run an agent with fixed answers of its model."""
-        async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=50) as executor:
+        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=50) as executor:
             agent = CodeActAgent(
                 "coder",
                 executor,

@@ -31,6 +31,7 @@ from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter
 from autogen_codeact.viewer import indexing
 from autogen_codeact.viewer.steps import RunSteps
+from tests.executors import reused
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 from .runs import model, python
@@ -212,7 +213,7 @@ async def test_code_that_was_not_approved_is_a_denied_block(bubblewrap, tmp_path
 
         return ApprovalResponse(approved=False, reason="too risky")
 
-    async with BubblewrapCommandLineCodeExecutor(mode="session") as session:
+    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as session:
         client = model(python("open('x', 'w')", "I write."), "I may not.")
         agent = CodeActAgent("actor", session, model_client=client, approval_func=refuse)
         async for _ in recorded(agent, task="Write.", path=tmp_path / "run"):

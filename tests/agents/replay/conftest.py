@@ -14,6 +14,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from tests.agents.replay.support import Make
+from tests.executors import reused
 from tests.executors.egress.servers import Hosts, hosts_in
 
 ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
@@ -36,7 +37,7 @@ async def make(engine: str, tmp_path: Path) -> AsyncIterator[Make]:
         while made:
             await made.pop().stop()
         folder = {} if "bind_dir" in options else {"work_dir": tmp_path / "work"}
-        executor = ENGINES[engine](mode="session", **{"timeout": 20, **folder, **options})
+        executor = reused.executor(ENGINES[engine], mode="session", **{"timeout": 20, **folder, **options})
         await executor.start()
         made.append(executor)
         return executor

@@ -1,0 +1,237 @@
+"""Executors whose sandbox is reset after a test, and used again by another test of the same process.
+
+To start and stop a container takes a third of a second of processor time, a reset some milliseconds. The pools stop at the end of
+the tests, and before tests that count the processes of all sandboxes: `tests/conftest.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.sandbox import AsyncSandbox
+from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
+from autogen_codeact.sandbox.pool import UNFIT, SandboxPool
+from autogen_codeact.sandbox.toolset import Toolset
+
+from .bubblewrapped import descendants
+
+Kind = TypeVar("Kind", DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor)
+Found = dict[str, set[str]]
+
+MOST_IDLE = 6
+"""Sandboxes of this process that wait for a test; the pool that was not used for the longest time stops when there are more."""
+MAX_USES = 10_000
+RESET_TIMEOUT_S = 10.0
+"""Longer than the product's, so that fewer sandboxes are started on a machine under load."""
+SETTLED_S = 40.0
+OWN_SANDBOX = {
+    *("allow_domains", "allow_pip", "auto_remove", "data", "docker_host", "extra_hosts", "extra_volumes", "hosts"),
+    *("image", "packages", "python", "readable", *UNFIT),
+}
+"""Options that hardly two tests share, or that hold on to something of the test."""
+
+
+def executor(kind: type[Kind], **options: Any) -> Kind:
+    """Make an executor, not started, that uses a sandbox of an earlier test again if its options allow that.
+
+    The sandbox is not among the leftovers that tests look for. It is nothing for tests of starts, ends, names and containers, or
+    of the memory and the numbers of processes that a sandbox has which nobody has used.
+
+    Args:
+        kind: Its class.
+        options: Its arguments.
+    """
+    made = kind(**options)
+    if "progress" in options or not _can_share(made.sandbox):
+        return made
+    return kind(**options, pool=_pool_for(made.sandbox))
+
+
+def sandbox(backend: str, **options: Any) -> AsyncSandbox:
+    """Make a sandbox, not started, in the same way.
+
+    Args:
+        backend: "docker" or "bubblewrap".
+        options: The other arguments of `AsyncSandbox`.
+    """
+    made = AsyncSandbox(backend, **options)  # type: ignore[arg-type]
+    if "progress" in options or not _can_share(made):
+        return made
+    return AsyncSandbox(backend, **options, pool=_pool_for(made))  # type: ignore[arg-type]
+
+
+def _can_share(made: SandboxLifecycle) -> bool:
+    """Return whether its sandbox can be reset, and there will be others like it."""
+    if made._pool is not None or _engine() != _first_engine:
+        return False
+    values, defaults = made.options.values(), type(made.options)().values()
+    if any(values[name] != defaults[name] for name in OWN_SANDBOX & values.keys()):
+        return False
+    if any(value.host_name is not None for value in made.options.variables.values()):
+        return False
+    try:
+        select.check_reusable(made.options)
+    except ValueError:
+        return False
+    return True
+
+
+class _Pool(SandboxPool):
+    """A pool that starts with its first use."""
+
+    def __init__(self, like: SandboxLifecycle) -> None:
+        super().__init__(0, sandbox=like.options, tools=_Settings(like.tools.settings()), max_uses=MAX_USES)
+
+    async def acquire(self) -> RunnerClient:
+        await self.start()
+        # The last one in `_pools` is the one that was used last.
+        with suppress(ValueError):
+            _pools.remove(self)
+        _pools.append(self)
+        await _stop_unused(MOST_IDLE)
+        return await super().acquire()
+
+    async def _start_one(self) -> RunnerClient:
+        before = _descriptors()
+        client = await super()._start_one()
+        _clients.append((client, client._connection, _descriptors() - before))
+        return client
+
+
+class _Settings(Toolset):
+    """The settings of some tools, without what they refer to in a test."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__((), None, None)
+        self._settings = dict(settings)
+
+    def settings(self) -> dict[str, Any]:
+        return self._settings
+
+
+# Pools by what their sandboxes have in common; those that run, the one that was used last at the end.
+_by_shape: dict[str, _Pool] = {}
+_pools: list[_Pool] = []
+# All sandboxes that were started, with their connection, and the descriptors that were opened meanwhile.
+_clients: list[tuple[RunnerClient, Any, set[str]]] = []
+
+
+def _engine() -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "HOME"))
+
+
+_first_engine = _engine()
+
+
+def _pool_for(like: SandboxLifecycle) -> _Pool:
+    values = {name: value.value for name, value in like.options.variables.items()}
+    shape = repr((like.options.backend, values, sorted(like.options.shape().items()), like.tools.settings()))
+    return _by_shape.setdefault(shape, _Pool(like))
+
+
+async def _stop_unused(most_idle: int) -> None:
+    """Stop pools of which no sandbox is in use until few sandboxes are idle."""
+    for pool in _pools[:-1]:
+        if sum(each.idle for each in _pools) <= most_idle:
+            break
+        if pool.leased == 0:
+            _pools.remove(pool)
+            await pool.stop()
+
+
+def stop() -> None:
+    """Stop all of them; further executors start new ones."""
+
+    async def stop_all() -> None:
+        await asyncio.gather(*(pool.stop() for pool in _pools))
+
+    if _pools:
+        thread = threading.Thread(target=lambda: asyncio.run(stop_all()))
+        thread.start()
+        thread.join()
+    for each in (_pools, _by_shape, _clients):
+        each.clear()  # type: ignore[attr-defined]
+
+
+async def is_kept(name: str) -> bool:
+    """Whether a sandbox whose use has ended waits for another one; until its reset is over, or its end, this waits.
+
+    Args:
+        name: Its name.
+    """
+    until = time.monotonic() + SETTLED_S
+    while (held := _held().get(name)) is not None and time.monotonic() < until:
+        if held.idle:
+            return True
+        await asyncio.sleep(0.002)
+    return False
+
+
+def containers() -> set[str]:
+    """The names of the sandboxes that the pools have."""
+    return set(_held())
+
+
+def parents() -> set[int]:
+    """The processes of the host below which all those of the pools' bubblewrap sandboxes are."""
+    processes = (getattr(client._launcher, "_process", None) for client, _, _ in _present())
+    return {process.pid for process in processes if process is not None and process.returncode is None}
+
+
+def processes() -> set[int]:
+    """All these processes."""
+    roots = parents()
+    return roots.union(*map(descendants, roots))
+
+
+def _held() -> dict[str, Any]:
+    return {held.sandbox.name: held for pool in _pools if pool._keeper is not None for held in list(pool._keeper._held)}
+
+
+def _present() -> list[tuple[RunnerClient, Any, set[str]]]:
+    """Those of `_clients` that the pools still have, or are about to have."""
+    names = _held()
+    gone = [each for each in _clients if each[0].name not in names and not each[1]._thread.is_alive()]
+    for each in gone:
+        _clients.remove(each)
+    return [each for each in _clients if each[0].name in names]
+
+
+def without(found: Found) -> Found:
+    """Return what a test has found, as `tests.abuse.oracles.leftovers` has it, without what belongs to reused sandboxes."""
+    if not _pools:
+        return found
+    present = _present()
+    names = {client.name for client, _, _ in present}
+    threads = {id(pool._keeper._thread) for pool in _pools if pool._keeper is not None}
+    threads |= {id(connection._thread) for _, connection, _ in present}
+    pids = processes() if found.get("children") else set[int]()
+    opened = set[str]().union(*(each for _, _, each in present))
+    own: dict[str, Callable[[str], bool]] = {
+        "containers": names.__contains__,
+        "threads": lambda thread: int(thread.rpartition(" ")[2], 16) in threads,
+        "descriptors": opened.__contains__,
+        "children": lambda child: int(child.partition(":")[0]) in pids,
+        "control groups": lambda path: path.rpartition("/")[2].rpartition(".")[0] in names,
+    }
+    return {
+        kind: {each for each in each_kind if not (kind in own and own[kind](each))} for kind, each_kind in found.items()
+    }
+
+
+def _descriptors() -> set[str]:
+    """What this process has open: numbers, and what they stand for."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
+    return found
