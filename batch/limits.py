@@ -19,13 +19,13 @@ from autogen_codeact.batch.waits import MODEL_CALLS, Waits
 from autogen_codeact.sandbox.words import counted
 
 
-class Pace:
-    """Lets something begin at most so often in a minute, spread evenly, in the order of asking.
+class RateLimit:
+    """Lets at most a given number of calls or tasks begin in a minute, evenly spaced, in the order of the requests.
 
     Args:
-        per_minute: How often; None for no limit.
-        reason: What those who have to wait wait for.
-        waits: Counts them. Default: nobody does.
+        per_minute: Their number; None for no limit.
+        reason: What callers wait for, in words.
+        waits: Counts the callers that wait; None to count none.
     """
 
     def __init__(self, per_minute: float | None, reason: str, waits: Waits | None = None) -> None:
@@ -77,7 +77,7 @@ class LocalGate:
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = Pace(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._pace = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None

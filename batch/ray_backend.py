@@ -264,7 +264,7 @@ async def _stopped(actor: _Actor) -> None:
         await _answered(actor.handle.stop.remote())
 
 
-class _CancelledThereError(Exception):
+class _CancelledByWorkerError(Exception):
     """The worker has cancelled an attempt."""
 
 
@@ -351,7 +351,7 @@ class _Exchange:
             case "idle":
                 pass
             case "cancelled":
-                raise _CancelledThereError
+                raise _CancelledByWorkerError
             case "budget":
                 raise BatchBudgetError(printable(piece.data.decode("utf-8", "replace")))
             case "result" | "error" as kind:
@@ -461,7 +461,7 @@ def _why_refused(error: Exception) -> str:
 
 def _is_loss(error: BaseException) -> bool:
     """Return whether an error says that an actor is gone or can't be reached."""
-    if isinstance(error, WorkerRestartedError | _CancelledThereError | TimeoutError):
+    if isinstance(error, WorkerRestartedError | _CancelledByWorkerError | TimeoutError):
         return True
     lost = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
     return bool(_kinds(error) & lost)

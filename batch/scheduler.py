@@ -20,7 +20,7 @@ from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.limits import LocalGate, Pace
+from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import (
     AttemptFailed,
     BatchCounts,
@@ -80,7 +80,7 @@ class Job:
     count_log: bool = True
 
 
-class _Began(NamedTuple):
+class _StartTime(NamedTuple):
     """When an attempt began. The clock of the machine may be set meanwhile, so it tells no duration."""
 
     date: datetime
@@ -111,7 +111,7 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = Pace(settings.tasks_per_minute, TASKS, self.waits)
+        self._pace = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -302,7 +302,7 @@ class Scheduler:
         job.attempts += 1
         job.tried += 1
         self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
-        began = _Began(datetime.now(UTC), time.monotonic())
+        began = _StartTime(datetime.now(UTC), time.monotonic())
         work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
         job.count_log = False
         try:
@@ -339,7 +339,7 @@ class Scheduler:
             "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
         )
 
-    async def _failed(self, job: Job, error: AttemptError, began: _Began) -> None:
+    async def _failed(self, job: Job, error: AttemptError, began: _StartTime) -> None:
         if self.gate.spent is not None:
             return  # what fails then, fails because of that
         record = AttemptRecord(

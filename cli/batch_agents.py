@@ -70,7 +70,7 @@ class AgentMaker:
         else:
             with inputs.applied():
                 client = open_model(self._model, self._tell or (lambda line: None), text=inputs.text)
-            self._client = _SecretKeeper(client, self._model, inputs.secrets())
+            self._client = _SecretRedactor(client, self._model, inputs.secrets())
 
     async def close(self) -> None:
         """Close the model client."""
@@ -79,7 +79,7 @@ class AgentMaker:
             await client.close()
 
 
-class _SecretKeeper(ForwardingClient):
+class _SecretRedactor(ForwardingClient):
     """Removes keys from errors, which servers quote there: the errors are kept in rows and logs.
 
     Args:

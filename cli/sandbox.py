@@ -60,7 +60,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         await executor.stop()
 
 
-class _Sayer(logging.Handler):
+class _LogPrinter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())
 
@@ -68,8 +68,8 @@ class _Sayer(logging.Handler):
 def _say_warnings() -> None:
     """Print the library's warnings as messages of this command."""
     logger = logging.getLogger("autogen_codeact")
-    if not any(isinstance(handler, _Sayer) for handler in logger.handlers):
-        logger.addHandler(_Sayer(logging.WARNING))
+    if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
+        logger.addHandler(_LogPrinter(logging.WARNING))
 
 
 def as_result(result: CodeResult, seconds: float) -> ExecutionResult:

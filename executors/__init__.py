@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.bubblewrap import (
         BubblewrapCommandLineCodeExecutorConfig as BubblewrapCommandLineCodeExecutorConfig,
     )
-    from autogen_codeact.executors.cancellation import cancel_scope as cancel_scope
     from autogen_codeact.executors.capabilities import Capabilities as Capabilities
     from autogen_codeact.executors.capabilities import KnowsSandbox as KnowsSandbox
     from autogen_codeact.executors.capabilities import ObservedExecutor as ObservedExecutor
@@ -26,17 +25,18 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.executors.executor import WORKSPACE as WORKSPACE
     from autogen_codeact.executors.executor import SandboxCodeExecutor as SandboxCodeExecutor
+    from autogen_codeact.executors.executor import cancel_scope as cancel_scope
     from autogen_codeact.executors.pool import SandboxPool as SandboxPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
     from autogen_codeact.executors.tools.adapters import to_image as to_image
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest as ToolApprovalRequest
-    from autogen_codeact.executors.tools.executor_tools import dump_all as dump_all
-    from autogen_codeact.executors.tools.executor_tools import dump_approval as dump_approval
+    from autogen_codeact.executors.tools.configs import dump_all as dump_all
+    from autogen_codeact.executors.tools.configs import dump_approval as dump_approval
+    from autogen_codeact.executors.tools.configs import dump_tools as dump_tools
+    from autogen_codeact.executors.tools.configs import omitting_functions as omitting_functions
+    from autogen_codeact.executors.tools.configs import refuse_functions as refuse_functions
     from autogen_codeact.executors.tools.host_tools import ToolLike as ToolLike
-    from autogen_codeact.executors.tools.host_tools import dump_tools as dump_tools
-    from autogen_codeact.executors.tools.omitted import omitting_functions as omitting_functions
-    from autogen_codeact.executors.tools.omitted import refuse_functions as refuse_functions
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson

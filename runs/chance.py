@@ -1,4 +1,4 @@
-"""Which variables of a session come from chance or time, so that running their code again gives them other values."""
+"""Which variables of a session depend on random numbers or time, so that running their code again gives them other values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _parse(code: str) -> ast.Module | None:
 
 class _Names:
     def __init__(self) -> None:
-        self.sources = set(BUILT_IN)  # modules and functions that give values of chance
+        self.sources = set(BUILT_IN)  # modules and functions whose values are random or depend on the time
         self.imported: set[str] = set()
         self.tainted = set(BUILT_IN)
 

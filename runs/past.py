@@ -97,10 +97,10 @@ class Value:
 
 @dataclass
 class Past:
-    """What one agent has got.
+    """What one agent received before the run was interrupted, according to the log.
 
     Args:
-        items: What it has got since the boundary, in order.
+        items: What it received since the boundary, in order.
         facts: What it last knew about its sandbox, as JSON; None for nothing.
         calls: Number of calls of its model that have ended, in the whole run.
         steps: Number of steps that have run code, in the whole run.
@@ -121,10 +121,10 @@ def raised(error: ErrorRecord) -> Exception:
 
 @dataclass
 class RunPast:
-    """What the agents of a run have got, by their names in the log.
+    """What the agents of a run received before it was interrupted, by their names in the log.
 
     Args:
-        agents: What each has got already.
+        agents: What each received.
         notes: What the model of each agent is to be told about the continuation.
         emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.

@@ -74,7 +74,7 @@ class AsyncSandbox(SandboxLifecycle):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: The task was cancelled; the code is dead by then.
         """
-        return await self.run_blocks((Block(code, language),), timeout=timeout)
+        return await self.run_all((Block(code, language),), timeout=timeout)
 
     def stream(
         self, code: str, language: str = "python", timeout: float | None = None
@@ -97,9 +97,9 @@ class AsyncSandbox(SandboxLifecycle):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: The task was cancelled; the code is dead by then.
         """
-        return self.stream_blocks((Block(code, language),), timeout=timeout)
+        return self.stream_all((Block(code, language),), timeout=timeout)
 
-    async def stream_blocks(
+    async def stream_all(
         self,
         blocks: Sequence[CodeAndLanguage],
         context: RunContext = NO_CONTEXT,
@@ -107,7 +107,7 @@ class AsyncSandbox(SandboxLifecycle):
         timeout: float | None = None,
         on_start: Callable[[asyncio.Future[Any]], object] | None = None,
     ) -> AsyncGenerator[OutputChunk | Result, None]:
-        """Run blocks as `run_blocks` does, and yield their output while it is written.
+        """Run blocks as `run_all` does, and yield their output while it is written.
 
         Args:
             blocks: The blocks, at least one.
@@ -119,7 +119,7 @@ class AsyncSandbox(SandboxLifecycle):
             An `OutputChunk` for each piece of output, and at last the `Result`.
         """
         chunks = OutputChunks(parse_size(self.options.limits.output))
-        running = asyncio.ensure_future(self.run_blocks(blocks, context, timeout=timeout, chunks=chunks))
+        running = asyncio.ensure_future(self.run_all(blocks, context, timeout=timeout, chunks=chunks))
         running.add_done_callback(lambda _: chunks.close())
         if on_start is not None:
             on_start(running)
@@ -134,7 +134,7 @@ class AsyncSandbox(SandboxLifecycle):
             if not running.cancelled():
                 running.exception()  # asyncio would log it if nobody had asked
 
-    async def run_blocks(
+    async def run_all(
         self,
         blocks: Sequence[CodeAndLanguage],
         context: RunContext = NO_CONTEXT,

@@ -26,7 +26,7 @@ from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptio
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 BackendName = Literal["auto", "docker", "bubblewrap"]
 
@@ -39,6 +39,12 @@ class SandboxLifecycle:
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
+    timeout = 60.0
+    """Wall-clock seconds that a block may take."""
+    starts = 0
+    """Number of sandboxes started. If it has changed, what the last one contained is gone."""
+    unrecorded = 0
+    """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
 
     def __init__(
         self,
@@ -56,13 +62,8 @@ class SandboxLifecycle:
             options = {**pool.options.given(), **options}
             backend = pool.options.backend
         self.options = _parse(backend, options)
-        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.timeout = self.options.timeout
-        """Wall-clock seconds that a block may take."""
-        self.starts = 0
-        """Number of sandboxes started. If it has changed, what the last one contained is gone."""
-        self.unrecorded = 0
-        """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.blocks = 0
         """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
@@ -70,7 +71,7 @@ class SandboxLifecycle:
         self.name: str | None = None
         """Name of the last sandbox."""
         self.tools: Toolset = (
-            tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, approve_tool)
+            tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
         )
         self.attachments = self.tools.broker.attachments
         """The recorders and observers."""

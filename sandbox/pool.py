@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
 from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_keeper import Keeper, PoolLimits
-from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -84,7 +84,7 @@ class SandboxPool:
         _refuse_unfit(self.options)
         if max_uses > 1:
             select.check_reusable(self.options)
-        self._tools = tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, None)
+        self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
         self._progress = progress
         self._keeper: Keeper | None = None
         self._process = os.getpid()

@@ -373,7 +373,7 @@ async def _report(work: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
     try:
         result = await work
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-        with contextlib.suppress(InvalidStateError):  # `stop` was tired of waiting
+        with contextlib.suppress(InvalidStateError):  # `stop` has given up waiting
             outcome.set_exception(error)
     else:
         with contextlib.suppress(InvalidStateError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
@@ -11,6 +11,7 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 
@@ -18,47 +19,8 @@ Tool = Callable[..., Any] | HostTool
 """A typed Python function, sync or async, or an object of the `HostTool` protocol."""
 
 
-@runtime_checkable
-class Toolset(Protocol):
-    """The host tools of one sandbox; `executors` has one for AutoGen's tools and workbenches."""
-
-    @property
-    def broker(self) -> ToolBroker:
-        """What runs the tools."""
-        ...
-
-    @property
-    def known(self) -> tuple[HostTool, ...] | None:
-        """All tools; None before `start` if there are sources of tools to start."""
-        ...
-
-    async def start(self) -> tuple[HostTool, ...]:
-        """Start the sources of tools that don't run yet, and return all tools."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop the sources of tools."""
-        ...
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the runner gets at its start."""
-        ...
-
-    def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Record which tools a sandbox has known since its start."""
-        ...
-
-    def added_sources(self) -> list[tuple[str, Any]]:
-        """Return names and definitions of tools that were added after the sandbox's start."""
-        ...
-
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
-        """Return the handler of the calls of one block (its `code` and `language`)."""
-        ...
-
-
-class FunctionTools:
-    """A fixed list of typed functions and host tools.
+class Toolset:
+    """Typed functions and host tools; `executors` has one for AutoGen's tools and workbenches, to which tools can be added.
 
     Args:
         tools: The tools.
@@ -72,8 +34,12 @@ class FunctionTools:
 
     def __init__(self, tools: Sequence[Tool], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
         self._threads = Threads()
-        self.known = tuple(self._adapted(tool) for tool in tools)
-        self.broker = ToolBroker(self.known, limits or ToolLimits(), approve)
+        self._at_start: frozenset[str] = frozenset()
+        ready = tuple(self._adapted(tool) for tool in tools)
+        self.known: tuple[HostTool, ...] | None = ready
+        """All tools; None before `start` if there are sources of tools to start."""
+        self.broker = ToolBroker(ready, limits or ToolLimits(), approve)
+        """What runs the tools."""
 
     def _adapted(self, tool: Tool) -> HostTool:
         if is_host_tool(tool):
@@ -83,11 +49,11 @@ class FunctionTools:
         return FunctionHostTool(tool, self._threads)
 
     async def start(self) -> tuple[HostTool, ...]:
-        """Return all tools; there is nothing to start."""
-        return self.known
+        """Start the sources of tools that don't run yet, and return all tools."""
+        return self.known or ()
 
     async def stop(self) -> None:
-        """End the threads in which functions ran."""
+        """Stop the sources of tools, and end the threads in which functions ran."""
         self._threads.close()
 
     def settings(self) -> dict[str, Any]:
@@ -95,12 +61,19 @@ class FunctionTools:
         return self.broker.settings()
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Do nothing: no tool is added later."""
+        """Record which tools a sandbox has known since its start.
+
+        Args:
+            settings: The settings of its runner.
+        """
+        self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
     def added_sources(self) -> list[tuple[str, Any]]:
-        """Return no tools: none is added later."""
-        return []
+        """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
+        if self.broker.tools.keys() <= self._at_start:
+            return []
+        return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
-        """Return the handler of the calls of one block."""
+        """Return the handler of the calls of one block (its `code` and `language`)."""
         return self.broker.block(block.code, block.language, context, ident)

@@ -10,7 +10,7 @@ from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
 from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans, apart
+from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans, detached
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
@@ -68,7 +68,7 @@ def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
     def run_stream(original: Callable[..., Any]) -> Callable[..., Any]:
         def traced(*args: Any, **kwargs: Any) -> Any:
             # AutoGen makes its span the current one here and yields: without this, its reader would be inside it.
-            return apart(original(*args, **kwargs))
+            return detached(original(*args, **kwargs))
 
         return traced
 

@@ -134,7 +134,7 @@ class Spans:
         span.set_status(Status(StatusCode.ERROR, described))
 
 
-async def apart(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+async def detached(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     """Yield what a stream yields, and keep what it makes the current span from its reader."""
     async with aclosing(_within(otel_context.get_current(), items)) as inside:
         async for item in inside:

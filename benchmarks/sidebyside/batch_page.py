@@ -19,6 +19,7 @@ from .batch_variants import (
     SMOLAGENTS,
     VARIANTS,
 )
+from .page import wrapped
 
 BOOTSTRAPS = 2000
 GROWTH_MB = 20
@@ -272,10 +273,11 @@ def _reuse(used):
             parts = ", ".join(
                 f"{name} {used[reused][name]:.3f} s" for name in ("containers", "client", "engine", "rest")
             )
-            lines += (
-                f"- {reused}: {used[reused]['machine']:.3f} s a task in place of {used[own]['machine']:.3f} s\n"
-                f"  ({parts}). It saves the start and the end of a sandbox, and pays for the reset and its checks.\n"
+            lines += wrapped(
+                f"- {reused}: {used[reused]['machine']:.3f} s a task in place of {used[own]['machine']:.3f} s "
+                f"({parts}). It saves the start and the end of a sandbox, and pays for the reset and its checks."
             )
+            lines += "\n"
     return lines
 
 

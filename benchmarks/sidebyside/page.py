@@ -3,6 +3,7 @@
 import os
 import platform
 import statistics
+import textwrap
 
 from . import cells as c
 from .growth import CURVES
@@ -10,6 +11,12 @@ from .targets import TARGETS, interval, judge
 
 CELLS = [c.PYTHON, c.SHELL, c.START, c.STOP]
 MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
+
+
+def wrapped(text):
+    """Break a paragraph, or an item of a list, into lines as long as those of the other pages."""
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, 130, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def duration(seconds):
@@ -82,7 +89,7 @@ def plots(curves):
     """Return the plots with a sentence each."""
     return "\n\n".join(
         f"### {CURVES[name][0][0].upper()}{CURVES[name][0][1:]}\n\n![{CURVES[name][1]}](benchmarks/{name}.svg)\n\n"
-        f"{CURVES[name][1][0].upper()}{CURVES[name][1][1:]}: {sentence(lines)}"
+        + wrapped(f"{CURVES[name][1][0].upper()}{CURVES[name][1][1:]}: {sentence(lines)}")
         for name, lines in curves.items()
         if any(lines.values())
     )
@@ -119,7 +126,8 @@ def page(figures, profile):
     seconds, facts = figures["seconds"], figures["facts"]
     names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded", *c.POOLED]
     absent = (
-        "\n".join(f"- {name}: {reason}" for name, reason in figures["absent"].items()) or "Nothing: every variant ran."
+        "\n".join(wrapped(f"- {name}: {reason}") for name, reason in figures["absent"].items())
+        or "Nothing: every variant ran."
     )
     failed = "".join(
         f"\n{name} failed to start {count} times; these starts are not in its figures.\n"
@@ -130,9 +138,10 @@ def page(figures, profile):
     )
     note = f"\n**{figures['note']}**\n" if figures["note"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    run = f"All variants were measured in one run on one machine ({figures['machine']}; {versions})."
     return f"""# Benchmarks
 
-`make bench` writes this page. All variants were measured in one run on one machine ({figures["machine"]}; {versions}).
+{wrapped(f"`make bench` writes this page. {run}")}
 
 - Each of the other libraries runs in its own environment, in its newest release, with the sandbox image of this project plus a
   Jupyter gateway. It runs with its own default limits, which are none. The executors of this project run with their default

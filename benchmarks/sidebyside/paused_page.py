@@ -2,6 +2,7 @@
 
 import statistics
 
+from .page import wrapped
 from .targets import interval
 
 AUTOGEN = "autogen-ext Docker command line"
@@ -65,11 +66,12 @@ def _why(blocks):
         times = [_seconds(blocks, case, variant) for case in (SAME, RANDOM, AWAKE, AGENTS)]
         if all(times):
             same, other, awake, paused = (1e3 * statistics.median(seconds) for seconds in times)
-            lines.append(
+            text = (
                 f"- {variant}: {same:.2f} ms back to back; {other - same:+.2f} ms with another sandbox each time (caches); "
                 f"{awake - other:+.2f} ms after pauses, with processors that stay awake (caches, and work done in advance); "
                 f"{paused - awake:+.2f} ms with processors that sleep (wake-ups)."
             )
+            lines.append(wrapped(text))
     if lines:
         lines.insert(0, "Where the difference comes from (medians; each part adds a condition to the one before it):\n")
     return lines

@@ -24,8 +24,8 @@ def section(figures):
     parts.append("### Sandboxes that are alive\n\n" + _alive(figures["alive"]))
     if model := costs(figures["alive"]):
         parts += [
-            "### The model\n\n" + _model(model) + _driver(figures["batches"]),
-            "### What it predicts\n\n" + _predictions(model),
+            "### Cost model\n\n" + _model(model) + _driver(figures["batches"]),
+            "### Predictions\n\n" + _predictions(model),
         ]
     parts += [f"Not measured: {name}: {reason}" for name, reason in figures["absent"].items()]
     return "\n\n".join(parts) + "\n"

@@ -1,77 +1,90 @@
-"""From what users pass as `tools=[…]` to host tools."""
+"""The host tools of an executor: functions, AutoGen's tools, workbenches and host tools."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
-from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Tool, Workbench
 
 from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool
+from autogen_codeact.executors.tools.approval import with_tokens
+from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
-from autogen_codeact.executors.tools.omitted import refuse_functions
 from autogen_codeact.executors.tools.workbench import OpenWorkbench
+from autogen_codeact.sandbox.observers import BlockId
+from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.broker import BlockCalls
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
-from autogen_codeact.sandbox.tools.threads import Threads
+from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.toolset import Toolset
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
-_LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
-"""The configs from which tools were loaded."""
-
-
-class HostTools:
+class HostTools(Toolset):
     """The tools of an executor; those of workbenches are known once they are started.
 
     Args:
         tools: Functions, AutoGen tools, workbenches and host tools.
+        limits: How much a block may use of them. None for the default.
+        approve: Called before each call, which is made only if it approves. None to allow all.
 
     Raises:
-        TypeError: Something is none of these.
+        TypeError: Something is no tool, or `approve` can't be called.
         ValueError: A tool can't be used; the message says why.
     """
 
-    def __init__(self, tools: Sequence[ToolLike] = ()) -> None:
-        self._given: tuple[ToolLike, ...] = ()
+    def __init__(
+        self, tools: Sequence[ToolLike] = (), limits: ToolLimits | None = None, approve: ApproveTool | None = None
+    ) -> None:
+        super().__init__((), limits, with_tokens(_checked(approve)))
+        self._approve = self._approving = approve
         self._added: tuple[ToolLike, ...] = ()
-        self._threads = Threads()
         self._ready: list[HostTool | Workbench] = []
-        self._open: tuple[HostTool, ...] | None = None
+        self._in_use: tuple[HostTool, ...] = ()
         self._benches: list[OpenWorkbench] = []
         self._given = self._add(tools)
 
-    def __len__(self) -> int:
-        return len(self._ready)
-
-    @property
-    def tools(self) -> tuple[HostTool, ...] | None:
-        """The host tools, or None before `start` if there are workbenches."""
-        if self._open is None and not any(isinstance(each, Workbench) for each in self._ready):
-            return tuple(cast(list[HostTool], self._ready))
-        return self._open
-
-    def add(self, tools: Sequence[ToolLike]) -> None:
-        """Add tools, which `dump` does not write; the tools of workbenches are known after `start`.
+    def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None = None) -> None:
+        """Add an agent's tools, which the agent's config keeps; the tools of workbenches are known after `start`.
 
         Tools that were added before are ignored, so that agents can share an executor.
 
         Raises:
-            TypeError: Something is no tool.
-            ValueError: A tool can't be used.
+            TypeError: Something is no tool, or `approve` can't be called.
+            ValueError: A tool can't be used, or another function approves already.
         """
+        if approve is not None and self._approving not in (None, approve):
+            raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
+        checked = _checked(approve)
         if isinstance(tools, Sequence) and not isinstance(tools, str):
             here = (*self._given, *self._added)
             tools = [each for each in tools if not any(_is_same(each, tool) for tool in here)]
         self._added += self._add(tools)
-        if tools:
-            self._open = None
+        self._approving = self._approving or checked
+        self.broker.approve = with_tokens(self._approving)
+
+    def offer(self, tool: HostTool) -> None:
+        """Add an internal tool: no config keeps it, no list shows it, and its calls need no approval.
+
+        Args:
+            tool: The tool; nothing is done if it has been added before.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        offered = as_host_tool(tool)
+        if self.broker.tools.get(tool.name) != offered:
+            self.broker.replace((), [offered])
+            self.broker.without_approval.add(tool.name)
 
     def _add(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
@@ -79,7 +92,19 @@ class HostTools:
         ready = [each if isinstance(each, Workbench) else self._adapt(each) for each in tools]
         _check_names([each for each in self._ready + ready if not isinstance(each, Workbench)])
         self._ready += ready
+        if ready:
+            self._know()
+            self._use(self.known or ())
         return tuple(tools)
+
+    def _know(self) -> None:
+        """List the tools if no workbench has to be started for it."""
+        tools = [each for each in self._ready if not isinstance(each, Workbench)]
+        self.known = tuple(tools) if len(tools) == len(self._ready) else None
+
+    def _use(self, tools: Sequence[HostTool]) -> None:
+        self.broker.replace(self._in_use, tools)
+        self._in_use = tuple(tools)
 
     def _adapt(self, tool: ToolLike) -> HostTool:
         if is_host_tool(tool):
@@ -104,8 +129,8 @@ class HostTools:
             ValueError: Two tools would have one name.
             Exception: What a workbench raised; those that were started are stopped again.
         """
-        if self._open is not None:
-            return self._open
+        if self.known is not None:
+            return self.known
         tools: list[HostTool] = []
         running = {id(bench.workbench): bench for bench in self._benches}
         try:
@@ -122,8 +147,9 @@ class HostTools:
             with contextlib.suppress(Exception):
                 await self.stop()
             raise
-        self._open = tuple(tools)
-        return self._open
+        self._use(tools)
+        self.known = tuple(tools)
+        return self.known
 
     async def stop(self) -> None:
         """Stop the workbenches that were started here; may be repeated.
@@ -131,75 +157,35 @@ class HostTools:
         Raises:
             Exception: What the first one raised that did not stop; the others are stopped all the same.
         """
-        benches, self._benches, self._open = self._benches, [], None
-        self._threads.close()
+        await super().stop()
+        benches, self._benches = self._benches, []
+        self._know()
         ends = await asyncio.gather(*(bench.stop() for bench in benches), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
 
-    def dump(self) -> list[ComponentModel]:
-        """Write the tools for a config.
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
+        """Return what answers the calls of one block."""
+        if context.tools:
+            context = replace(context, tools={name: as_host_tool(tool) for name, tool in context.tools.items()})
+        return super().block(block, context, ident)
+
+    def dump(self) -> dict[str, Any]:
+        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
 
         Raises:
-            ValueError: Some are no components; the message names all of them.
+            ValueError: Some tools are no components, or `approve_tool` isn't; the message names all of them.
         """
-        return dump_tools(self._given)
+        parts = dump_all(tools=lambda: dump_tools(self._given), approve_tool=lambda: dump_approval(self._approve))
+        limits = self.broker.limits
+        return {**parts, "tool_limits": None if limits == ToolLimits() else limits}
 
 
-def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
-    """Write tools for a config.
-
-    Args:
-        tools: What was passed as `tools=[…]`.
-
-    Raises:
-        ValueError: Some are no components; the message names all of them. Inside `omitting_functions` they are left out.
-    """
-    dumped: list[ComponentModel] = []
-    refused: list[str] = []
-    for each in tools:
-        if not isinstance(each, ComponentBase):
-            refused.append(_label(each))
-            continue
-        if each in _LOADED:
-            dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
-            continue
-        try:
-            dumped.append(each.dump_component())
-        except NotImplementedError:
-            refused.append(_label(each))
-        except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
-            refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
-    refuse_functions(
-        refused,
-        f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
-        "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
-        "the config is loaded.",
-    )
-    return dumped
-
-
-def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
-    """Load the tools of a config.
-
-    Args:
-        models: The result of `HostTools.dump`.
-
-    Raises:
-        TypeError: One is neither a tool nor a workbench.
-    """
-    tools: list[ToolLike] = []
-    for model in models:
-        if model.component_type not in ("tool", "workbench"):
-            raise TypeError(
-                f"tools names {model.provider}, a {model.component_type}; it must be a tool or a workbench."
-            )
-        kind: Any = Workbench if model.component_type == "workbench" else BaseTool
-        tool = kind.load_component(model)
-        _LOADED[tool] = model.model_copy(deep=True)
-        tools.append(tool)
-    return tools
+def _checked(approve: ApproveTool | None) -> ApproveTool | None:
+    if approve is not None and (not callable(approve) or inspect.isclass(approve)):
+        raise TypeError(f"approve_tool must be a function or a policy such as AskPerson(), not {approve!r}")
+    return approve
 
 
 def _check_names(tools: Sequence[HostTool]) -> None:
@@ -218,10 +204,5 @@ def _is_same(one: ToolLike, other: ToolLike) -> bool:
     if one is other or one == other:
         return True
     # An agent and its executor that were dumped with the same tool are loaded with one each.
-    made_of = [_LOADED.get(each) if isinstance(each, ComponentBase) else None for each in (one, other)]
-    return made_of[0] is not None and made_of[0] == made_of[1]
-
-
-def _label(tool: ToolLike) -> str:
-    name = getattr(tool, "name", None) or getattr(tool, "__qualname__", None) or type(tool).__name__
-    return f"`{name}`"
+    config = loaded_from(one)
+    return config is not None and config == loaded_from(other)

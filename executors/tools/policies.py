@@ -6,7 +6,6 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from autogen_core import Component, ComponentBase, ComponentModel
@@ -14,15 +13,13 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage,
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors.tools.approval import ToolApprovalRequest
-from autogen_codeact.executors.tools.host_tools import load_tools
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.executors.tools.configs import load_tools
+from autogen_codeact.sandbox.tools import policies
 from autogen_codeact.sandbox.tools.approval import ToolApproval
-from autogen_codeact.sandbox.tools.payloads import is_small, json_text, least_size, offload
-from autogen_codeact.sandbox.tools.terminal import Question, ask
+from autogen_codeact.sandbox.tools.payloads import least_size
+from autogen_codeact.sandbox.tools.policies import MAX_REASON_CHARS, MAX_SHOWN_CHARS
 
-MAX_SHOWN_CHARS = 4_000
 MAX_QUESTION_CHARS = 40_000
-MAX_REASON_CHARS = 1_000
 
 
 class ToolPolicy(ABC, ComponentBase[BaseModel]):
@@ -51,7 +48,7 @@ class AllowToolsConfig(BaseModel):
     otherwise: ComponentModel | None = None
 
 
-class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
+class AllowTools(policies.AllowTools, ToolPolicy, Component[AllowToolsConfig]):
     """Allows the tools on a list; another policy decides about the others.
 
     Args:
@@ -63,30 +60,17 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
     component_provider_override = "autogen_codeact.executors.AllowTools"
 
     def __init__(self, names: Sequence[str], otherwise: ToolPolicy | None = None) -> None:
-        if isinstance(names, str):
-            raise TypeError(f"names must be a list such as [{names!r}], not a string")
-        self._names = list(names)
-        self._otherwise = otherwise
-
-    async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Allow a tool on the list."""
-        if any(fnmatchcase(request.name, pattern) for pattern in self._names):
-            return ToolApproval(True)
-        if self._otherwise is not None:
-            return await self._otherwise(request)
-        return ToolApproval(False, f"the tool {request.name} is not on the list of allowed tools")
+        super().__init__(names, otherwise)
+        self._policy = otherwise
 
     def _to_config(self) -> AllowToolsConfig:
         return AllowToolsConfig(
-            names=self._names, otherwise=self._otherwise.dump_component() if self._otherwise is not None else None
+            names=self.names, otherwise=self._policy.dump_component() if self._policy is not None else None
         )
 
     @classmethod
     def _from_config(cls, config: AllowToolsConfig) -> Self:
         return cls(config.names, load_policy(config.otherwise))
-
-
-YES, ALWAYS, NO = ("y", "yes"), ("a", "always"), ("n", "no", "")
 
 
 class AskPersonConfig(BaseModel):
@@ -97,54 +81,14 @@ class AskPersonConfig(BaseModel):
     timeout: float | None = Field(default=None, gt=0)
 
 
-class AskPerson(ToolPolicy, Component[AskPersonConfig]):
-    """Asks the person at the terminal, one question at a time; without a terminal calls are refused.
-
-    Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
-    code from its prompt, so that an answer to one question can't allow another call.
-
-    Args:
-        timeout: Seconds to wait for an answer; after that the call is refused. Default: as long as the block runs.
-    """
+class AskPerson(policies.AskPerson, ToolPolicy, Component[AskPersonConfig]):
+    __doc__ = policies.AskPerson.__doc__
 
     component_config_schema = AskPersonConfig
     component_provider_override = "autogen_codeact.executors.AskPerson"
 
-    def __init__(self, timeout: float | None = None) -> None:
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
-        self._timeout = timeout
-        self._always: set[str] = set()
-
-    async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Ask, unless the person has said `always` of this tool."""
-        if request.name in self._always:
-            return ToolApproval(True)
-
-        def remember(line: str) -> None:
-            if _word(line) in ALWAYS:
-                self._always.add(request.name)
-
-        name = request.name
-        call = await offload(not is_small(request.arguments), lambda: call_text(request))
-        text = f"The code wants to call {call}\n"
-        prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
-        try:
-            question = Question(name, text, prompt, YES + ALWAYS, self._timeout)
-            answer = await ask(question, lambda: name in self._always, remember)
-        except EOFError as error:
-            return ToolApproval(False, str(error))
-        except TimeoutError:
-            return ToolApproval(False, f"nobody answered within {self._timeout:g} s")
-        word = _word(answer)
-        if word in YES or word in ALWAYS:
-            return ToolApproval(True)
-        if word in NO:
-            return ToolApproval(False, "the person at the terminal said no")
-        return ToolApproval(False, f"the person at the terminal said no: {answer.strip()[:MAX_REASON_CHARS]}")
-
     def _to_config(self) -> AskPersonConfig:
-        return AskPersonConfig(timeout=self._timeout)
+        return AskPersonConfig(timeout=self.timeout)
 
     @classmethod
     def _from_config(cls, config: AskPersonConfig) -> Self:
@@ -239,16 +183,6 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
         return cls(ChatCompletionClient.load_component(config.model_client), config.instructions, config.timeout)
 
 
-def call_text(request: ToolApprovalRequest) -> str:
-    """Return a call as Python without control characters, so that it can't hide what a terminal shows after it."""
-    words = [f"{name}={json_text(value)}" for name, value in request.arguments.items()]
-    text = f"{request.name}({', '.join(words)})"
-    shown = printable(text[:MAX_SHOWN_CHARS])
-    if len(text) <= MAX_SHOWN_CHARS:
-        return shown
-    return f"{shown} … and {len(text) - MAX_SHOWN_CHARS:,} characters more"
-
-
 def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
     """Load the policy of a config.
 
@@ -265,10 +199,6 @@ def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
 def loaded(tools: Sequence[ComponentModel], approve_tool: ComponentModel | None) -> dict[str, Any]:
     """Return the arguments `tools` and `approve_tool` of a config."""
     return {"tools": load_tools(tools), "approve_tool": load_policy(approve_tool)}
-
-
-def _word(answer: str) -> str:
-    return answer.strip().lower()
 
 
 def _object_in(text: str) -> str:

@@ -158,7 +158,8 @@ class Place:
             info = self._entries[name][0]
             if stat.S_ISDIR(info.st_mode) and info.st_dev == self._info.st_dev:
                 _set_times(os.path.join(self.path, name), info)
-        if self.path != ipc.POSIX_QUEUES:
+        # An image can have a /tmp in which code's user creates nothing, so that its times have not changed either.
+        if self.path != ipc.POSIX_QUEUES and os.access(self.path, os.W_OK):
             # Where the times can't be set, they are those of a change that the code has not chosen.
             probe = os.path.join(self.path, os.urandom(8).hex())
             os.mkdir(probe)

@@ -105,13 +105,13 @@ class ArgumentSchema:
         """
         try:
             return self._problems(arguments, MAX_STEPS_ON_LOOP)
-        except _TooMuch:
+        except _TooManySteps:
             return await offload(True, lambda: self._all_problems(arguments))
 
     def _all_problems(self, arguments: Mapping[str, Any]) -> list[str]:
         try:
             return self._problems(arguments, MAX_STEPS)
-        except _TooMuch:
+        except _TooManySteps:
             return [
                 "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
             ]
@@ -125,13 +125,13 @@ class ArgumentSchema:
                 if len(found) >= MAX_PROBLEMS:
                     break
         except RecursionError:
-            raise _TooMuch from None
+            raise _TooManySteps from None
         except (ArithmeticError, Unresolvable, ValueError) as error:
             return [f"the arguments can't be checked against the tool's JSON schema: {reprlib.repr(str(error))}"]
         return list(found)
 
 
-class _TooMuch(Exception):
+class _TooManySteps(Exception):
     """Checking takes too many steps."""
 
 
@@ -239,7 +239,7 @@ def _spend(steps: int) -> None:
     left = _steps.get()
     left[0] -= steps
     if left[0] < 0:
-        raise _TooMuch
+        raise _TooManySteps
 
 
 def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:

@@ -23,7 +23,6 @@ from .canaries import Canaries
 from .lag import Control
 from .oracles import LOST, HostState
 from .second_engine import SecondEngine, make_second_engine
-from .shared import Shared
 from .subject import STALLED, SUBJECTS, Kind, Subject
 
 CALL = pytest.StashKey[pytest.TestReport]()
@@ -38,8 +37,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     said = [f"^AssertionError: {each}" for each in (STALLED, LOST)]
     for item in items:
-        if "subject" in getattr(item, "fixturenames", ()):  # what the cases share lives in the module's event loop
-            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
         if {"subject", "untouched"} & set(getattr(item, "fixturenames", ())):
             # This marker hides `--reruns`, with which a case that fails for any reason is to run again.
             allowed = config.getoption("reruns") or 0
@@ -132,39 +129,20 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_sandboxes(
-    request: pytest.FixtureRequest,
-    canaries: Canaries,
-    control: Control,
-    temporary_folder: None,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Shared | None]:
-    """Sandboxes that this module's cases pass on, if it has them shared; nothing of them is left at its end."""
-    if not getattr(request.module, "SHARES_SANDBOXES", False):
-        yield None
-        return
-    host = HostState.observe(canaries)
-    made = Shared(tmp_path_factory.mktemp("shared"))
-    try:
-        yield made
-    finally:
-        await made.stop()
-    host.expect(control.pid)
-    await host.check_left(())
-
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture
 async def subject(
     request: pytest.FixtureRequest,
     kind: Kind,
     canaries: Canaries,
     control: Control,
-    shared_sandboxes: Shared | None,
     tmp_path: Path,
 ) -> AsyncIterator[Subject]:
-    """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own)."""
-    made = Subject(request, kind, canaries, control, tmp_path / "work", shared_sandboxes)
+    """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own).
+
+    It may be that of an earlier case, which has been reset, unless the module has `REUSES_SANDBOXES = False`.
+    """
+    reuses = getattr(request.module, "REUSES_SANDBOXES", True)
+    made = Subject(request, kind, canaries, control, tmp_path / "work", reuses=reuses)
     passed = False
     try:
         yield made

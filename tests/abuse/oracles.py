@@ -22,6 +22,7 @@ from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
 from autogen_codeact.sandbox.backends.docker import engine
 
+from ..executors import reused
 from .canaries import Canaries, Mark
 
 MIB = 1024 * 1024
@@ -67,22 +68,22 @@ class HostState:
     def observe(cls, canaries: Canaries) -> Self:
         """Look at the host."""
         canaries.heard()
-        marks, left, disk = canaries.marks(), leftovers(), free_disk()
+        # What garbage still holds may go later; it takes as long to look for garbage as for all else.
+        marks, left, disk = canaries.marks(), present(), free_disk()
         return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
 
     def expect(self, pid: int) -> None:
         """Expect a child process of the tests themselves, which may have been started again since `observe`."""
         self.left["children"].add(_described(pid))
 
-    async def check(self, namespaces: Collection[int], kept: int = 0, living: Collection[int] = ()) -> None:
+    async def check(self, namespaces: Collection[int], kept: int = 0) -> None:
         """Assert that nothing is left and the host is untouched.
 
         Args:
-            namespaces: The pid namespaces that the case's sandboxes had.
+            namespaces: The pid namespaces that the case's sandboxes had, without those that other cases will have.
             kept: Bytes of files that come to the host because they should; they pass through its memory.
-            living: The pid namespaces of sandboxes that go on; which processes are left in them is not looked at here.
         """
-        await self.check_left(namespaces, living)
+        await self.check_left(namespaces)
         knocks = self.canaries.heard()
         assert not knocks, f"knocked on the host's ports: {knocks}"
         after = self.canaries.marks()
@@ -91,21 +92,15 @@ class HostState:
         self.check_memory(kept)
         self.check_disk()
 
-    async def check_left(self, namespaces: Collection[int], living: Collection[int] = ()) -> None:
-        """Assert that nothing is left; the arguments are those of `check`."""
-        left = await eventually_empty(lambda: self._left(namespaces, living))
+    async def check_left(self, namespaces: Collection[int]) -> None:
+        """Assert that nothing is left of what used some pid namespaces."""
+        left = await eventually_empty(lambda: self._left(namespaces))
         assert not left, f"left behind: {with_details(left)}"
 
-    def _left(self, namespaces: Collection[int], living: Collection[int]) -> dict[str, set[str]]:
-        now = leftovers()
+    def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
+        gc.collect()
+        now = present()
         left = {kind: now[kind] - self.left[kind] for kind in now}
-        if living:
-            alive = {int(each.partition(":")[0]) for each in processes_in(living)}
-            # A zombie has no namespace any more; its parent, which has not waited for it yet, has.
-            below = alive.union(*map(descendants, alive))
-            left["children"] = {each for each in left["children"] if int(each.partition(":")[0]) not in below}
-            # Their connections to the engine are made anew when needed; at the end of the module all must be closed.
-            left["descriptors"] = {each for each in left["descriptors"] if " to '/" not in _with_addresses(each)}
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
         return {kind: found for kind, found in left.items() if found}
@@ -127,11 +122,14 @@ async def eventually_empty(
 ) -> dict[str, set[str]]:
     """What is still found when time for clearing up is over."""
     until = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds)
+    pause = 0.02
     while True:
         found = look()
         if not found or time.monotonic() > until:
             return found
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
+        # To look takes processor time, which what is to go may be waiting for.
+        pause = min(1.5 * pause, 0.5)
 
 
 def running_tasks() -> set[asyncio.Task[Any]]:
@@ -142,18 +140,25 @@ def running_tasks() -> set[asyncio.Task[Any]]:
 
 
 def leftovers() -> dict[str, set[str]]:
-    """Everything of ours on this machine that a case could leave behind."""
+    """What is `present` without garbage."""
     gc.collect()
-    return {
+    return present()
+
+
+def present() -> dict[str, set[str]]:
+    """Everything of ours on this machine that a case could leave behind; not the sandboxes that other cases will have."""
+    found = {
         "containers": containers(),
         "threads": threads(),
-        "children": set(map(_described, descendants(os.getpid()))),
         "temporary files": {str(path) for path in Path(tempfile.gettempdir()).iterdir()},
         "shared memory": {str(path) for path in Path("/dev/shm").iterdir() if not path.name.startswith(TEST_FOLDER)},
         "system V memory": system_v(),
         "descriptors": descriptors(),
         "control groups": control_groups(),
     }
+    # Here without one more listing of all processes for each sandbox.
+    children = set(map(_described, descendants(os.getpid(), reused.parents())))
+    return {**reused.without(found), "children": children}
 
 
 def control_groups(pid: int | None = None) -> set[str]:
@@ -325,8 +330,13 @@ def _name(pid: int) -> str:
         return "gone"
 
 
-def descendants(pid: int) -> set[int]:
-    """All processes below one, zombies included."""
+def descendants(pid: int, without: Collection[int] = ()) -> set[int]:
+    """All processes below one, zombies included.
+
+    Args:
+        pid: The process.
+        without: Processes that are left out, with all below them.
+    """
     below: dict[int, set[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         # Plain calls, because each case looks through all processes several times.
@@ -343,6 +353,6 @@ def descendants(pid: int) -> set[int]:
             os.close(stat)
     found, todo = set(), {pid}
     while todo:
-        todo = {child for each in todo for child in below.get(each, ())}
+        todo = {child for each in todo for child in below.get(each, ())}.difference(without)
         found |= todo
     return found

@@ -22,7 +22,9 @@ from autogen_codeact.executors import (
     SandboxError,
 )
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.sandbox.host.client import RunnerClient
 
+from ..executors import reused
 from ..executors.sandboxes import block
 from .canaries import Canaries
 from .lag import MOST_EXCESS_S, Control, LoopLag
@@ -37,7 +39,6 @@ from .oracles import (
     written_in,
     written_layer,
 )
-from .shared import Sandbox, Shared
 
 GRACE_S = 9.0
 """How long beyond a block's own deadline its result may take, whatever the code did, in seconds; after 10 the host gives up."""
@@ -71,10 +72,16 @@ class Kind:
         return f"{self.engine}-{self.mode}"
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
-        """Make the executor."""
-        if self.engine == "docker":
-            return DockerCommandLineCodeExecutor(mode=self.mode, **options)  # type: ignore[arg-type]
-        return BubblewrapCommandLineCodeExecutor(mode=self.mode, **options)  # type: ignore[arg-type]
+        """Make the executor, for a sandbox that nobody has used."""
+        return self._class(mode=self.mode, **options)
+
+    def reuse(self, **options: Any) -> SandboxCodeExecutor:
+        """Make the executor; if its options allow that, its sandbox is that of an earlier case, and goes on to a later one."""
+        return reused.executor(self._class, mode=self.mode, **options)
+
+    @property
+    def _class(self) -> Any:
+        return DockerCommandLineCodeExecutor if self.engine == "docker" else BubblewrapCommandLineCodeExecutor
 
 
 SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
@@ -96,7 +103,7 @@ class Subject:
         canaries: What it must not touch.
         control: The ticker that the event loop is compared with.
         work_dir: The folder kept in step with its workspace.
-        shared: Sandboxes of the cases before, if it may have one of them.
+        reuses: Whether it may have the sandbox of an earlier case.
     """
 
     def __init__(
@@ -106,7 +113,8 @@ class Subject:
         canaries: Canaries,
         control: Control,
         work_dir: Path,
-        shared: Shared | None = None,
+        *,
+        reuses: bool = True,
     ) -> None:
         self._request = request
         self.kind = kind
@@ -123,12 +131,10 @@ class Subject:
         self._lag_s = 0.0
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
-        self._shared = shared
-        self._sandbox: Sandbox | None = None
-        self._key = ""
-        self._goes_on = False
-        # Processes of sandboxes that other cases will have.
-        self._others = descendants(os.getpid()) if shared else set()
+        self._reuses = reuses
+        # The sandbox that runs now, and its supervisor; the engine is asked once for each.
+        self._known: tuple[RunnerClient, int] | None = None
+        self._goes_on: set[int] = set()
         # The host as it is before the case can do anything; the fixture compares it with what it is afterwards.
         self.host = HostState.observe(canaries)
 
@@ -155,34 +161,15 @@ class Subject:
         """
         self.limits = Limits(**{**SMALL.model_dump(), **limits})
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
-        if self._shared and set(options or {}) <= {"timeout"} and not self.work_dir.exists():
-            self._key = f"{self.kind} {self.limits}"
-            await self._start_shared(self._shared, arguments)
-        else:
-            if arguments.get("bind_dir") is not None:
-                del arguments["work_dir"]
-            await self._start(arguments)
-        self.executor.sandbox.timeout = arguments["timeout"]
-        return self.executor
-
-    async def _start_shared(self, shared: Shared, arguments: dict[str, Any]) -> None:
-        self._sandbox = shared.take(self._key)
-        if self._sandbox is None:
-            self.work_dir = arguments["work_dir"] = shared.new_work_dir()
-            await self._start(arguments)
-            self._sandbox = await Sandbox.observe(self.executor, self.work_dir, self.pid_one(), self.namespaces)
-            # It may outlive the case, which has not begun.
-            self.host = HostState.observe(self.canaries)
-        else:
-            self._executor, self.work_dir = self._sandbox.executor, self._sandbox.work_dir
-            self.look()
-
-    async def _start(self, arguments: Mapping[str, Any]) -> None:
-        self._executor = self.kind.make(**arguments)
+        if arguments.get("bind_dir") is not None:
+            del arguments["work_dir"]
+        self._executor = (self.kind.reuse if self._reuses else self.kind.make)(**arguments)
         await self._executor.start()
         self.look()
         result = await self.run(f"codeact_witness = 'set'\nopen({WITNESS!r}, 'w').close()", timeout=10)
         assert (result.outcome, result.state) == ("ok", "kept"), result
+        self.executor.sandbox.timeout = arguments["timeout"]
+        return self.executor
 
     async def run(self, code: str, language: str = "python", timeout: float = TIMEOUT_S) -> ExecutionResult:
         """Run one block and see that its result comes by its deadline plus `GRACE_S`.
@@ -245,12 +232,8 @@ class Subject:
 
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
-        living = self._shared.namespaces() if self._shared else set()
         self.host.expect(self._control.pid)
-        if self._goes_on:
-            await self.host.check((), self.kept, living=living | set(self.namespaces))
-        else:
-            await self.host.check(self.namespaces, self.kept, living)
+        await self.host.check(self.namespaces.keys() - self._goes_on, self.kept)
 
     def forget(self) -> None:
         """Let go of the pid namespaces."""
@@ -259,22 +242,13 @@ class Subject:
 
     def pid_one(self) -> int | None:
         """The supervisor's number on the host, or None where there is none."""
-        executor = self.executor
-        if isinstance(executor, DockerCommandLineCodeExecutor):
-            with closing(known_engine()) as client, contextlib.suppress(NotFound, NullResource):
-                return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
+        client = self.executor.sandbox.client
+        if client is None:
             return None
-        if self._sandbox and self._sandbox.pid_one and Path(f"/proc/{self._sandbox.pid_one}").exists():
-            return self._sandbox.pid_one
-        for pid in sorted(descendants(os.getpid()) - self._others):
-            try:
-                status = Path(f"/proc/{pid}/status").read_text()
-            except OSError:
-                continue
-            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
-            if len(numbers) > 1 and numbers[-1] == "1":
-                return pid
-        return None
+        if self._known is None or self._known[0] is not client or not Path(f"/proc/{self._known[1]}").exists():
+            pid = _pid_one_of(self.executor)
+            self._known = (client, pid) if pid is not None else None
+        return self._known[1] if self._known is not None else None
 
     def may_fail_without_cgroup(self) -> None:
         """Name this case as one that bubblewrap can't hold where this process may make no control group."""
@@ -336,9 +310,31 @@ class Subject:
         """
         if self._executor is None:
             return
-        clean = passed and not self._lost and self._sandbox and not await self._sandbox.difference(self.namespaces)
-        if clean and self._shared and self._sandbox:
-            self._shared.give_back(self._key, self._sandbox)
-            self._goes_on = True
-            return
+        pid, client = self.pid_one(), self._executor.sandbox.client
+        space = None
+        with contextlib.suppress(OSError):
+            space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+        if client is not None and not passed:
+            client.give_back = None
         await asyncio.wait_for(self._executor.stop(), 30)
+        if client is not None and space is not None and await reused.is_kept(client.name):
+            self._goes_on = {space}
+
+
+def _pid_one_of(executor: SandboxCodeExecutor) -> int | None:
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        with closing(known_engine()) as client, contextlib.suppress(NotFound, NullResource):
+            return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
+        return None
+    process = getattr(executor.sandbox.client and executor.sandbox.client._launcher, "_process", None)
+    return _pid_one_below(process.pid) if process is not None else None
+
+
+def _pid_one_below(parent: int) -> int | None:
+    for pid in sorted(descendants(parent)):
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+            if len(numbers) > 1 and numbers[-1] == "1":
+                return pid
+    return None

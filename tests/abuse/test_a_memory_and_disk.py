@@ -11,8 +11,6 @@ from autogen_codeact.sandbox.limits import parse_size
 from .oracles import MIB
 from .subject import SMALL, SUBJECTS, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 IN_PROCESSES = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "process"], indirect=True, ids=str
 )

@@ -12,8 +12,6 @@ from autogen_codeact.executors import ExecutionResult, OutputChunk
 from ..executors.sandboxes import block
 from .subject import SMALL, SUBJECTS, Subject
 
-SHARES_SANDBOXES = True
-
 IN_SESSIONS = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
 )

@@ -23,8 +23,6 @@ from .canaries import SECRET, Canaries
 from .engine_proxy import engine_proxy
 from .subject import Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 
 @pytest.fixture
 def folder() -> Iterator[Path]:

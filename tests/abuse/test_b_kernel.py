@@ -17,8 +17,6 @@ import pytest
 from ..executors.filtered import MACHINE, NUMBERS, outcomes, probe
 from .subject import Kind, Subject
 
-SHARES_SANDBOXES = True
-
 REFUSALS = {"EPERM", "ENOSYS"}
 
 

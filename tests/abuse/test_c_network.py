@@ -15,7 +15,6 @@ from ..executors.sandboxes import run
 from .canaries import Canaries, host_addresses
 from .subject import Subject, each_engine
 
-SHARES_SANDBOXES = True
 TRY = """
     import errno, socket
 

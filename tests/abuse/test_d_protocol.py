@@ -19,8 +19,6 @@ from autogen_codeact.sandbox.host.connection import Reply
 from ..executors.sandboxes import FORGE
 from .subject import Subject
 
-SHARES_SANDBOXES = True
-
 FORGED = {"exit_code": 0, "value": "forged", "error": None, "outcome": "ok", "state": "kept", "notes": ["forged"]}
 
 

@@ -22,8 +22,6 @@ from .faults import eventually
 from .oracles import processes_in
 from .subject import Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 CANARY = f"canary-{uuid.uuid4().hex}"
 SHOWN = "import os; print(os.environ['API_KEY'], os.environ['GIVEN'])"
 SEARCH = """
@@ -54,7 +52,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture
 async def told(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A sandbox with the canary in two variables."""
     monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY)

@@ -22,8 +22,6 @@ from .lag import MOST_EXCESS_S, LoopLag, median_excess
 from .oracles import MIB, TEST_FOLDER
 from .subject import Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 MOST_FILES = 300
 MOST_BYTES = 4 * MIB
 CLEAR = (

@@ -15,8 +15,6 @@ from ..executors.filtered import MACHINE, NUMBERS
 from ..executors.syscall_probe import MODES
 from .subject import Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list of calls for {MACHINE}")
 
 PROBE = Path(__file__).parents[1] / "executors" / "syscall_probe.py"

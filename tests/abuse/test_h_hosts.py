@@ -164,6 +164,18 @@ async def test_h20_sandboxes_are_placed_by_weight_and_capacity(all_have_it: Engi
         await stop_all([*boxes, last])
 
 
+async def test_h20_sandbox_of_an_image_with_a_closed_tmp_is_used_again(all_have_it: Engines, untouched: None) -> None:
+    """The mount on /tmp has the permissions of the image's folder, where code's user creates nothing."""
+    options: dict[str, Any] = {"hosts": [all_have_it["a"].host], "image": IMAGE, "progress": lambda _: None}
+    async with SandboxPool(1, max_alive=1, max_uses=10, **options) as pool:
+        names = []
+        for _ in range(2):
+            async with AsyncSandbox(pool=pool) as box:
+                assert (await box.run("import os; print(os.access('/tmp', os.W_OK))")).output == "False\n"
+                names.append(box.name)
+    assert names[0] == names[1]
+
+
 async def test_h20_pool_that_finds_no_room_names_each_engine(all_have_it: Engines, untouched: None) -> None:
     """Full engines and those that are out."""
     limited = [

@@ -8,8 +8,6 @@ from ..executors.host_tools import Tool
 from ..executors.sandboxes import FORGE
 from .subject import SUBJECTS, Subject
 
-SHARES_SANDBOXES = True
-
 in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
 )

@@ -15,8 +15,6 @@ from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB
 from .subject import Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 MOST_GROWTH = 64 * MIB
 
 # Sandboxes of bubblewrap may have neither Pillow nor numpy.

@@ -15,8 +15,6 @@ from autogen_codeact.sandbox.files.protected_names import PROTECTED, ProtectedNa
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject, each_engine
 
-SHARES_SANDBOXES = True
-
 NOTE = "is not written back, because programs on the host act on it automatically."
 VARIANTS = [
     *(".git/config", "sub/.git/hooks/post-checkout", ".GIT/config", ".Git/config", ".git./config", ".git /config"),

@@ -10,8 +10,6 @@ from ..executors.local_runner import LocalRunner
 from ..executors.test_runner_old_python import needs_namespaces
 from .subject import SUBJECTS, Subject
 
-SHARES_SANDBOXES = True
-
 in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
 )

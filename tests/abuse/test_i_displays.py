@@ -14,8 +14,6 @@ from ..executors.sandboxes import FORGE
 from .oracles import MIB
 from .subject import Subject, each_engine, one_kind
 
-SHARES_SANDBOXES = True
-
 HOSTILE = {
     "raises": ("def _repr_html_(self): raise SystemExit('no')", "error"),
     "exits": ("def _repr_html_(self): import os; os._exit(3)", "crashed"),

@@ -22,8 +22,6 @@ from ..executors.egress.servers import Hosts
 from .oracles import MIB
 from .subject import Subject, each_engine, one_kind
 
-SHARES_SANDBOXES = True
-
 SECRET = "s3cret-of-the-index"
 INSTALL = "pip install --no-deps tinywheel"
 # Sends bytes to the index and prints the first line of what comes back.

@@ -22,8 +22,6 @@ from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 from ..executors.bubblewrapped import open_folder
 from .subject import Subject, each_engine, one_kind
 
-SHARES_SANDBOXES = True
-
 ATTACK = """
     import errno, os, subprocess
     done = []

@@ -57,7 +57,7 @@ def rude(text: str = "```") -> None:
 
 
 def tools(*given: Any) -> tuple[HostTool, ...]:
-    made = HostTools(given).tools
+    made = HostTools(given).known
     assert made is not None
     return made
 

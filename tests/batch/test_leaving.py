@@ -13,7 +13,7 @@ import pytest
 
 from autogen_codeact.batch import AttemptResult, AttemptWork, BatchContext, folder, scheduler
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.limits import Pace
+from autogen_codeact.batch.limits import RateLimit
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
 from tests.openai_server import OpenAIServer
 
@@ -136,7 +136,7 @@ async def test_attempt_that_ignores_its_end_is_left_alone(monkeypatch: pytest.Mo
 
 
 async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
-    pace, began, order = Pace(60 / 0.02, "a test"), time.monotonic(), list[int]()
+    pace, began, order = RateLimit(60 / 0.02, "a test"), time.monotonic(), list[int]()
 
     async def enter(number: int) -> None:
         await pace.enter()

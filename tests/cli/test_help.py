@@ -118,13 +118,14 @@ def test_wrong_usage_is_status_2(arguments):
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["bogus"]])
 def test_help_and_usage_errors_import_nothing_slow(arguments):
     script = (
-        "import sys\n"
+        "import atexit, sys\n"
         "from autogen_codeact.cli.main import main\n"
         f"sys.argv = ['codeact', *{arguments}]\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
         "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
-        "print('slow:', sorted(slow & set(sys.modules)))\n"
+        "atexit.register(lambda: print('slow:', sorted(slow & set(sys.modules))))\n"
+        "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode in {0, 2}
     assert done.stdout.splitlines()[-1] == "slow: []"

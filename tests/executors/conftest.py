@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +79,24 @@ def sandbox_image(docker_engine: str) -> str:
 
 @pytest_asyncio.fixture
 async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
-    """Makes executors that have been started, and stops them after the test."""
+    """Makes executors that have been started, with sandboxes of earlier tests if possible, and stops them after the test."""
+    async with _maker(functools.partial(reused.executor, DockerCommandLineCodeExecutor)) as make:
+        yield make
+
+
+@pytest_asyncio.fixture
+async def make_fresh_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
+    """Makes executors that have been started, each with a new sandbox, and stops them after the test."""
+    async with _maker(DockerCommandLineCodeExecutor) as make:
+        yield make
+
+
+@asynccontextmanager
+async def _maker(new: Callable[..., DockerCommandLineCodeExecutor]) -> AsyncIterator[MakeExecutor]:
     made: list[DockerCommandLineCodeExecutor] = []
 
     async def make(**options: Any) -> DockerCommandLineCodeExecutor:
-        executor = DockerCommandLineCodeExecutor(**options)
+        executor = new(**options)
         made.append(executor)
         await executor.start()
         return executor
@@ -96,7 +109,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One session for all tests of a module."""
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=30) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as started:
         yield started
 
 

@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.pool import UNFIT, SandboxPool
-from autogen_codeact.sandbox.toolset import FunctionTools
+from autogen_codeact.sandbox.toolset import Toolset
 
 from .bubblewrapped import descendants
 
@@ -107,7 +107,7 @@ class _Pool(SandboxPool):
         return client
 
 
-class _Settings(FunctionTools):
+class _Settings(Toolset):
     """The settings of some tools, without what they refer to in a test."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox import Sandbox
 
+from . import reused
 from .pooled import until
 from .sandboxes import out, run
 
@@ -72,7 +73,7 @@ async def wait() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def module_executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
-    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[add, wait])
+    executor = reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", tools=[add, wait])
     yield executor
     await executor.stop()
 

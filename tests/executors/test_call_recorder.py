@@ -17,6 +17,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.sandbox.observers import CallFinished, CallIntent
 from autogen_codeact.sandbox.tools import broker
 
+from . import reused
 from .host_tools import Endless, in_short
 from .sandboxes import out, run
 
@@ -112,7 +113,11 @@ async def make() -> AsyncIterator[Make]:
     made: list[BubblewrapCommandLineCodeExecutor] = []
 
     async def make(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
-        made.append(BubblewrapCommandLineCodeExecutor(mode="session", tools=tools, **{"timeout": 30, **options}))
+        made.append(
+            reused.executor(
+                BubblewrapCommandLineCodeExecutor, mode="session", tools=tools, **{"timeout": 30, **options}
+            )
+        )
         made[-1].attach(recorder=recorder, observers=observers)
         await made[-1].start()
         return made[-1]

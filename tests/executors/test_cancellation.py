@@ -6,7 +6,7 @@ import threading
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors.cancellation import cancel_scope
+from autogen_codeact.executors.executor import cancel_scope
 
 DEADLINE_S = 20.0
 

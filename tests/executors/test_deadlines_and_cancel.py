@@ -10,6 +10,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import block, out, run, told
 
@@ -32,20 +33,20 @@ ALIVE = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(timeout=TIMEOUT_S) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=TIMEOUT_S) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=TIMEOUT_S) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=TIMEOUT_S) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def throttled(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One for code that never rests until its deadline, so that it takes little from tests that run beside it."""
-    async with DockerCommandLineCodeExecutor(timeout=TIMEOUT_S, limits=Limits(cpus=0.3)) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=TIMEOUT_S, limits=Limits(cpus=0.3)) as started:
         yield started
 
 

@@ -11,6 +11,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import block, out, run
 
@@ -26,7 +27,7 @@ async def shown(
 ) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One session in a folder of its own for all tests here; every test empties the folder."""
     folder = tmp_path_factory.mktemp("shown")
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, work_dir=folder) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20, work_dir=folder) as started:
         await out(started, PLOT + "plt.close()")  # once, because it takes long
         await started.checkpoint()
         yield started

@@ -14,6 +14,7 @@ from autogen_core.tools import BaseTool
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
 
+from . import reused
 from .egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
 from .sandboxes import out
 
@@ -245,7 +246,7 @@ def test_a_component_config_keeps_the_list_and_the_limits() -> None:
 async def test_code_in_the_sandbox_calls_it(hosts: Hosts, sandbox_image: str) -> None:
     server = hosts.serve(echo_request, "ok.example", tls=True)
     tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, tools=[tool]) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20, tools=[tool]) as executor:
         code = f"""
         print(fetch_url("https://ok.example:{server.port}/a").splitlines()[0])
         try:

@@ -14,6 +14,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
 from autogen_codeact.sandbox.files.filenames import printable
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import block, out, run
 
@@ -25,7 +26,7 @@ async def executor(
     sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     work_dir = tmp_path_factory.mktemp("work")
-    async with DockerCommandLineCodeExecutor(timeout=20, work_dir=work_dir) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20, work_dir=work_dir) as started:
         yield started
 
 
@@ -134,7 +135,7 @@ class TestTheWorkDir:
         await executor.stop()
 
     async def test_without_one_is_temporary_and_gone_after_stop(self, sandbox_image: str) -> None:
-        async with DockerCommandLineCodeExecutor() as executor:
+        async with reused.executor(DockerCommandLineCodeExecutor) as executor:
             result = await run(executor, "open('x.txt', 'w').write('x')")
             folder = executor.work_dir
             assert (folder / "x.txt").read_text() == "x"

@@ -12,6 +12,7 @@ import pytest_asyncio
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import inspect, out, run
 
@@ -22,7 +23,7 @@ MIB = 1024 * 1024
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
 async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(mode=request.param, timeout=20) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode=request.param, timeout=20) as started:
         yield started
 
 

@@ -18,6 +18,7 @@ from autogen_codeact.executors import (
     ToolCall,
 )
 
+from . import reused
 from .host_tools import Tool, in_short
 from .sandboxes import out, run, told
 
@@ -38,7 +39,7 @@ async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncItera
     async def make(*functions: Callable[..., Any] | Tool, **options: Any) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
         tools = [function if isinstance(function, Tool) else Tool(function) for function in functions]
-        made.append(kind(mode=mode, tools=tools, **{"timeout": 20, **options}))
+        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 20, **options}))
         await made[-1].start()
         return made[-1]
 

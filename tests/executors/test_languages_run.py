@@ -9,6 +9,7 @@ import pytest_asyncio
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.host.languages import LANGUAGES
 
+from . import reused
 from .sandboxes import block, out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
 async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     languages = {"broken": ["/workspace/not-executable"], "scm": ["no-such-scheme", "-s"]}
-    async with DockerCommandLineCodeExecutor(mode=request.param, timeout=20, languages=languages) as started:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode=request.param, timeout=20, languages=languages
+    ) as started:
         yield started
 
 

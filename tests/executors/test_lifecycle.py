@@ -56,6 +56,12 @@ async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
 
 
 @pytest.fixture
+def make_executor(make_fresh_executor: MakeExecutor) -> MakeExecutor:
+    """Here sandboxes end, and containers are counted."""
+    return make_fresh_executor
+
+
+@pytest.fixture
 def client(sandbox_image: str) -> Iterator[APIClient]:
     with closing(connect()) as connected:
         yield connected

@@ -9,6 +9,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult, Limits
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import block, out, run
 
@@ -19,7 +20,7 @@ MIB = 1024 * 1024
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
 async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(mode=request.param, timeout=20) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode=request.param, timeout=20) as started:
         yield started
 
 

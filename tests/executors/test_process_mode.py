@@ -10,6 +10,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import FORGE, block, out, run, told, without_landlock
 
@@ -31,7 +32,7 @@ STRANGERS = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(timeout=10) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=10) as started:
         yield started
 
 

@@ -15,6 +15,7 @@ from autogen_core.tools import ToolSchema
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
 
+from . import reused
 from .sandboxes import run
 from .shelf import Shelf
 
@@ -80,7 +81,9 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
         for each in read_rows(shared_data / f"bfcl/func_doc/{name}.json")
     }
     shelf, reached, expected, refused = Shelf(list(schemas.values()), lambda name, _: f"did {name}"), 0, [], []
-    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[shelf]) as executor:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[shelf]
+    ) as executor:
         for task in tasks:
             statements = [statement for turn in task["ground_truth"] for statement in turn]
             calls = [meant(statement, schemas) for statement in statements]
@@ -140,7 +143,9 @@ async def test_recorded_searches_are_answered_from_the_record(shared_data: Path)
 
     blocks = calls = 0
     disagreeing = []
-    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[wikipedia_search]) as executor:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[wikipedia_search]
+    ) as executor:
         for step in (step for steps in sessions for step in steps):
             answers[:] = answers_to(step["code"], step["observation"] or "")
             result = await run(executor, step["code"])

@@ -7,6 +7,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
+from . import reused
 from .conftest import MakeExecutor
 from .sandboxes import FORGE, mark_is_kept, out, run, told
 
@@ -18,14 +19,16 @@ LOST = "The session's variables are lost; a new, empty session has been started.
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """A session with little memory, broken again and again."""
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=30, limits=Limits(memory="300m")) as started:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=Limits(memory="300m")
+    ) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attacked(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """The sandbox of `fresh`."""
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=30) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as started:
         yield started
 
 

@@ -26,7 +26,8 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.executors.tools import workbench as workbenches
 from autogen_codeact.executors.tools.adapters import from_autogen, to_image
-from autogen_codeact.executors.tools.host_tools import HostTools, load_tools
+from autogen_codeact.executors.tools.configs import load_tools
+from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 from .shelf import Shelf
@@ -151,7 +152,7 @@ class TestWorkbenches:
     async def test_any_other_is_known_by_its_schemas(self):
         shelf = Shelf([LOOK_UP])
         tools = HostTools([shelf])
-        assert tools.tools is None
+        assert tools.known is None
         (tool,) = await tools.start()
         assert tool.name == "look_up"
         assert tool.signature == (
@@ -200,9 +201,9 @@ class TestWorkbenches:
         tools = HostTools([double, Shelf([LOOK_UP])])
         for _ in range(2):
             assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
-            assert await tools.start() == tools.tools
+            assert await tools.start() == tools.known
             await tools.stop()
-            assert tools.tools is None
+            assert tools.known is None
 
 
 class TestAnMcpServer:
@@ -264,7 +265,7 @@ class TestTheConfig:
         tools = HostTools(
             [FunctionTool(double, "Multiply."), StaticWorkbench([FunctionTool(double, "", name="d")]), mcp()]
         )
-        dumped = tools.dump()
+        dumped = tools.dump()["tools"]
         assert [model.provider for model in dumped] == [
             "autogen_core.tools.FunctionTool",
             "autogen_core.tools.StaticWorkbench",
@@ -272,7 +273,7 @@ class TestTheConfig:
         ]
         with pytest.warns(UserWarning, match="SECURITY WARNING"):
             loaded = HostTools(load_tools(dumped))
-        assert loaded.dump() == dumped
+        assert loaded.dump()["tools"] == dumped
 
     def test_names_all_that_are_not(self):
         with pytest.raises(ValueError, match="can't be written") as caught:
@@ -283,7 +284,7 @@ class TestTheConfig:
             "config is loaded."
         )
 
-    def test_takes_nothing_else(self):
+    def test_refuses_components_that_are_no_tools(self):
         model = ReplayChatCompletionClient(["x"]).dump_component()
         with pytest.raises(
             TypeError, match=r"^tools names .*ReplayChatCompletionClient, a replay.*; it must be a tool"

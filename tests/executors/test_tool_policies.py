@@ -21,6 +21,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
 
 from ..abuse.lag import MOST_EXCESS_S, median_excess
+from . import reused
 from .sandboxes import run
 from .terminals import Screen, Terminal, screen, terminal
 
@@ -271,7 +272,9 @@ async def test_calls_in_parallel_are_approved_each_by_itself(
                 return str(error)
         print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
     """
-    async with DockerCommandLineCodeExecutor(tools=[get, pay], approve_tool=again, timeout=30) as executor:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, tools=[get, pay], approve_tool=again, timeout=30
+    ) as executor:
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)
         first = screen.text.rpartition("amount=")[2][0]

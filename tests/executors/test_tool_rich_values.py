@@ -13,6 +13,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCode
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.sandbox.tools.rich_values import rich_type
 
+from . import reused
 from .sandboxes import out, run
 
 numpy = pytest.importorskip("numpy")
@@ -79,7 +80,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 async def executor(sandbox_image: str) -> AsyncIterator[SandboxCodeExecutor]:
     tools = [scale, big, summary, names, turn, count_lines, export]
     limits = ToolLimits(file_bytes="8m")
-    async with DockerCommandLineCodeExecutor(mode="session", tools=tools, tool_limits=limits, timeout=30) as started:
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode="session", tools=tools, tool_limits=limits, timeout=30
+    ) as started:
         yield started
 
 

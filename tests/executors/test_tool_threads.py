@@ -16,6 +16,7 @@ from autogen_codeact.executors import HostTool as AutoGenHostTool
 from autogen_codeact.sandbox import HostTool
 from autogen_codeact.sandbox.tools.tool import ToolStuckError
 
+from . import reused
 from .sandboxes import out
 
 STUCK = (
@@ -156,6 +157,8 @@ async def test_a_stuck_tool_is_a_timeout_error_in_the_code(bubblewrap: None) -> 
                 print(error)
     """
     tool = AutoGenHostTool(wait, thread="own")
-    async with BubblewrapCommandLineCodeExecutor(tools=[tool], tool_limits=ToolLimits(seconds=0.2)) as executor:
+    async with reused.executor(
+        BubblewrapCommandLineCodeExecutor, tools=[tool], tool_limits=ToolLimits(seconds=0.2)
+    ) as executor:
         assert await out(executor, code) == f"the host tool wait did not answer within 0.2 s\nToolStuckError: {STUCK}\n"
         release.set()

@@ -25,6 +25,7 @@ from autogen_codeact.executors import (
     ToolAnswer,
 )
 
+from . import reused
 from .sandboxes import out, run, told
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
@@ -41,7 +42,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
 
     async def make(*tools: Any, **options: Any) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        made.append(kind(mode=mode, tools=tools, **{"timeout": 30, **options}))
+        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 30, **options}))
         await made[-1].start()
         return made[-1]
 

@@ -57,10 +57,10 @@ def coder(model: ReplayChatCompletionClient, name: str = "coder") -> AssistantAg
     return AssistantAgent(name, model, system_message="Write code.")
 
 
-class Parrot(BaseChatAgent):
+class CountingAgent(BaseChatAgent):
     """Says how many messages it was given, which proves that none was lost and none given twice."""
 
-    def __init__(self, name: str = "parrot") -> None:
+    def __init__(self, name: str = "counting") -> None:
         super().__init__(name, "Repeats.")
         self.heard: list[list[str]] = []
 
@@ -82,10 +82,10 @@ class Parrot(BaseChatAgent):
         self.heard = state["heard"]
 
 
-class Deaf(Parrot):
-    """Ignores its token, and sleeps until its task is cancelled; from its second turn on it is a good parrot."""
+class SleepingAgent(CountingAgent):
+    """Ignores its token, and sleeps until its task is cancelled; from its second turn on it answers like a `CountingAgent`."""
 
-    def __init__(self, name: str = "deaf") -> None:
+    def __init__(self, name: str = "sleeping") -> None:
         super().__init__(name)
         self.begun = asyncio.Event()
         self.finished = False
@@ -101,13 +101,13 @@ class Deaf(Parrot):
         await asyncio.sleep(3600)
 
 
-class Stubborn(Deaf):
+class UncancellableAgent(SleepingAgent):
     """Ignores its token and swallows every cancellation too, until it is let go.
 
     After five seconds it gives up, far later than any test waits: a test that fails must not hang the event loop's end.
     """
 
-    def __init__(self, name: str = "stubborn") -> None:
+    def __init__(self, name: str = "uncancellable") -> None:
         super().__init__(name)
         self.let_go = asyncio.Event()
 
@@ -119,11 +119,11 @@ class Stubborn(Deaf):
                     await self.let_go.wait()
 
 
-class Talker(Parrot):
-    """Yields what it is told to, raising what is an exception, then answers like a parrot."""
+class ScriptedAgent(CountingAgent):
+    """Yields what it is told to, raising what is an exception, then answers like a `CountingAgent`."""
 
     def __init__(
-        self, script: Sequence[BaseAgentEvent | BaseChatMessage | BaseException], name: str = "talker"
+        self, script: Sequence[BaseAgentEvent | BaseChatMessage | BaseException], name: str = "scripted"
     ) -> None:
         super().__init__(name)
         self.script = list(script)
@@ -139,7 +139,7 @@ class Talker(Parrot):
         yield await self.on_messages(messages, cancellation_token)
 
 
-class Stateless(Deaf):
+class Stateless(SleepingAgent):
     """Can't save its state, and must not be asked to load one."""
 
     async def save_state(self) -> Mapping[str, Any]:

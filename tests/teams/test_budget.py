@@ -15,17 +15,17 @@ from pydantic import ValidationError
 
 from autogen_codeact.teams import Budget, Selector, Team
 
-from .support import Deaf, Parrot, Talker, coder, others, said
+from .support import CountingAgent, ScriptedAgent, SleepingAgent, coder, others, said
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def thought(tokens, text="hm"):
     usage = RequestUsage(prompt_tokens=tokens - 1, completion_tokens=1)
-    return ThoughtEvent(content=text, source="talker", models_usage=usage)
+    return ThoughtEvent(content=text, source="scripted", models_usage=usage)
 
 
-class Sleeper(Talker):
+class Sleeper(ScriptedAgent):
     """Sleeps after its thoughts, until its turn is cancelled; a second turn is a good one."""
 
     async def on_messages(self, messages, cancellation_token):
@@ -36,15 +36,20 @@ class Sleeper(Talker):
 
 
 async def test_tokens_end_a_run_in_mid_turn_and_the_turn_has_not_happened():
-    talker, parrot = Sleeper([thought(60), thought(50, "enough")]), Parrot()
+    scripted, counting = Sleeper([thought(60), thought(50, "enough")]), CountingAgent()
     condition = MaxMessageTermination(20)
-    team = Team([parrot, talker], budget=Budget(max_tokens=100), termination_condition=condition)
+    team = Team([counting, scripted], budget=Budget(max_tokens=100), termination_condition=condition)
     result = await team.run(task="go")
-    assert said(result) == [("user", "go"), ("parrot", "heard 1"), ("talker", "hm"), ("talker", "enough")]
+    assert said(result) == [
+        ("user", "go"),
+        ("counting", "heard 1"),
+        ("scripted", "hm"),
+        ("scripted", "enough"),
+    ]
     assert result.stop_reason == "The budget of 100 tokens is used up (110)."
-    assert talker.heard == []
+    assert scripted.heard == []
     assert others() == set()
-    talker.script = [thought(30)]  # a new run has a new budget
+    scripted.script = [thought(30)]  # a new run has a new budget
     stream = team.run_stream()
     assert [(await anext(stream)).to_text() for _ in range(2)] == ["hm", "heard 2"]
     await stream.aclose()
@@ -52,40 +57,42 @@ async def test_tokens_end_a_run_in_mid_turn_and_the_turn_has_not_happened():
 
 async def test_a_turn_that_uses_up_the_budget_with_its_answer_has_happened():
     model = ReplayChatCompletionClient(["one two three", "four"])
-    parrot = Parrot()
-    team = Team([coder(model), parrot], budget=Budget(max_tokens=1))
+    counting = CountingAgent()
+    team = Team([coder(model), counting], budget=Budget(max_tokens=1))
     result = await team.run(task="go")
     assert said(result) == [("user", "go"), ("coder", "one two three")]
     assert result.stop_reason.startswith("The budget of 1 token is used up (")
-    assert said(await team.run())[0] == ("parrot", "heard 2")
+    assert said(await team.run())[0] == ("counting", "heard 2")
 
 
 async def test_a_termination_condition_comes_before_the_budget():
-    team = Team([Parrot()], budget=Budget(max_turns=1), termination_condition=MaxMessageTermination(2))
+    team = Team([CountingAgent()], budget=Budget(max_turns=1), termination_condition=MaxMessageTermination(2))
     assert (await team.run(task="go")).stop_reason.startswith("Maximum number of messages 2 reached")
 
 
 async def test_seconds_end_a_run_in_mid_turn():
-    deaf = Deaf()
-    team = Team([deaf], budget=Budget(max_seconds=0.1))
+    sleeping = SleepingAgent()
+    team = Team([sleeping], budget=Budget(max_seconds=0.1))
     result = await team.run(task="go")
     assert said(result) == [("user", "go")]
     assert result.stop_reason == "The budget of 0.1 s is used up."
     assert others() == set()
-    assert not deaf.finished
-    assert deaf.heard == []
+    assert not sleeping.finished
+    assert sleeping.heard == []
 
 
 async def test_turns_are_answers_of_agents():
-    team = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    team = Team([CountingAgent("a"), CountingAgent("b")], budget=Budget(max_turns=3))
     result = await team.run(task="go")
     assert [source for source, _ in said(result)] == ["user", "a", "b", "a"]
     assert result.stop_reason == "The budget of 3 turns is used up."
 
 
 async def test_turns_of_nested_teams_count_and_only_their_next_turn_does_not_happen():
-    inner = Team([Parrot("x"), Parrot("y")], name="inner", max_turns=10)
-    outer = Team([Parrot("a"), Team([inner], name="middle", max_turns=1), Parrot("b")], budget=Budget(max_turns=4))
+    inner = Team([CountingAgent("x"), CountingAgent("y")], name="inner", max_turns=10)
+    outer = Team(
+        [CountingAgent("a"), Team([inner], name="middle", max_turns=1), CountingAgent("b")], budget=Budget(max_turns=4)
+    )
     result = await outer.run(task="go")
     assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "x"]
     assert result.stop_reason == "The budget of 4 turns is used up."
@@ -93,19 +100,19 @@ async def test_turns_of_nested_teams_count_and_only_their_next_turn_does_not_hap
 
 
 async def test_tokens_of_a_nested_team_count_in_mid_turn_and_undo_its_turn_only():
-    talker, x = Sleeper([thought(60), thought(50)]), Parrot("x")
-    inner = Team([x, talker], name="inner", max_turns=10)
-    outer = Team([Parrot("a"), inner], budget=Budget(max_tokens=100))
+    scripted, x = Sleeper([thought(60), thought(50)]), CountingAgent("x")
+    inner = Team([x, scripted], name="inner", max_turns=10)
+    outer = Team([CountingAgent("a"), inner], budget=Budget(max_tokens=100))
     result = await outer.run(task="go")
-    assert said(result)[1:] == [("a", "heard 1"), ("x", "heard 2"), ("talker", "hm"), ("talker", "hm")]
+    assert said(result)[1:] == [("a", "heard 1"), ("x", "heard 2"), ("scripted", "hm"), ("scripted", "hm")]
     assert result.stop_reason == "The budget of 100 tokens is used up (110)."
-    assert (x.heard, talker.heard) == ([["go", "heard 1"]], [])
+    assert (x.heard, scripted.heard) == ([["go", "heard 1"]], [])
     assert others() == set()
 
 
 async def test_seconds_end_a_nested_team_and_undo_its_turn_only():
-    deaf, x = Deaf(), Parrot("x")
-    outer = Team([Team([x, deaf], name="inner", max_turns=2)], budget=Budget(max_seconds=0.5))
+    sleeping, x = SleepingAgent(), CountingAgent("x")
+    outer = Team([Team([x, sleeping], name="inner", max_turns=2)], budget=Budget(max_seconds=0.5))
     result = await outer.run(task="go")
     assert said(result) == [("user", "go"), ("x", "heard 1")]
     assert result.stop_reason == "The budget of 0.5 s is used up."
@@ -114,8 +121,8 @@ async def test_seconds_end_a_nested_team_and_undo_its_turn_only():
 
 
 async def test_a_nested_teams_own_budget_ends_only_the_nested_run():
-    inner = Team([Parrot("x")], name="inner", budget=Budget(max_turns=2))
-    outer = Team([inner, Parrot("a")], max_turns=2)
+    inner = Team([CountingAgent("x")], name="inner", budget=Budget(max_turns=2))
+    outer = Team([inner, CountingAgent("a")], max_turns=2)
     result = await outer.run(task="go")
     assert [source for source, _ in said(result)] == ["user", "x", "x", "a"]
     assert result.stop_reason == "Maximum number of turns 2 reached."
@@ -123,7 +130,9 @@ async def test_a_nested_teams_own_budget_ends_only_the_nested_run():
 
 @pytest.mark.parametrize("kind", ["autogen", "society"])
 async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
-    inner = RoundRobinGroupChat([Talker([thought(60), thought(50)]), Parrot("x")], name="inner", max_turns=2)
+    inner = RoundRobinGroupChat(
+        [ScriptedAgent([thought(60), thought(50)]), CountingAgent("x")], name="inner", max_turns=2
+    )
     if kind == "society":
         inner = SocietyOfMindAgent("mind", team=inner, model_client=ReplayChatCompletionClient(["never said"]))
     result = await Team([inner], budget=Budget(max_tokens=100)).run(task="go")
@@ -133,7 +142,7 @@ async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
 
 async def test_what_a_selector_uses_counts_in_the_outer_budget_too():
     selector = ReplayChatCompletionClient(["x", "y", "x"])
-    inner = Team([Parrot("x"), Parrot("y")], name="inner", speakers=Selector(selector), max_turns=3)
+    inner = Team([CountingAgent("x"), CountingAgent("y")], name="inner", speakers=Selector(selector), max_turns=3)
     result = await Team([inner], budget=Budget(max_tokens=1)).run(task="go")
     assert said(result) == [("user", "go")]
     assert len(selector.create_calls) == 1
@@ -141,7 +150,7 @@ async def test_what_a_selector_uses_counts_in_the_outer_budget_too():
 
 async def test_nobody_speaks_after_a_selector_used_up_the_budget():
     selector = ReplayChatCompletionClient(["x", "y"])
-    x, y = Parrot("x"), Parrot("y")
+    x, y = CountingAgent("x"), CountingAgent("y")
     team = Team([x, y], speakers=Selector(selector), budget=Budget(max_tokens=1), emit_team_events=True)
     result = await team.run(task="go")
     assert said(result) == [("user", "go")]
@@ -157,10 +166,10 @@ async def test_what_a_run_has_used_counts_when_it_goes_on():
     async def keep(state):
         states.append(json.dumps(state))
 
-    team = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    team = Team([CountingAgent("a"), CountingAgent("b")], budget=Budget(max_turns=3))
     team.on_boundary = keep
     await team.run(task="go")
-    fresh = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    fresh = Team([CountingAgent("a"), CountingAgent("b")], budget=Budget(max_turns=3))
     events = [event async for event in fresh.continue_stream(json.loads(states[2]))]
     assert [event.source for event in events[:-1]] == ["a"]
     assert events[-1].stop_reason == "The budget of 3 turns is used up."

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
 
-from .support import PRINT_42, Parrot, coder, said
+from .support import PRINT_42, CountingAgent, coder, said
 
 SCRIPT = ["```python\nraise SystemExit(3)\n```", PRINT_42, "It is 42. TERMINATE"]
 
@@ -163,6 +163,6 @@ def test_an_unknown_key_or_a_wrong_value_is_refused(wrong):
 
 
 def test_a_participant_that_cannot_be_dumped_says_so_itself():
-    parrot = Parrot()
+    counting = CountingAgent()
     with pytest.raises(NotImplementedError):
-        Team([parrot]).dump_component()
+        Team([counting]).dump_component()

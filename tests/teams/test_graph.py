@@ -13,7 +13,17 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import Budget, Graph, GraphError, Team
 
 from .compare import agents, bare, models, received
-from .support import Deaf, NoQuotaLeft, Parrot, ScriptedModel, Talker, cancelled, coder, others, said
+from .support import (
+    CountingAgent,
+    NoQuotaLeft,
+    ScriptedAgent,
+    ScriptedModel,
+    SleepingAgent,
+    cancelled,
+    coder,
+    others,
+    said,
+)
 
 NAMES = ("a", "b", "c", "d")
 
@@ -98,7 +108,7 @@ async def outcome(make, changed, tasks, together=""):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_it_says_what_autogens_graph_says(name):
+async def test_gives_the_same_messages_as_autogens_graph(name):
     plan, changed = GRAPHS[name]
     tasks = ["go", "go on"] if "cycle" not in name else ["go"]
     stop = MaxMessageTermination(30)
@@ -126,13 +136,14 @@ async def test_a_graph_that_was_stopped_goes_on_where_it_was(most):
 async def test_participants_of_a_fan_out_speak_at_the_same_time():
     both = asyncio.Barrier(2)
 
-    class Waiting(Parrot):
+    class Waiting(CountingAgent):
         async def on_messages(self, messages, cancellation_token):
             await both.wait()
             return await super().on_messages(messages, cancellation_token)
 
     team = Team(
-        [Parrot("a"), Waiting("b"), Waiting("c"), Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0])
+        [CountingAgent("a"), Waiting("b"), Waiting("c"), CountingAgent("d")],
+        speakers=Graph(GRAPHS["fan out and join of all"][0]),
     )
     async with asyncio.timeout(20):
         result = await team.run(task="go")
@@ -142,18 +153,18 @@ async def test_participants_of_a_fan_out_speak_at_the_same_time():
 async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_takes():
     first = asyncio.Event()
 
-    class Last(Parrot):
+    class Last(CountingAgent):
         async def on_messages(self, messages, cancellation_token):
             await first.wait()
             return await super().on_messages(messages, cancellation_token)
 
-    class First(Parrot):
+    class First(CountingAgent):
         async def on_messages(self, messages, cancellation_token):
             first.set()
             return await super().on_messages(messages, cancellation_token)
 
-    d = Parrot("d")
-    team = Team([Parrot("a"), Last("b"), First("c"), d], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    d = CountingAgent("d")
+    team = Team([CountingAgent("a"), Last("b"), First("c"), d], speakers=Graph(GRAPHS["fan out and join of all"][0]))
     assert [source for source, _ in said(await team.run(task="go"))] == ["user", "a", "c", "b", "d"]
     assert d.heard == [["go", "heard 1", "heard 2", "heard 2"]]
     state = await team.save_state()
@@ -163,7 +174,7 @@ async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_tak
 
 async def test_the_termination_condition_sees_all_of_a_fan_out():
     team = Team(
-        [Parrot("a"), Talker([], "b"), Deaf("c"), Parrot("d")],
+        [CountingAgent("a"), ScriptedAgent([], "b"), SleepingAgent("c"), CountingAgent("d")],
         speakers=Graph(GRAPHS["fan out and join of all"][0]),
         termination_condition=MaxMessageTermination(4),
     )
@@ -175,21 +186,26 @@ async def test_the_termination_condition_sees_all_of_a_fan_out():
 
 async def test_a_failure_in_a_fan_out_ends_the_others_and_the_whole_fan_out_has_not_happened(tidy):
     error = NoQuotaLeft("none left")
-    deaf, talker = Deaf("b"), Talker([error], "c")
-    team = Team([Parrot("a"), deaf, talker, Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    sleeping, scripted = SleepingAgent("b"), ScriptedAgent([error], "c")
+    team = Team(
+        [CountingAgent("a"), sleeping, scripted, CountingAgent("d")],
+        speakers=Graph(GRAPHS["fan out and join of all"][0]),
+    )
     with pytest.raises(NoQuotaLeft) as caught:
         await team.run(task="go")
     assert caught.value is error
     assert others() == set()
-    assert deaf.heard == talker.heard == []
+    assert sleeping.heard == scripted.heard == []
     assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
 
 
 async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
-    deaf, quick = Deaf("b"), Parrot("c")
-    team = Team([Parrot("a"), deaf, quick, Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    sleeping, quick = SleepingAgent("b"), CountingAgent("c")
+    team = Team(
+        [CountingAgent("a"), sleeping, quick, CountingAgent("d")], speakers=Graph(GRAPHS["fan out and join of all"][0])
+    )
     run = asyncio.create_task(team.run(task="go"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     for _ in range(20):
         await asyncio.sleep(0)
     assert quick.heard == [["go", "heard 1"]]
@@ -208,8 +224,8 @@ async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tid
 
     plan = graph("a -> b")
     plan.nodes["a"].edges[0] = DiGraphEdge(target="b", condition=judge)
-    a = Parrot("a")
-    team = Team([a, Parrot("b")], speakers=Graph(plan))
+    a = CountingAgent("a")
+    team = Team([a, CountingAgent("b")], speakers=Graph(plan))
     with pytest.raises(NoQuotaLeft, match="no judge"):
         await team.run(task="go")
     assert a.heard == []
@@ -219,9 +235,11 @@ async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tid
 
 
 async def test_a_node_can_be_a_team():
-    inner = Team([Parrot("x"), Parrot("y")], name="b", max_turns=2)
+    inner = Team([CountingAgent("x"), CountingAgent("y")], name="b", max_turns=2)
     plan = graph("a -> b", "b -heard 3-> c", "b -other-> d")
-    result = await Team([Parrot("a"), inner, Parrot("c"), Parrot("d")], speakers=Graph(plan)).run(task="go")
+    result = await Team([CountingAgent("a"), inner, CountingAgent("c"), CountingAgent("d")], speakers=Graph(plan)).run(
+        task="go"
+    )
     assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "c"]
 
 
@@ -230,7 +248,7 @@ async def test_a_node_that_two_groups_make_ready_speaks_twice_in_a_row():
         *("a -> b", "a -> c"),
         *(("b -> d", {"activation_group": "one"}), ("c -> d", {"activation_group": "two"})),
     )
-    team = Team([Parrot(name) for name in NAMES], speakers=Graph(plan))
+    team = Team([CountingAgent(name) for name in NAMES], speakers=Graph(plan))
     result = await team.run(task="go")
     assert sorted(said(result)[2:4]) == [("b", "heard 2"), ("c", "heard 2")]
     assert said(result)[4:] == [("d", "heard 4"), ("d", "heard 0")]
@@ -260,24 +278,24 @@ async def test_a_saved_state_goes_on_as_the_team_itself_does(name, turns):
 
 async def test_a_state_goes_on_in_autogens_graph_and_back():
     plan, _ = GRAPHS["chain"]
-    team = Team([Parrot(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
-    flow = GraphFlow([Parrot(name) for name in NAMES], plan, max_turns=1)
+    team = Team([CountingAgent(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
+    flow = GraphFlow([CountingAgent(name) for name in NAMES], plan, max_turns=1)
     await team.run(task="go")
     await flow.run(task="go")
-    second = GraphFlow([Parrot(name) for name in NAMES], plan, max_turns=1)
-    third = Team([Parrot(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
+    second = GraphFlow([CountingAgent(name) for name in NAMES], plan, max_turns=1)
+    third = Team([CountingAgent(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
     await second.load_state(json.loads(json.dumps(await team.save_state())))
     await third.load_state(await flow.save_state())
     assert said(await second.run()) == said(await third.run()) == [("b", "heard 2")]
 
 
 async def test_the_state_of_another_graph_is_refused():
-    one = Team([Parrot(name) for name in NAMES], speakers=Graph(GRAPHS["chain"][0]))
-    two = Team([Parrot(name) for name in NAMES], speakers=Graph(GRAPHS["cycle"][0]), max_turns=9)
+    one = Team([CountingAgent(name) for name in NAMES], speakers=Graph(GRAPHS["chain"][0]))
+    two = Team([CountingAgent(name) for name in NAMES], speakers=Graph(GRAPHS["cycle"][0]), max_turns=9)
     with pytest.raises(ValueError, match=r"agent_states\.GraphManager: it is the position of another graph"):
         await two.load_state(await one.save_state())
     with pytest.raises(ValueError, match="there is no GraphManager: the state is of a team with other speakers"):
-        await two.load_state(await Team([Parrot(name) for name in NAMES]).save_state())
+        await two.load_state(await Team([CountingAgent(name) for name in NAMES]).save_state())
 
 
 def test_it_is_dumped_and_loaded():
@@ -297,7 +315,7 @@ def test_it_is_dumped_and_loaded():
 
 
 def test_autogens_builder_makes_the_graph():
-    a, b = Parrot("a"), Parrot("b")
+    a, b = CountingAgent("a"), CountingAgent("b")
     builder = DiGraphBuilder()
     builder.add_node(a).add_node(b).add_edge(a, b)
     Team([a, b], speakers=Graph(builder.build()))
@@ -324,9 +342,9 @@ def test_a_graph_that_cannot_work_is_a_typed_error_that_says_what_to_change(plan
 
 def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
     with pytest.raises(GraphError, match="No participant is called 'c'"):
-        Team([Parrot("a"), Parrot("b")], speakers=Graph(GRAPHS["chain"][0]))
+        Team([CountingAgent("a"), CountingAgent("b")], speakers=Graph(GRAPHS["chain"][0]))
     cycle = Graph(GRAPHS["cycle"][0])
-    participants = [Parrot(name) for name in NAMES]
+    participants = [CountingAgent(name) for name in NAMES]
     with pytest.raises(GraphError, match=r"cycle, .* termination_condition, max_turns or a budget"):
         Team(participants, speakers=cycle)
     for bound in (
@@ -345,13 +363,13 @@ def test_a_first_node_that_does_not_exist_is_refused():
 
 async def test_a_state_saved_in_mid_turn_takes_the_turn_again():
     builder = DiGraphBuilder()
-    deaf = Deaf("a")
-    builder.add_node(deaf).add_node(Parrot("b")).add_edge("a", "b")
-    team = Team([deaf, Parrot("b")], speakers=Graph(builder.build()))
+    sleeping = SleepingAgent("a")
+    builder.add_node(sleeping).add_node(CountingAgent("b")).add_edge("a", "b")
+    team = Team([sleeping, CountingAgent("b")], speakers=Graph(builder.build()))
     run = asyncio.create_task(team.run(task="go"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     state = json.loads(json.dumps(await team.save_state()))
     await cancelled(run)
-    other = Team([Parrot("a"), Parrot("b")], speakers=Graph(builder.build()))
+    other = Team([CountingAgent("a"), CountingAgent("b")], speakers=Graph(builder.build()))
     await other.load_state(state)
     assert said(await other.run()) == [("a", "heard 1"), ("b", "heard 2")]

@@ -16,7 +16,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import Handoff, HandoffTargetError, SpeakerError, Team
 
 from .compare import bare
-from .support import Parrot, said
+from .support import CountingAgent, said
 
 INFO = {
     "vision": False,
@@ -53,7 +53,7 @@ async def conversation(team):
     return [bare(result) for result in results], [result.stop_reason for result in results]
 
 
-async def test_it_says_what_autogens_swarm_says_with_a_person_outside():
+async def test_gives_the_same_messages_as_autogens_swarm_with_a_person_outside():
     condition = HandoffTermination("user") | TextMentionTermination("DONE") | MaxMessageTermination(30)
     mine = await conversation(Team(trio(), termination_condition=condition, speakers=Handoff(), emit_team_events=True))
     theirs = await conversation(Swarm(trio(), termination_condition=condition, emit_team_events=True))
@@ -152,5 +152,5 @@ def test_it_is_dumped_and_loaded():
 
 
 def test_a_first_participant_that_cannot_hand_over_is_refused_at_once():
-    with pytest.raises(SpeakerError, match=r"'parrot' begins and can't hand over: give it handoffs="):
-        Team([Parrot(), *trio()], speakers=Handoff())
+    with pytest.raises(SpeakerError, match=r"'counting' begins and can't hand over: give it handoffs="):
+        Team([CountingAgent(), *trio()], speakers=Handoff())

@@ -12,7 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import SelectionError, Selector, SpeakerError, Team
 
 from .compare import agents, models, outcome, received
-from .support import NoQuotaLeft, Parrot, ScriptedModel, said
+from .support import CountingAgent, NoQuotaLeft, ScriptedModel, said
 
 PROMPT = "Roles:\n{roles}\nHistory:\n{history}\nChoose from {participants}."
 SCRIPTS = {name: [f"{name[0]}{number}" for number in range(1, 9)] for name in ("ann", "bob_b", "cy")}
@@ -48,7 +48,7 @@ def theirs(clients, *, allow_repeated=False, **kwargs):
         (["ann"] * 8, {"candidate_func": lambda thread: [["ann"], ["bob_b"], ["cy"]][len(thread) % 3]}),
     ],
 )
-async def test_it_says_what_autogens_selector_says(choices, options):
+async def test_gives_the_same_messages_as_autogens_selector(choices, options):
     scripts = {**SCRIPTS, "selector": choices}
     tasks = ["go", None]
     mine = await outcome(lambda clients: ours(clients, **options, emit_team_events=True), scripts, tasks)
@@ -137,7 +137,7 @@ def test_it_is_dumped_and_loaded_and_functions_are_refused_by_name():
 
 def test_a_selector_that_cannot_work_is_refused_at_once():
     with pytest.raises(SpeakerError, match="at least two participants"):
-        Team([Parrot()], speakers=Selector(ReplayChatCompletionClient([])))
+        Team([CountingAgent()], speakers=Selector(ReplayChatCompletionClient([])))
     with pytest.raises(ValueError, match="roles, participants and history"):
         Selector(ReplayChatCompletionClient([]), prompt="{who}")
 
@@ -160,7 +160,8 @@ async def test_closing_the_team_closes_a_model_that_came_from_its_config(from_co
 
 async def test_a_candidate_func_that_returns_none_is_refused():
     team = Team(
-        [Parrot("a"), Parrot("b")], speakers=Selector(ReplayChatCompletionClient([]), candidate_func=lambda _: None)
+        [CountingAgent("a"), CountingAgent("b")],
+        speakers=Selector(ReplayChatCompletionClient([]), candidate_func=lambda _: None),
     )
     with pytest.raises(SpeakerError, match=r"candidate_func returned \[\]; return at least one"):
         await team.run(task="go")

@@ -23,7 +23,7 @@ from autogen_codeact.teams import (
     load_component,
 )
 
-from .support import Deaf, Parrot, cancelled, coder, others, said
+from .support import CountingAgent, SleepingAgent, cancelled, coder, others, said
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -51,7 +51,7 @@ class Backwards(Speakers[Countdown]):
 
 
 def team(**kwargs):
-    return Team([Parrot("a"), Parrot("b"), Parrot("c")], speakers=Backwards(), **kwargs)
+    return Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")], speakers=Backwards(), **kwargs)
 
 
 async def test_a_policy_of_a_users_own_chooses_and_its_position_is_saved():
@@ -63,7 +63,7 @@ async def test_a_policy_of_a_users_own_chooses_and_its_position_is_saved():
     await second.load_state(state)
     assert sorted(source for source, _ in said(await second.run())) == ["a", "a", "c"]
     with pytest.raises(ValueError, match="there is no RoundRobinGroupChatManager"):
-        await Team([Parrot("a"), Parrot("b"), Parrot("c")]).load_state(state)
+        await Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")]).load_state(state)
 
 
 @pytest.mark.parametrize("names", [[], ["nobody"], ["a", "a"]])
@@ -71,7 +71,7 @@ async def test_a_policy_that_names_no_participant_is_a_typed_error(names):
     class Wrong(Backwards):
         wrong: ClassVar = {1: names}
 
-    wrong = Team([Parrot("a"), Parrot("b"), Parrot("c")], speakers=Wrong(), max_turns=9)
+    wrong = Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")], speakers=Wrong(), max_turns=9)
     with pytest.raises(SpeakerError, match=r"Wrong named .* as the next speakers; the participants are a, b, c"):
         await wrong.run(task="go")
     Wrong.wrong = {}
@@ -89,7 +89,7 @@ async def test_cancelling_the_choice_of_a_speaker_undoes_it():
                 await asyncio.sleep(3600)
             return names
 
-    slow = Team([Parrot("a"), Parrot("b")], speakers=Slow(), max_turns=1)
+    slow = Team([CountingAgent("a"), CountingAgent("b")], speakers=Slow(), max_turns=1)
     run = asyncio.create_task(slow.run(task="go"))
     await begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
@@ -98,7 +98,7 @@ async def test_cancelling_the_choice_of_a_speaker_undoes_it():
 
 
 def diamond():
-    parts = {name: Parrot(name) for name in "abcd"}
+    parts = {name: CountingAgent(name) for name in "abcd"}
     builder = DiGraphBuilder()
     for part in parts.values():
         builder.add_node(part)
@@ -126,7 +126,7 @@ async def test_no_message_is_lost_or_repeated_whenever_a_graph_is_cancelled(step
 
 
 async def test_two_runs_at_once_are_refused_while_several_speak():
-    b = Deaf("b")
+    b = SleepingAgent("b")
     graph, parts = diamond()
     graph = Team([parts["a"], b, parts["c"], parts["d"]], speakers=graph.speakers)
     run = asyncio.create_task(graph.run(task="one"))

@@ -18,12 +18,12 @@ from autogen_codeact.teams import FinalWordTermination, Team
 
 from .support import (
     PRINT_42,
-    Deaf,
+    CountingAgent,
     NoQuotaLeft,
-    Parrot,
+    ScriptedAgent,
     ScriptedModel,
-    Stubborn,
-    Talker,
+    SleepingAgent,
+    UncancellableAgent,
     cancelled,
     coder,
     listen,
@@ -39,7 +39,7 @@ def bare(result):
 
 
 @pytest.mark.parametrize("emit_team_events", [False, True])
-async def test_it_says_what_autogens_round_robin_says(executor, emit_team_events):
+async def test_gives_the_same_messages_as_autogens_round_robin(executor, emit_team_events):
     results = []
     for make in (RoundRobinGroupChat, Team):
         model = ReplayChatCompletionClient([PRINT_42, "It is 42. TERMINATE", "As I said. TERMINATE"])
@@ -74,19 +74,19 @@ async def test_run_is_the_collected_stream(executor):
 
 
 async def test_max_turns_and_an_external_stop():
-    parrot = Parrot()
-    result = await Team([parrot], max_turns=3).run(task="go")
-    assert said(result)[1:] == [("parrot", "heard 1"), ("parrot", "heard 0"), ("parrot", "heard 0")]
+    counting = CountingAgent()
+    result = await Team([counting], max_turns=3).run(task="go")
+    assert said(result)[1:] == [("counting", "heard 1"), ("counting", "heard 0"), ("counting", "heard 0")]
     assert result.stop_reason == "Maximum number of turns 3 reached."
 
     stop = ExternalTermination()
     stop.set()
-    assert len((await Team([parrot], termination_condition=stop).run(task="go")).messages) == 1
+    assert len((await Team([counting], termination_condition=stop).run(task="go")).messages) == 1
 
 
 async def test_reset_forgets_everything():
     condition = MaxMessageTermination(3)
-    first, second = Parrot("first"), Parrot("second")
+    first, second = CountingAgent("first"), CountingAgent("second")
     team = Team([first, second], termination_condition=condition)
     fresh = await team.save_state()
     before = said(await team.run(task="one"))
@@ -98,7 +98,7 @@ async def test_reset_forgets_everything():
 async def test_pause_and_resume_reach_every_participant_running_or_not():
     calls = []
 
-    class Pausing(Parrot):
+    class Pausing(CountingAgent):
         async def on_pause(self, cancellation_token):
             calls.append((self.name, "pause"))
 
@@ -116,9 +116,9 @@ async def test_pause_and_resume_reach_every_participant_running_or_not():
     ("participants", "kwargs"),
     [
         ([], {}),
-        ([Parrot(), Parrot()], {}),
-        ([Parrot()], {"max_turns": 0}),
-        ([Parrot("RoundRobinGroupChatManager")], {}),
+        ([CountingAgent(), CountingAgent()], {}),
+        ([CountingAgent()], {"max_turns": 0}),
+        ([CountingAgent("RoundRobinGroupChatManager")], {}),
     ],
 )
 def test_a_team_that_cannot_work_is_refused_at_once(participants, kwargs):
@@ -146,21 +146,21 @@ async def test_a_saved_state_goes_on_elsewhere_in_autogens_form(executor, saver,
 
 
 async def test_a_state_of_another_team_is_refused_and_nothing_is_loaded():
-    team = Team([Parrot()], max_turns=1)
-    with pytest.raises(ValueError, match="parrot"):
-        await team.load_state(await Team([Parrot("other")]).save_state())
-    assert said(await team.run(task="go")) == [("user", "go"), ("parrot", "heard 1")]
+    team = Team([CountingAgent()], max_turns=1)
+    with pytest.raises(ValueError, match="counting"):
+        await team.load_state(await Team([CountingAgent("other")]).save_state())
+    assert said(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1")]
 
 
 async def test_a_state_saved_after_a_failure_holds_no_trace_of_it():
-    failed, never = Team([Talker([NoQuotaLeft()]), Parrot()]), Team([Talker([]), Parrot()])
+    failed, never = Team([ScriptedAgent([NoQuotaLeft()]), CountingAgent()]), Team([ScriptedAgent([]), CountingAgent()])
     with pytest.raises(NoQuotaLeft):
         await failed.run(task="go")
     state = await failed.save_state()
     assert "cut short" not in str(state)
-    other = Team([Talker([]), Parrot()], max_turns=2)
+    other = Team([ScriptedAgent([]), CountingAgent()], max_turns=2)
     await other.load_state(state)
-    assert said(await other.run()) == [("talker", "heard 1"), ("parrot", "heard 2")]
+    assert said(await other.run()) == [("scripted", "heard 1"), ("counting", "heard 2")]
     assert (await never.save_state()).keys() == state.keys()
 
 
@@ -175,36 +175,39 @@ async def test_a_team_in_a_team(executor, outer):
         name="makers",
         termination_condition=FinalWordTermination(),
     )
-    team = outer([inner, Parrot()], max_turns=2)
+    team = outer([inner, CountingAgent()], max_turns=2)
     assert said(await team.run(task="six times seven")) == [
         ("user", "six times seven"),
         ("coder", PRINT_42),
         ("executor", "42\n"),
         ("coder", "It is 42. TERMINATE"),
-        ("parrot", "heard 4"),
+        ("counting", "heard 4"),
     ]
 
 
 async def test_a_team_in_autogens_selector():
-    inner = Team([Parrot()], name="makers", description="Makes.", max_turns=1)
+    inner = Team([CountingAgent()], name="makers", description="Makes.", max_turns=1)
     selector = ReplayChatCompletionClient(["makers", "critic", "makers"])
-    team = SelectorGroupChat([inner, Parrot("critic")], selector, max_turns=2, allow_repeated_speaker=True)
-    assert said(await team.run(task="go")) == [("user", "go"), ("parrot", "heard 1"), ("critic", "heard 2")]
+    team = SelectorGroupChat([inner, CountingAgent("critic")], selector, max_turns=2, allow_repeated_speaker=True)
+    assert said(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1"), ("critic", "heard 2")]
 
 
 async def test_a_team_alone_in_a_team_speaks_twice_in_a_row():
-    inner = Team([Parrot()], name="inner", max_turns=1)
-    assert said(await Team([inner], max_turns=2).run(task="go"))[1:] == [("parrot", "heard 1"), ("parrot", "heard 0")]
+    inner = Team([CountingAgent()], name="inner", max_turns=1)
+    assert said(await Team([inner], max_turns=2).run(task="go"))[1:] == [
+        ("counting", "heard 1"),
+        ("counting", "heard 0"),
+    ]
 
 
 async def test_a_failure_three_teams_deep_comes_out_as_it_is_and_is_undone(tidy):
     error = NoQuotaLeft("none left")
-    talker, parrot = Talker([]), Parrot()
-    team = Team([parrot, talker], name="a", max_turns=2)
+    scripted, counting = ScriptedAgent([]), CountingAgent()
+    team = Team([counting, scripted], name="a", max_turns=2)
     for name in "bc":
         team = Team([team], name=name, max_turns=1)
     await team.run(task="one")
-    talker.script = [error]
+    scripted.script = [error]
 
     async with asyncio.timeout(20):
         with pytest.raises(NoQuotaLeft) as caught:
@@ -212,12 +215,12 @@ async def test_a_failure_three_teams_deep_comes_out_as_it_is_and_is_undone(tidy)
 
     assert caught.value is error
     assert others() == set()
-    assert parrot.heard == [["one"]]  # the whole turn of team `b` has not happened
-    assert said(await team.run()) == [("parrot", "heard 2"), ("talker", "heard 2")]
-    assert talker.heard == [["one", "heard 1"], ["two", "heard 2"]]
+    assert counting.heard == [["one"]]  # the whole turn of team `b` has not happened
+    assert said(await team.run()) == [("counting", "heard 2"), ("scripted", "heard 2")]
+    assert scripted.heard == [["one", "heard 1"], ["two", "heard 2"]]
 
 
-@pytest.mark.parametrize("participant", [Deaf, Stubborn])
+@pytest.mark.parametrize("participant", [SleepingAgent, UncancellableAgent])
 async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participant, caplog):
     deep = participant()
     team = Team([Team([deep], name="inner", max_turns=1)], name="outer", max_turns=1)
@@ -225,8 +228,8 @@ async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participa
     await deep.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     warned = [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")]
-    assert len(warned) == (1 if participant is Stubborn else 0)
-    if participant is Stubborn:
+    assert len(warned) == (1 if participant is UncancellableAgent else 0)
+    if participant is UncancellableAgent:
         deep.let_go.set()
     assert said(await team.run(task="two")) == [("user", "two"), (deep.name, "heard 2")]
     assert others() == set()
@@ -236,16 +239,16 @@ async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participa
 
 
 def test_one_team_in_several_event_loops():
-    parrot = Parrot()
-    team = Team([parrot, Parrot("other")], max_turns=1)
-    assert said(asyncio.run(team.run(task="one"))) == [("user", "one"), ("parrot", "heard 1")]
+    counting = CountingAgent()
+    team = Team([counting, CountingAgent("other")], max_turns=1)
+    assert said(asyncio.run(team.run(task="one"))) == [("user", "one"), ("counting", "heard 1")]
     assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("other", "heard 3")]
-    assert said(asyncio.run(team.run())) == [("parrot", "heard 2")]
+    assert said(asyncio.run(team.run())) == [("counting", "heard 2")]
 
 
 def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
-    deaf = Deaf()
-    team = Team([deaf, Parrot()], max_turns=2)
+    sleeping = SleepingAgent()
+    team = Team([sleeping, CountingAgent()], max_turns=2)
 
     async def interrupted():
         async with asyncio.timeout(20):
@@ -254,20 +257,24 @@ def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(interrupted())
-    assert not deaf.finished
-    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
+    assert not sleeping.finished
+    assert said(asyncio.run(team.run(task="two"))) == [
+        ("user", "two"),
+        ("sleeping", "heard 2"),
+        ("counting", "heard 3"),
+    ]
 
 
 def test_pressing_ctrl_c_twice_leaves_a_usable_team_too():
-    class Slow(Deaf):
+    class Slow(SleepingAgent):
         async def sleep(self):
             try:
                 await asyncio.sleep(3600)
             finally:
                 await asyncio.sleep(0.2)
 
-    deaf = Slow()
-    team = Team([deaf, Parrot()], max_turns=2)
+    sleeping = Slow()
+    team = Team([sleeping, CountingAgent()], max_turns=2)
 
     async def interrupted():
         loop = asyncio.get_running_loop()
@@ -277,20 +284,24 @@ def test_pressing_ctrl_c_twice_leaves_a_usable_team_too():
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(interrupted())
-    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
+    assert said(asyncio.run(team.run(task="two"))) == [
+        ("user", "two"),
+        ("sleeping", "heard 2"),
+        ("counting", "heard 3"),
+    ]
 
 
-def test_a_token_outlives_the_loop_of_its_run():
+def test_a_token_can_be_cancelled_after_the_loop_of_its_run():
     token = CancellationToken()
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
     asyncio.run(team.run(task="one", cancellation_token=token))
     token.cancel()
-    assert said(asyncio.run(team.run())) == [("parrot", "heard 0")]
+    assert said(asyncio.run(team.run())) == [("counting", "heard 0")]
 
 
 async def test_a_stream_may_be_read_slowly():
     heard = []
-    team = Team([Parrot()], max_turns=3)
+    team = Team([CountingAgent()], max_turns=3)
 
     async def slowly():
         async for event in team.run_stream(task="go"):
@@ -298,17 +309,17 @@ async def test_a_stream_may_be_read_slowly():
             yield event
 
     await listen(slowly(), heard)
-    assert [source for source, _ in heard] == ["user", "parrot", "parrot", "parrot"]
+    assert [source for source, _ in heard] == ["user", "counting", "counting", "counting"]
 
 
 async def test_close_closes_the_others_when_one_fails():
-    class Broken(Parrot):
+    class Broken(CountingAgent):
         async def close(self):
             raise RuntimeError("can't close")
 
     closed = []
 
-    class Closed(Parrot):
+    class Closed(CountingAgent):
         async def close(self):
             closed.append(self.name)
 
@@ -318,11 +329,11 @@ async def test_close_closes_the_others_when_one_fails():
 
 
 async def test_a_state_that_a_participant_refuses_with_any_exception_changes_nothing():
-    class Refusing(Parrot):
+    class Refusing(CountingAgent):
         async def load_state(self, state):
             raise RuntimeError("not mine")
 
-    first = Parrot("a")
+    first = CountingAgent("a")
     team = Team([first, Refusing("b")], max_turns=1)
     state = json.loads(json.dumps(await team.save_state()))
     state["agent_states"]["a"]["agent_state"] = {"heard": [["other"]]}
@@ -332,7 +343,7 @@ async def test_a_state_that_a_participant_refuses_with_any_exception_changes_not
 
 
 async def test_a_state_with_turns_below_zero_is_refused():
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
     state = json.loads(json.dumps(await team.save_state()))
     state["agent_states"]["RoundRobinGroupChatManager"]["current_turn"] = -5
     with pytest.raises(ValueError, match="current_turn is below 0"):
@@ -348,7 +359,7 @@ async def test_a_state_with_turns_below_zero_is_refused():
 )
 def test_speakers_and_budget_of_another_type_are_refused(options, message):
     with pytest.raises(TypeError) as refused:
-        Team([Parrot()], **options)
+        Team([CountingAgent()], **options)
     assert str(refused.value) == message
 
 

@@ -11,7 +11,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Team
 
-from .support import Deaf, NoQuotaLeft, Parrot, Talker, cancelled, others, said
+from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cancelled, others, said
 
 
 def society(team):
@@ -32,62 +32,62 @@ def quiet(caplog):
 
 @pytest.mark.parametrize("how", NESTED)
 async def test_a_failure_in_autogens_team_is_raised_and_undone(how, tidy):
-    talker, x, parrot = Talker([NoQuotaLeft("none left")]), Parrot("x"), Parrot("a")
-    inner = NESTED[how](RoundRobinGroupChat([x, talker], name="inner", max_turns=2))
-    team = Team([parrot, inner], max_turns=2)
+    scripted, x, counting = ScriptedAgent([NoQuotaLeft("none left")]), CountingAgent("x"), CountingAgent("a")
+    inner = NESTED[how](RoundRobinGroupChat([x, scripted], name="inner", max_turns=2))
+    team = Team([counting, inner], max_turns=2)
     with pytest.raises(RuntimeError, match="NoQuotaLeft: none left"):
         await team.run(task="one")
     assert others() == set()
-    assert parrot.heard == [["one"]]
+    assert counting.heard == [["one"]]
     assert x.heard == []
 
     result = await team.run(task="two")
     reset = how == "in an agent"  # which resets its team after each run
     assert x.heard == ([] if reset else [["one", "heard 1", "two"]])
-    assert talker.heard == ([] if reset else [["one", "heard 1", "two", "heard 3"]])
+    assert scripted.heard == ([] if reset else [["one", "heard 1", "two", "heard 3"]])
     assert said(result)[-1] == ("a", "heard 2" if reset else "heard 3")
     assert result.stop_reason == "Maximum number of turns 2 reached."
 
 
 @pytest.mark.parametrize("how", NESTED)
 async def test_cancelling_a_run_in_autogens_team_ends_it_in_under_a_second_and_undoes_it(how, tidy):
-    deaf, x = Deaf(), Parrot("x")
-    inner = NESTED[how](RoundRobinGroupChat([x, deaf], name="inner", max_turns=2))
-    team = Team([inner, Parrot("a")], max_turns=2)
+    sleeping, x = SleepingAgent(), CountingAgent("x")
+    inner = NESTED[how](RoundRobinGroupChat([x, sleeping], name="inner", max_turns=2))
+    team = Team([inner, CountingAgent("a")], max_turns=2)
     run = asyncio.create_task(team.run(task="one"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
-    assert not deaf.finished
+    assert not sleeping.finished
     assert x.heard == []
 
     result = await team.run(task="two")
     reset = how == "in an agent"  # which resets its team after each run
     assert x.heard == ([] if reset else [["one", "two"]])
-    assert deaf.heard == ([] if reset else [["one", "two", "heard 2"]])
+    assert sleeping.heard == ([] if reset else [["one", "two", "heard 2"]])
     assert said(result)[-1] == ("a", "heard 3" if reset else "heard 4")
 
 
 async def test_what_autogens_team_remembers_from_before_its_interrupted_turn_stays():
-    talker = Talker([])
-    inner = RoundRobinGroupChat([Parrot("x"), talker, Parrot("z")], name="inner", max_turns=1)
+    scripted = ScriptedAgent([])
+    inner = RoundRobinGroupChat([CountingAgent("x"), scripted, CountingAgent("z")], name="inner", max_turns=1)
     team = Team([inner], max_turns=1)
     assert said(await team.run(task="one"))[1:] == [("x", "heard 1")]
-    talker.script = [NoQuotaLeft()]
+    scripted.script = [NoQuotaLeft()]
     with pytest.raises(RuntimeError, match="NoQuotaLeft"):
         await team.run(task="two")
-    assert said(await team.run())[-1] == ("talker", "heard 3")
+    assert said(await team.run())[-1] == ("scripted", "heard 3")
     assert said(await team.run())[-1] == ("z", "heard 4")
 
 
 async def test_a_runtime_of_the_users_is_left_alone():
     runtime = SingleThreadedAgentRuntime()
     runtime.start()
-    deaf = Deaf()
-    inner = RoundRobinGroupChat([deaf], name="inner", max_turns=1, runtime=runtime)
+    sleeping = SleepingAgent()
+    inner = RoundRobinGroupChat([sleeping], name="inner", max_turns=1, runtime=runtime)
     team = Team([inner], max_turns=1)
     run = asyncio.create_task(team.run(task="one"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert inner._runtime is runtime
     for task in others():
@@ -97,8 +97,8 @@ async def test_a_runtime_of_the_users_is_left_alone():
 
 async def test_autogens_selector_in_a_team():
     selector = ReplayChatCompletionClient(["x", "y"])
-    inner = SelectorGroupChat([Parrot("x"), Parrot("y")], selector, name="inner", max_turns=2)
-    assert said(await Team([inner, Parrot("a")], max_turns=2).run(task="go")) == [
+    inner = SelectorGroupChat([CountingAgent("x"), CountingAgent("y")], selector, name="inner", max_turns=2)
+    assert said(await Team([inner, CountingAgent("a")], max_turns=2).run(task="go")) == [
         ("user", "go"),
         ("x", "heard 1"),
         ("y", "heard 2"),

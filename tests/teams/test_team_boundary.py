@@ -11,7 +11,17 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from autogen_codeact.teams import Team
 
-from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Talker, cancelled, listen, others, said
+from .support import (
+    CountingAgent,
+    NoQuotaLeft,
+    ScriptedAgent,
+    SleepingAgent,
+    Stateless,
+    cancelled,
+    listen,
+    others,
+    said,
+)
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -29,10 +39,10 @@ class Noting(MaxMessageTermination):
 
 
 def trio(**kwargs):
-    thought = ThoughtEvent(content="hm", source="talker")
+    thought = ThoughtEvent(content="hm", source="scripted")
     condition = Noting()
-    inner = Team([Parrot("deep")], name="inner", max_turns=2)
-    participants = [Parrot(), Talker([thought]), inner]
+    inner = Team([CountingAgent("deep")], name="inner", max_turns=2)
+    participants = [CountingAgent(), ScriptedAgent([thought]), inner]
     return Team(participants, termination_condition=condition, emit_team_events=True, **kwargs), condition
 
 
@@ -59,8 +69,8 @@ async def test_a_boundary_is_before_each_turn_and_after_what_was_read():
     manager = "RoundRobinGroupChatManager"
     assert order == [
         "user",
-        *("boundary", manager, "parrot"),
-        *("boundary", manager, "talker", "talker"),
+        *("boundary", manager, "counting"),
+        *("boundary", manager, "scripted", "scripted"),
         *("boundary", manager, "deep", "deep"),
         "result",
     ]
@@ -92,14 +102,14 @@ async def test_a_run_goes_on_from_each_boundary_with_the_same_messages_and_batch
 
 async def test_turns_and_budget_used_are_part_of_a_boundary():
     states = []
-    team = Team([Parrot("a"), Parrot("b")], max_turns=3)
+    team = Team([CountingAgent("a"), CountingAgent("b")], max_turns=3)
     noting(team, states)
     await team.run(task="go")
     seen = [json.loads(state) for state in states]
     assert [state["agent_states"]["RoundRobinGroupChatManager"]["current_turn"] for state in seen] == [0, 1, 2]
     assert [state["agent_states"]["RoundRobinGroupChatManager"]["next_speaker_index"] for state in seen] == [0, 1, 0]
     assert [state["run"]["used"]["turns"] for state in seen] == [0, 1, 2]
-    fresh = Team([Parrot("a"), Parrot("b")], max_turns=3)
+    fresh = Team([CountingAgent("a"), CountingAgent("b")], max_turns=3)
     assert said([event async for event in fresh.continue_stream(seen[2])][-1]) == [
         ("user", "go"),
         ("a", "heard 1"),
@@ -110,26 +120,26 @@ async def test_turns_and_budget_used_are_part_of_a_boundary():
 
 async def test_autogens_team_loads_the_state_of_a_boundary():
     states = []
-    team = Team([Parrot("a"), Parrot("b")], max_turns=2)
+    team = Team([CountingAgent("a"), CountingAgent("b")], max_turns=2)
     noting(team, states)
     await team.run(task="go")
-    theirs = RoundRobinGroupChat([Parrot("a"), Parrot("b")], max_turns=2)
+    theirs = RoundRobinGroupChat([CountingAgent("a"), CountingAgent("b")], max_turns=2)
     await theirs.load_state(json.loads(states[1]))
     assert said(await theirs.run()) == [("b", "heard 2")]
 
 
 async def test_a_participant_that_cannot_save_its_state_does_not_end_the_run():
     states = []
-    team = Team([Stateless(), Parrot()], max_turns=2)
+    team = Team([Stateless(), CountingAgent()], max_turns=2)
     team.participants[0].begun.set()  # then it does not wait
     noting(team, states)
-    assert said(await team.run(task="go")) == [("user", "go"), ("deaf", "heard 1"), ("parrot", "heard 2")]
-    assert json.loads(states[1])["agent_states"]["deaf"]["agent_state"] == {}
+    assert said(await team.run(task="go")) == [("user", "go"), ("sleeping", "heard 1"), ("counting", "heard 2")]
+    assert json.loads(states[1])["agent_states"]["sleeping"]["agent_state"] == {}
 
 
 async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():
-    parrot = Parrot()
-    team = Team([parrot], max_turns=1)
+    counting = CountingAgent()
+    team = Team([counting], max_turns=1)
 
     async def fails(state):
         raise NoQuotaLeft("no space")
@@ -137,29 +147,29 @@ async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():
     team.on_boundary = fails
     with pytest.raises(NoQuotaLeft, match="no space"):
         await team.run(task="go")
-    assert parrot.heard == []
+    assert counting.heard == []
     team.on_boundary = None
-    assert said(await team.run()) == [("parrot", "heard 1")]
+    assert said(await team.run()) == [("counting", "heard 1")]
 
 
 async def test_going_on_is_cancelled_like_a_run():
-    deaf = Deaf()
+    sleeping = SleepingAgent()
     states = []
-    team = Team([Parrot(), deaf], max_turns=2)
+    team = Team([CountingAgent(), sleeping], max_turns=2)
     noting(team, states)
     run = asyncio.create_task(team.run(task="go"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     await cancelled(run)
 
-    fresh = Deaf()
-    other = Team([Parrot(), fresh], max_turns=2)
+    fresh = SleepingAgent()
+    other = Team([CountingAgent(), fresh], max_turns=2)
     run = asyncio.create_task(listen(other.continue_stream(json.loads(states[1])), []))
     await fresh.begun.wait()
     with pytest.raises(ValueError, match="already running"):
         await anext(other.continue_stream(json.loads(states[1])))
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
-    assert said(await other.run()) == [("deaf", "heard 2"), ("parrot", "heard 1")]
+    assert said(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,7 @@ async def test_going_on_is_cancelled_like_a_run():
 )
 async def test_an_invalid_boundary_is_refused_and_nothing_has_changed(change, words):
     states = []
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
     noting(team, states)
     await team.run(task="go")
     before = await team.save_state()

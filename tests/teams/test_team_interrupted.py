@@ -17,12 +17,12 @@ from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_tea
 
 from .support import (
     PRINT_42,
-    Deaf,
+    CountingAgent,
     NoQuotaLeft,
-    Parrot,
+    ScriptedAgent,
     ScriptedModel,
-    Stubborn,
-    Talker,
+    SleepingAgent,
+    UncancellableAgent,
     appears,
     cancelled,
     coder,
@@ -63,16 +63,16 @@ async def test_control_autogens_team_is_stuck_after_an_exception(executor, reset
 
 
 async def test_control_autogens_team_waits_out_the_turn_when_its_task_is_cancelled():
-    deaf = Stubborn()
-    team = RoundRobinGroupChat([deaf], max_turns=1)
+    sleeping = UncancellableAgent()
+    team = RoundRobinGroupChat([sleeping], max_turns=1)
     run = asyncio.create_task(team.run(task="go"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     run.cancel()
     assert await asyncio.wait({run}, timeout=1) == (set(), {run})
-    deaf.let_go.set()
+    sleeping.let_go.set()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert deaf.finished
+    assert sleeping.finished
 
 
 # A participant raises
@@ -123,37 +123,37 @@ async def test_a_failure_in_the_second_round_undoes_that_turn_only(executor):
 
 
 async def test_waiting_participant_receives_each_message_once():
-    parrot, talker = Parrot(), Talker([NoQuotaLeft()])
-    team = Team([parrot, talker], max_turns=2)
+    counting, scripted = CountingAgent(), ScriptedAgent([NoQuotaLeft()])
+    team = Team([counting, scripted], max_turns=2)
     with pytest.raises(NoQuotaLeft):
         await team.run(task="one")
     second = await team.run(task="two")
-    assert said(second) == [("user", "two"), ("talker", "heard 3"), ("parrot", "heard 2")]
-    assert talker.heard == [["one", "heard 1", "two"]]
-    assert parrot.heard == [["one"], ["two", "heard 3"]]
+    assert said(second) == [("user", "two"), ("scripted", "heard 3"), ("counting", "heard 2")]
+    assert scripted.heard == [["one", "heard 1", "two"]]
+    assert counting.heard == [["one"], ["two", "heard 3"]]
 
 
 async def test_what_was_yielded_before_the_failure_comes_out_in_order():
-    thoughts = [ThoughtEvent(content=str(n), source="talker") for n in range(20)]
-    team = Team([Talker([*thoughts, NoQuotaLeft()])])
+    thoughts = [ThoughtEvent(content=str(n), source="scripted") for n in range(20)]
+    team = Team([ScriptedAgent([*thoughts, NoQuotaLeft()])])
     heard = []
     with pytest.raises(NoQuotaLeft):
         await listen(team.run_stream(task="go"), heard)
-    assert heard == [("user", "go"), *(("talker", str(n)) for n in range(20))]
+    assert heard == [("user", "go"), *(("scripted", str(n)) for n in range(20))]
 
 
 async def test_ten_failures_in_a_row_and_then_a_run():
-    talker = Talker([NoQuotaLeft(n) for n in range(10)])
-    team = Team([talker, Parrot()], max_turns=2)
+    scripted = ScriptedAgent([NoQuotaLeft(n) for n in range(10)])
+    team = Team([scripted, CountingAgent()], max_turns=2)
     for n in range(10):
         with pytest.raises(NoQuotaLeft, match=str(n)):
             await team.run(task=str(n))
-    assert said(await team.run()) == [("talker", "heard 10"), ("parrot", "heard 11")]
+    assert said(await team.run()) == [("scripted", "heard 10"), ("counting", "heard 11")]
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()])
 async def test_special_exceptions_of_a_participant_come_out_too(error):
-    team = Team([Talker([error])], max_turns=1)
+    team = Team([ScriptedAgent([error])], max_turns=1)
     async with asyncio.timeout(20):
         with pytest.raises(BaseException) as caught:  # noqa: PT011 (identity is asserted)
             await team.run(task="go")
@@ -161,7 +161,7 @@ async def test_special_exceptions_of_a_participant_come_out_too(error):
         assert caught.value.__cause__ is error
     else:
         assert caught.value is error
-    assert said(await team.run()) == [("talker", "heard 1")]
+    assert said(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
@@ -171,22 +171,22 @@ async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
         def to_text(self) -> str:
             return self.content
 
-    team = Team([Talker([Note(content="hi", source="talker")])], max_turns=1)
-    with pytest.raises(ValueError, match=r"'talker' produced a Note, .* custom_message_types"):
+    team = Team([ScriptedAgent([Note(content="hi", source="scripted")])], max_turns=1)
+    with pytest.raises(ValueError, match=r"'scripted' produced a Note, .* custom_message_types"):
         await team.run(task="go")
-    assert said(await team.run()) == [("talker", "heard 1")]
+    assert said(await team.run()) == [("scripted", "heard 1")]
 
-    told = Team([Talker([Note(content="hi", source="talker")])], max_turns=1, custom_message_types=[Note])
-    assert said(await told.run(task="go")) == [("user", "go"), ("talker", "hi"), ("talker", "heard 1")]
+    told = Team([ScriptedAgent([Note(content="hi", source="scripted")])], max_turns=1, custom_message_types=[Note])
+    assert said(await told.run(task="go")) == [("user", "go"), ("scripted", "hi"), ("scripted", "heard 1")]
 
 
 async def test_a_participant_without_an_answer_is_a_clear_error():
-    class Mute(Parrot):
+    class Mute(CountingAgent):
         async def on_messages_stream(self, messages, cancellation_token):
             for _ in ():
                 yield _
 
-    with pytest.raises(RuntimeError, match="'parrot' ended its turn without a Response"):
+    with pytest.raises(RuntimeError, match="'counting' ended its turn without a Response"):
         await Team([Mute()]).run(task="go")
 
 
@@ -194,18 +194,18 @@ async def test_a_participant_without_an_answer_is_a_clear_error():
 
 
 async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
-    deaf, parrot = Deaf(), Parrot()
-    team = Team([deaf, parrot], max_turns=2)
+    sleeping, counting = SleepingAgent(), CountingAgent()
+    team = Team([sleeping, counting], max_turns=2)
     run = asyncio.create_task(team.run(task="one"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
 
     assert isinstance(await cancelled(run), asyncio.CancelledError)
 
     assert others() == set()
-    assert not deaf.finished
-    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
-    assert deaf.heard == [["one", "two"]]
-    assert parrot.heard == [["one", "two", "heard 2"]]
+    assert not sleeping.finished
+    assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2"), ("counting", "heard 3")]
+    assert sleeping.heard == [["one", "two"]]
+    assert counting.heard == [["one", "two", "heard 2"]]
 
 
 async def test_cancelling_the_model_call_restores_the_context(executor):
@@ -250,10 +250,10 @@ async def test_cancelling_while_code_runs_kills_it_and_the_next_run_runs_it_agai
 
 @pytest.mark.parametrize("from_thread", [False, True])
 async def test_cancelling_the_token_ends_the_run(from_thread):
-    deaf, token = Deaf(), CancellationToken()
-    team = Team([deaf], max_turns=1)
+    sleeping, token = SleepingAgent(), CancellationToken()
+    team = Team([sleeping], max_turns=1)
     run = asyncio.create_task(team.run(task="one", cancellation_token=token))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     if from_thread:
         thread = threading.Timer(0.05, token.cancel)  # by then the loop sleeps, and has to be woken
         thread.start()
@@ -265,29 +265,29 @@ async def test_cancelling_the_token_ends_the_run(from_thread):
     assert others() == set()
     with pytest.raises(asyncio.CancelledError, match="Use a new one"):
         await team.run(task="two", cancellation_token=token)
-    assert said(await team.run(task="three")) == [("user", "three"), ("deaf", "heard 2")]
+    assert said(await team.run(task="three")) == [("user", "three"), ("sleeping", "heard 2")]
 
 
 @pytest.mark.parametrize("way", ["aclose", "break"])
 async def test_leaving_the_stream_ends_the_run(way):
-    deaf = Deaf()
-    team = Team([deaf], max_turns=1)
+    sleeping = SleepingAgent()
+    team = Team([sleeping], max_turns=1)
     async with asyncio.timeout(20):
         if way == "aclose":
             async with aclosing(team.run_stream(task="one")) as stream:
                 async for _ in stream:
-                    await deaf.begun.wait()
+                    await sleeping.begun.wait()
                     break
             assert others() == set()
         else:
             async for _ in team.run_stream(task="one"):
-                await deaf.begun.wait()
+                await sleeping.begun.wait()
                 break
-        assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
+        assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
 
 
 async def test_leaving_the_stream_at_its_result_leaves_nothing():
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
     async for event in team.run_stream(task="one"):
         if isinstance(event, TaskResult):
             break
@@ -295,17 +295,17 @@ async def test_leaving_the_stream_at_its_result_leaves_nothing():
 
 
 async def test_a_timeout_around_the_run_is_a_timeout():
-    team = Team([Deaf()], max_turns=1)
+    team = Team([SleepingAgent()], max_turns=1)
     async with asyncio.timeout(20):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await team.run(task="one")
-    assert said(await team.run()) == [("deaf", "heard 1")]
+    assert said(await team.run()) == [("sleeping", "heard 1")]
 
 
 @pytest.mark.parametrize("steps", range(0, 90, 2))
 async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled(steps):
-    first, second = Parrot("first"), Parrot("second")
+    first, second = CountingAgent("first"), CountingAgent("second")
     team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
     run = asyncio.create_task(team.run(task="one"))
     for _ in range(steps):
@@ -320,8 +320,8 @@ async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled(step
     assert result.stop_reason.startswith("Maximum number of messages 3 reached")
     assert len(said(result)) == 3
     assert len(first.heard) + len(second.heard) == before + 2
-    for parrot in (first, second):
-        heard = [words for turn in parrot.heard for words in turn]
+    for counting in (first, second):
+        heard = [words for turn in counting.heard for words in turn]
         assert heard.count("two") == 1
         assert heard.count("one") == (1 if steps else 0)
 
@@ -339,10 +339,10 @@ async def test_the_ready_made_team_recovers_too(executor):
 
 
 async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
-    deaf = Deaf()
-    team = Team([deaf, Parrot()], max_turns=2)
+    sleeping = SleepingAgent()
+    team = Team([sleeping, CountingAgent()], max_turns=2)
     run = asyncio.create_task(team.run(task="one"))
-    await deaf.begun.wait()
+    await sleeping.begun.wait()
     with pytest.raises(ValueError, match="already running"):
         await team.run(task="two")
     with pytest.raises(RuntimeError, match="is running"):
@@ -355,12 +355,12 @@ async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
 
 @pytest.mark.parametrize("task", [[], ["text"], 5])
 async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task):
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
     with pytest.raises(ValueError, match=r"[Tt]ask"):
         await team.run(task=task)
     assert others() == set()
     messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
-    assert said(await team.run(task=messages))[-1] == ("parrot", "heard 2")
+    assert said(await team.run(task=messages))[-1] == ("counting", "heard 2")
 
 
 class Failed(BaseException):
@@ -369,17 +369,17 @@ class Failed(BaseException):
 
 async def test_an_exception_beside_exception_comes_out_too_and_the_next_run_works():
     error = Failed()
-    team = Team([Talker([error])], max_turns=1)
+    team = Team([ScriptedAgent([error])], max_turns=1)
     with pytest.raises(Failed) as caught:
         await team.run(task="go")
     assert caught.value is error
-    assert said(await team.run()) == [("talker", "heard 1")]
+    assert said(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_cancelling_the_token_reaches_participants_while_the_reader_is_busy():
     tokens = []
 
-    class Asker(Deaf):
+    class Asker(SleepingAgent):
         async def on_messages(self, messages, cancellation_token):
             tokens.append(cancellation_token)
             return await super().on_messages(messages, cancellation_token)
@@ -394,7 +394,7 @@ async def test_cancelling_the_token_reaches_participants_while_the_reader_is_bus
 
 
 async def test_state_saved_in_mid_turn_is_that_before_the_turn():
-    class Early(Deaf):
+    class Early(SleepingAgent):
         async def sleep(self):
             self.heard.append(["half a turn"])
             await super().sleep()
@@ -403,13 +403,13 @@ async def test_state_saved_in_mid_turn_is_that_before_the_turn():
     team = Team([early], max_turns=1)
     run = asyncio.create_task(team.run(task="go"))
     await early.begun.wait()
-    saved = (await team.save_state())["agent_states"]["deaf"]
+    saved = (await team.save_state())["agent_states"]["sleeping"]
     await cancelled(run)
     assert (saved["agent_state"], len(saved["message_buffer"])) == ({"heard": []}, 1)
 
 
 def test_a_team_whose_event_loop_was_closed_in_mid_run_works_in_another():
-    team = Team([Parrot()], max_turns=1)
+    team = Team([CountingAgent()], max_turns=1)
 
     async def begin():
         stream = team.run_stream(task="go")
@@ -422,7 +422,7 @@ def test_a_team_whose_event_loop_was_closed_in_mid_run_works_in_another():
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    assert said(asyncio.run(team.run(task="again")))[1:] == [("parrot", "heard 2")]
+    assert said(asyncio.run(team.run(task="again")))[1:] == [("counting", "heard 2")]
     del stream
 
 
@@ -430,7 +430,7 @@ async def test_a_callback_of_the_token_that_fails_does_not_keep_the_run(caplog):
     def fail():
         raise RuntimeError("callback")
 
-    class Linked(Deaf):
+    class Linked(SleepingAgent):
         async def on_messages(self, messages, cancellation_token):
             cancellation_token.add_callback(fail)
             return await super().on_messages(messages, cancellation_token)
@@ -442,4 +442,4 @@ async def test_a_callback_of_the_token_that_fails_does_not_keep_the_run(caplog):
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
     assert [record.message for record in caplog.records] == ["A callback of the run's cancellation token failed."]
-    assert said(await team.run()) == [("deaf", "heard 1")]
+    assert said(await team.run()) == [("sleeping", "heard 1")]

@@ -154,7 +154,7 @@ class Placement:
             yield
         finally:
             with self._changed:
-                self._disuse(hosts)
+                self._end_use(hosts)
 
     def take(
         self,
@@ -182,7 +182,7 @@ class Placement:
             try:
                 return self._wait(hosts, tried, until, cancelled)
             except BaseException:
-                self._disuse(hosts)
+                self._end_use(hosts)
                 raise
 
     def _wait(
@@ -300,7 +300,7 @@ class Placement:
         with self._changed:
             if slot in engine.slots:
                 engine.slots.discard(slot)
-                self._disuse(hosts)
+                self._end_use(hosts)
                 self._changed.notify_all()
 
     # Watching engines
@@ -323,7 +323,7 @@ class Placement:
                 except RuntimeError:  # no more threads, or the program is ending
                     engine.monitored = False
 
-    def _disuse(self, hosts: Sequence[DockerHost]) -> None:
+    def _end_use(self, hosts: Sequence[DockerHost]) -> None:
         for host in hosts:
             self._engine(host).users -= 1
         self._changed.notify_all()

@@ -18,6 +18,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests.executors import reused
 from tests.executors.bubblewrapped import pid_one
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
@@ -36,7 +37,11 @@ class Backend:
         return self.mode == "session"
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
-        """An executor that has not been started."""
+        """An executor that has not been started, with a sandbox that an earlier test has used where that is possible."""
+        return reused.executor(self.kind, mode=self.mode, **{"timeout": 30, **options})
+
+    def make_fresh(self, **options: Any) -> SandboxCodeExecutor:
+        """An executor that has not been started, with a sandbox of its own."""
         return self.kind(mode=self.mode, **{"timeout": 30, **options})
 
     def kill(self, executor: SandboxCodeExecutor, others: set[int]) -> None:
@@ -85,8 +90,8 @@ async def make(backend: Backend) -> AsyncIterator[Make]:
     """Makes executors with options of their own, started, and stops them afterwards."""
     made: list[SandboxCodeExecutor] = []
 
-    async def start(**options: Any) -> SandboxCodeExecutor:
-        executor = backend.make(**options)
+    async def start(*, fresh: bool = False, **options: Any) -> SandboxCodeExecutor:
+        executor = backend.make_fresh(**options) if fresh else backend.make(**options)
         made.append(executor)
         await executor.start()
         return executor

@@ -228,7 +228,7 @@ class TestWhatLivesOn:
 
 class TestFromStartToStop:
     async def test_stop_may_be_repeated_and_come_first(self, backend):
-        executor = backend.make()
+        executor = backend.make_fresh()
         await executor.stop()
         await executor.start()
         await executor.start()
@@ -236,21 +236,21 @@ class TestFromStartToStop:
         await executor.stop()
 
     async def test_the_first_block_starts_it(self, backend):
-        executor = backend.make()
+        executor = backend.make_fresh()
         try:
             assert await out(executor, "print(1)") == "1\n"
         finally:
             await executor.stop()
 
     async def test_nothing_runs_after_stop(self, backend):
-        executor = backend.make()
+        executor = backend.make_fresh()
         await executor.start()
         await executor.stop()
         with pytest.raises(SandboxNotStarted):
             await run(executor, "print(1)")
 
     async def test_restart_brings_a_new_sandbox_with_the_same_files(self, make, tmp_path):
-        executor = await make(work_dir=tmp_path)
+        executor = await make(fresh=True, work_dir=tmp_path)
         await out(executor, "x = 1; open('kept.txt', 'w').write('k'); open('/tmp/gone.txt', 'w').write('g')")
         await executor.restart()
         code = "import os; print('x' in globals(), os.path.exists('kept.txt'), os.path.exists('/tmp/gone.txt'))"
@@ -265,7 +265,7 @@ class TestFromStartToStop:
 
     async def test_its_death_is_an_exception_and_the_next_block_says_what_is_lost(self, backend, make):
         others = descendants(os.getpid())
-        executor = await make()
+        executor = await make(fresh=True)
         executing = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
         await asyncio.to_thread(backend.kill, executor, others)
@@ -297,7 +297,7 @@ class TestFromStartToStop:
         assert await out(executor, code) == "42 made\n"
 
     async def test_nothing_is_left_of_its_processes(self, backend):
-        executor = backend.make()
+        executor = backend.make_fresh()
         await executor.start()
         await out(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '64321'])")
         await executor.stop()

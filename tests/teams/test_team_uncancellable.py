@@ -11,80 +11,94 @@ from autogen_agentchat.messages import StopMessage
 
 from autogen_codeact.teams import Team
 
-from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Stubborn, Talker, cancelled, others, said
+from .support import (
+    CountingAgent,
+    NoQuotaLeft,
+    ScriptedAgent,
+    SleepingAgent,
+    Stateless,
+    UncancellableAgent,
+    cancelled,
+    others,
+    said,
+)
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
 async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_warning(caplog):
-    stubborn, parrot = Stubborn(), Parrot()
+    uncancellable, counting = UncancellableAgent(), CountingAgent()
 
     class Impatient(Team):
         BUSY_WAIT_S = 0.05
 
-    team = Impatient([stubborn, parrot], max_turns=2)
+    team = Impatient([uncancellable, counting], max_turns=2)
     run = asyncio.create_task(team.run(task="one"))
-    await stubborn.begun.wait()
+    await uncancellable.begun.wait()
 
     with caplog.at_level(logging.WARNING):
         assert isinstance(await cancelled(run), asyncio.CancelledError)
 
     assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
-        "The turn of 'stubborn' did not end within 0.4 s of being cancelled. It is left running, unheard."
+        "The turn of 'uncancellable' did not end within 0.4 s of being cancelled. It is left running, unheard."
     ]
     (left,) = others()
-    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+    with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):
         await team.run(task="two")
-    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+    with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):
         await team.reset()
-    stubborn.let_go.set()
+    uncancellable.let_go.set()
     await asyncio.wait({left})
-    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3"), ("parrot", "heard 4")]
-    assert stubborn.heard == [["one", "two", "three"]]
+    assert said(await team.run(task="three")) == [
+        ("user", "three"),
+        ("uncancellable", "heard 3"),
+        ("counting", "heard 4"),
+    ]
+    assert uncancellable.heard == [["one", "two", "three"]]
 
 
 async def test_second_cancellation_does_not_stop_the_clean_up():
-    stubborn = Stubborn()
+    uncancellable = UncancellableAgent()
 
     class Impatient(Team):
         BUSY_WAIT_S = 0.05
 
-    team = Impatient([stubborn], max_turns=1)
+    team = Impatient([uncancellable], max_turns=1)
     run = asyncio.create_task(team.run(task="one"))
-    await stubborn.begun.wait()
+    await uncancellable.begun.wait()
     run.cancel()
     await asyncio.sleep(0.05)
     assert not run.done()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
-    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):  # never two turns of one agent at once
+    with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):  # never two turns of one agent at once
         await team.run(task="two")
-    stubborn.let_go.set()
-    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3")]
+    uncancellable.let_go.set()
+    assert said(await team.run(task="three")) == [("user", "three"), ("uncancellable", "heard 3")]
 
 
 async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
-    stubborn, other = Stubborn(), Parrot("stubborn")
-    team = Team([stubborn], max_turns=1)
+    uncancellable, other = UncancellableAgent(), CountingAgent("uncancellable")
+    team = Team([uncancellable], max_turns=1)
     run = asyncio.create_task(team.run(task="one"))
-    await stubborn.begun.wait()
+    await uncancellable.begun.wait()
     await cancelled(run)
-    stubborn.heard.append(["half a turn"])
+    uncancellable.heard.append(["half a turn"])
 
     saved = await team.save_state()
-    assert saved["agent_states"]["stubborn"]["agent_state"] == {"heard": []}
+    assert saved["agent_states"]["uncancellable"]["agent_state"] == {"heard": []}
     other.heard.append(["elsewhere"])
     await team.load_state(await Team([other]).save_state())
-    assert stubborn.heard == [["half a turn"]]  # not under the hands of the turn that goes on
+    assert uncancellable.heard == [["half a turn"]]  # not under the hands of the turn that goes on
 
-    stubborn.let_go.set()
-    assert said(await team.run(task="two")) == [("user", "two"), ("stubborn", "heard 1")]
-    assert stubborn.heard == [["elsewhere"], ["two"]]
+    uncancellable.let_go.set()
+    assert said(await team.run(task="two")) == [("user", "two"), ("uncancellable", "heard 1")]
+    assert uncancellable.heard == [["elsewhere"], ["two"]]
 
 
 async def test_the_participant_finds_its_token_cancelled():
     found = []
 
-    class Polite(Deaf):
+    class Polite(SleepingAgent):
         async def on_messages(self, messages, cancellation_token):
             try:
                 return await super().on_messages(messages, cancellation_token)
@@ -100,7 +114,7 @@ async def test_the_participant_finds_its_token_cancelled():
 
 
 async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(caplog):
-    parrot = Parrot()
+    counting = CountingAgent()
     begun, let_go = asyncio.Event(), asyncio.Event()
 
     class Stuck(MaxMessageTermination):
@@ -110,13 +124,13 @@ async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(ca
                 with contextlib.suppress(asyncio.CancelledError):
                     await let_go.wait()
 
-    run = asyncio.create_task(Team([parrot], termination_condition=Stuck(9)).run(task="one"))
+    run = asyncio.create_task(Team([counting], termination_condition=Stuck(9)).run(task="one"))
     await begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     (left,) = others()
     let_go.set()
     await asyncio.wait({left})
-    assert parrot.heard == []
+    assert counting.heard == []
     assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
         "A run of 'Team' did not end within 0.4 s of being cancelled. It is left running, unheard."
     ]
@@ -128,7 +142,7 @@ async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one
     run = asyncio.create_task(team.run(task="one"))
     await stateless.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
+    assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
 
 
 class Faulty(TerminationCondition):
@@ -157,20 +171,20 @@ class Faulty(TerminationCondition):
 @pytest.mark.parametrize("at", [1, 2])
 async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
     error = NoQuotaLeft("no judge")
-    condition, parrot = Faulty(at, error), Parrot()
-    team = Team([parrot, Parrot("other")], termination_condition=condition)
+    condition, counting = Faulty(at, error), CountingAgent()
+    team = Team([counting, CountingAgent("other")], termination_condition=condition)
     with pytest.raises(NoQuotaLeft) as caught:
         await team.run(task="one")
     assert caught.value is error
     assert others() == set()
     assert condition.resets == 1
-    speaker = "parrot" if at == 1 else "other"  # the turn before the failure was a whole one
+    speaker = "counting" if at == 1 else "other"  # the turn before the failure was a whole one
     assert said(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
 
 
 async def test_a_termination_condition_that_hangs_is_cut_short():
     condition = Faulty(1)
-    team = Team([Parrot()], termination_condition=condition)
+    team = Team([CountingAgent()], termination_condition=condition)
     run = asyncio.create_task(team.run(task="one"))
     await condition.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
@@ -179,15 +193,15 @@ async def test_a_termination_condition_that_hangs_is_cut_short():
 
 
 async def test_counters_begin_anew_after_a_failure():
-    talker = Talker([])
-    team = Team([Parrot(), talker], termination_condition=MaxMessageTermination(4), max_turns=5)
-    talker.script = [NoQuotaLeft()]
+    scripted = ScriptedAgent([])
+    team = Team([CountingAgent(), scripted], termination_condition=MaxMessageTermination(4), max_turns=5)
+    scripted.script = [NoQuotaLeft()]
     with pytest.raises(NoQuotaLeft):
         await team.run(task="one")  # two messages, one turn
     second = await team.run(task="two")
     assert len(second.messages) == 4
-    turns = Team([Parrot(), talker], max_turns=2)
-    talker.script = [NoQuotaLeft()]
+    turns = Team([CountingAgent(), scripted], max_turns=2)
+    scripted.script = [NoQuotaLeft()]
     with pytest.raises(NoQuotaLeft):
         await turns.run(task="one")
     assert len((await turns.run()).messages) == 2

@@ -1,0 +1,164 @@
+"""What configs keep of tools and of their approval: components, but no functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from autogen_core import ComponentBase, ComponentModel
+from autogen_core.tools import BaseTool, Workbench
+
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+
+_LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
+"""The configs from which tools were loaded."""
+# AutoGen's `dump_component` takes no argument that could say it.
+_OMITTED: ContextVar[list[str] | None] = ContextVar("_OMITTED", default=None)
+
+
+@contextmanager
+def omitting_functions() -> Iterator[list[str]]:
+    """Let components be dumped without their functions, which are given again after loading.
+
+    Yields:
+        The names of what was omitted.
+    """
+    omitted: list[str] = []
+    token = _OMITTED.set(omitted)
+    try:
+        yield omitted
+    finally:
+        _OMITTED.reset(token)
+
+
+def refuse_functions(names: Sequence[str], message: str) -> None:
+    """Refuse functions that can't be written into a configuration, unless they are to be omitted.
+
+    Args:
+        names: Their names.
+        message: Text of the error.
+
+    Raises:
+        ValueError: There is one.
+    """
+    omitted = _OMITTED.get()
+    if names and omitted is None:
+        raise ValueError(message)
+    if omitted is not None:
+        omitted += names
+
+
+def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
+    """Write parts of a config.
+
+    Args:
+        parts: What writes each of them, by field.
+
+    Returns:
+        The fields.
+
+    Raises:
+        ValueError: Some can't be written; the message names all of them, one per line.
+    """
+    written: dict[str, Any] = {}
+    refused: list[ValueError] = []
+    for name, write in parts.items():
+        try:
+            written[name] = write()
+        except ValueError as error:
+            refused.append(error)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise ValueError("\n".join(dict.fromkeys(map(str, refused))))
+    return written
+
+
+def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
+    """Write the approval policy for a config.
+
+    Args:
+        approve: A policy that is a component, or None.
+
+    Raises:
+        ValueError: It is no component.
+    """
+    if approve is None:
+        return None
+    if not isinstance(approve, ComponentBase):
+        name = getattr(approve, "__qualname__", None) or type(approve).__name__
+        refuse_functions(
+            [name],
+            f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools, AskPerson or AskModel, "
+            "or pass it where the config is loaded.",
+        )
+        return None
+    return approve.dump_component()
+
+
+def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
+    """Write tools for a config.
+
+    Args:
+        tools: What was passed as `tools=[…]`.
+
+    Raises:
+        ValueError: Some are no components; the message names all of them. Inside `omitting_functions` they are left out.
+    """
+    dumped: list[ComponentModel] = []
+    refused: list[str] = []
+    for each in tools:
+        if not isinstance(each, ComponentBase):
+            refused.append(_label(each))
+            continue
+        if each in _LOADED:
+            dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
+            continue
+        try:
+            dumped.append(each.dump_component())
+        except NotImplementedError:
+            refused.append(_label(each))
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
+            refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
+    refuse_functions(
+        refused,
+        f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
+        "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
+        "the config is loaded.",
+    )
+    return dumped
+
+
+def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Workbench]:
+    """Load the tools of a config.
+
+    Args:
+        models: The result of `dump_tools`.
+
+    Raises:
+        TypeError: One is neither a tool nor a workbench.
+    """
+    tools: list[BaseTool[Any, Any] | Workbench] = []
+    for model in models:
+        if model.component_type not in ("tool", "workbench"):
+            raise TypeError(
+                f"tools names {model.provider}, a {model.component_type}; it must be a tool or a workbench."
+            )
+        kind: Any = Workbench if model.component_type == "workbench" else BaseTool
+        tool = kind.load_component(model)
+        _LOADED[tool] = model.model_copy(deep=True)
+        tools.append(tool)
+    return tools
+
+
+def loaded_from(tool: object) -> ComponentModel | None:
+    """Return the config from which a tool was loaded, or None."""
+    return _LOADED.get(tool) if isinstance(tool, ComponentBase) else None
+
+
+def _label(tool: object) -> str:
+    name = getattr(tool, "name", None) or getattr(tool, "__qualname__", None) or type(tool).__name__
+    return f"`{name}`"

@@ -1,0 +1,126 @@
+"""Fetching the text of web pages on the host, by the rules of `allow_domains`."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import re
+import ssl
+from collections.abc import AsyncIterator, Sequence
+
+import httpx
+
+from autogen_codeact.sandbox.egress import pinned
+from autogen_codeact.sandbox.egress.connector import Connector, Resolver
+from autogen_codeact.sandbox.egress.hosts import normalise, quoted
+from autogen_codeact.sandbox.egress.policy import Policy, Refused
+
+MAX_REDIRECTS = 5
+MAX_REASON = 200
+_PORTS = {"http": 80, "https": 443}
+_HEADERS = {"User-Agent": "autogen-codeact", "Accept-Encoding": "identity", "Connection": "close"}
+_NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+class PageFetcher:
+    """Fetches web pages.
+
+    Args:
+        allow_domains: Hosts that may be reached, such as "api.example.com" or "*.example.org:443".
+        max_bytes: Bytes that a page may have.
+        timeout: Seconds that it may take, redirects included.
+        resolve: Finds the addresses of names.
+
+    Raises:
+        ValueError: A host is invalid.
+    """
+
+    def __init__(self, allow_domains: Sequence[str], *, max_bytes: int, timeout: float, resolve: Resolver) -> None:
+        self._connector = Connector(Policy(allow_domains), resolve)
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+
+    async def fetch(self, url: str) -> str:
+        """Fetch a page.
+
+        Returns:
+            Its text.
+
+        Raises:
+            PermissionError: Its host, or that of a redirection, is not on the list.
+            ConnectionError: It can't be fetched.
+            TimeoutError: It took too long.
+            ValueError: The URL is malformed, or the page is larger than it may be.
+        """
+        if _NOT_IN_URLS.search(url):
+            raise ValueError(f"{quoted(url)} is not a URL: it has a space, a backslash or a control character in it")
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"{quoted(url)} is not a URL: {error}") from None
+        seconds = self._timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._follow(parsed)
+        except Refused as refusal:
+            kind = PermissionError if refusal.status == 403 else ConnectionError
+            raise kind(str(refusal)) from None
+        except TimeoutError:
+            raise TimeoutError(f"{quoted(url)} was not fetched within {seconds:g} s") from None
+        except (OSError, httpx.TransportError, httpx.InvalidURL) as error:
+            # Cut off, because it may quote what the server has sent.
+            reason = str(error)[:MAX_REASON] or type(error).__name__
+            raise ConnectionError(f"{quoted(url)} can't be fetched: {reason}") from None
+
+    async def _follow(self, url: httpx.URL) -> str:
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._get(url) as response:
+                if response.has_redirect_location:
+                    url = url.join(response.headers["Location"])
+                elif response.status_code >= 400:
+                    raise ConnectionError(f"the server says {response.status_code}")
+                else:
+                    return _decode(await self._read(response), response.charset_encoding)
+        raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
+
+    @contextlib.asynccontextmanager
+    async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
+        """Send a request to an address that has been checked."""
+        host, port = _host_and_port(url)
+        addresses = await self._connector.addresses(host, port)
+        verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
+        async with pinned.request(url, host, addresses, verify=verify, headers=_HEADERS) as response:
+            yield response
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        # Not decompressed: a small body could become a very large one.
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > self._max_bytes:
+                raise ValueError(f"the page has more than the {self._max_bytes:,} bytes that may be fetched")
+        return bytes(body)
+
+
+def _host_and_port(url: httpx.URL) -> tuple[str, int]:
+    """The host of a URL, normalised, and its port."""
+    if url.scheme not in _PORTS or not url.host:
+        raise ValueError(f"{quoted(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
+    if url.userinfo:
+        raise ValueError(f"{quoted(str(url))} has a user in front of the host: leave that out")
+    name = url.raw_host.decode("ascii")
+    try:
+        host = normalise(f"[{name}]" if ":" in name else name)
+    except ValueError as error:
+        raise Refused(f"{error}, so it is not in allow_domains") from None
+    return host, url.port if url.port is not None else _PORTS[url.scheme]
+
+
+def _decode(body: bytes, charset: str | None) -> str:
+    try:
+        codec = codecs.lookup(charset or "utf-8").name
+        # Decoding takes time that grows with the square of the length.
+        return body.decode("utf-8" if codec == "punycode" else codec, "replace")
+    except (LookupError, UnicodeError, ValueError):  # unknown, or not one for text
+        return body.decode("utf-8", "replace")

@@ -1,0 +1,96 @@
+"""Policies that approve calls to host tools: a list, and a person at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+from autogen_codeact.sandbox.tools.payloads import is_small, json_text, offload
+from autogen_codeact.sandbox.tools.terminal import Question, ask
+
+MAX_SHOWN_CHARS = 4_000
+MAX_REASON_CHARS = 1_000
+YES, ALWAYS, NO = ("y", "yes"), ("a", "always"), ("n", "no", "")
+
+
+class AllowTools:
+    """Allows the tools on a list; something else decides about the others.
+
+    Args:
+        names: Names of tools, or patterns with `*` and `?`, such as `get_*`.
+        otherwise: Decides about all other tools. Default: they are refused.
+    """
+
+    def __init__(self, names: Sequence[str], otherwise: ApproveTool | None = None) -> None:
+        if isinstance(names, str):
+            raise TypeError(f"names must be a list such as [{names!r}], not a string")
+        self.names = list(names)
+        self.otherwise = otherwise
+
+    async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
+        """Allow a tool on the list."""
+        if any(fnmatchcase(request.name, pattern) for pattern in self.names):
+            return ToolApproval(True)
+        if self.otherwise is not None:
+            return await self.otherwise(request)
+        return ToolApproval(False, f"the tool {request.name} is not on the list of allowed tools")
+
+
+class AskPerson:
+    """Asks the person at the terminal, one question at a time; without a terminal calls are refused.
+
+    Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
+    code from its prompt, so that an answer to one question can't allow another call.
+
+    Args:
+        timeout: Seconds to wait for an answer; after that the call is refused. Default: as long as the block runs.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
+        self.timeout = timeout
+        self._always: set[str] = set()
+
+    async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
+        """Ask, unless the person has said `always` of this tool."""
+        if request.name in self._always:
+            return ToolApproval(True)
+
+        def remember(line: str) -> None:
+            if _word(line) in ALWAYS:
+                self._always.add(request.name)
+
+        name = request.name
+        call = await offload(not is_small(request.arguments), lambda: call_text(request))
+        text = f"The code wants to call {call}\n"
+        prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
+        try:
+            question = Question(name, text, prompt, YES + ALWAYS, self.timeout)
+            answer = await ask(question, lambda: name in self._always, remember)
+        except EOFError as error:
+            return ToolApproval(False, str(error))
+        except TimeoutError:
+            return ToolApproval(False, f"nobody answered within {self.timeout:g} s")
+        word = _word(answer)
+        if word in YES or word in ALWAYS:
+            return ToolApproval(True)
+        if word in NO:
+            return ToolApproval(False, "the person at the terminal said no")
+        return ToolApproval(False, f"the person at the terminal said no: {answer.strip()[:MAX_REASON_CHARS]}")
+
+
+def call_text(request: ToolApprovalRequest) -> str:
+    """Return a call as Python without control characters, so that it can't hide what a terminal shows after it."""
+    words = [f"{name}={json_text(value)}" for name, value in request.arguments.items()]
+    text = f"{request.name}({', '.join(words)})"
+    shown = printable(text[:MAX_SHOWN_CHARS])
+    if len(text) <= MAX_SHOWN_CHARS:
+        return shown
+    return f"{shown} … and {len(text) - MAX_SHOWN_CHARS:,} characters more"
+
+
+def _word(answer: str) -> str:
+    return answer.strip().lower()
