@@ -1,4 +1,4 @@
-"""How an agent thinks: extract code, run it, decide, reflect."""
+"""Agents that extract code from a model's answer, run it, decide about retries and reflect on the result."""
 
 from typing import TYPE_CHECKING
 

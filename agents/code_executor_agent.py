@@ -48,7 +48,7 @@ CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
 class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
-    """Writes code, runs it, repairs it and reflects on what came out; AutoGen's agent of that name, made sound.
+    """Writes code, runs it, repairs it and reflects on the result; compatible with AutoGen's agent of that name.
 
     With a model, a turn is: the model answers; the code blocks in its answer run; if they fail and attempts are left,
     the model decides whether to try again; at last it reflects. Without a model, the code in the messages is run.

@@ -1,4 +1,4 @@
-"""A model client that does not wait for ever, and asks again if something failed that passes."""
+"""A model client with a time limit, which repeats requests that failed with a temporary error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModelTimeoutError(TimeoutError):
 
 
 class ReliableClient(ForwardingClient):
-    """Ends a call in which the server sends nothing, and repeats one that failed in a way that passes.
+    """Ends a call in which the server sends nothing, and repeats one that failed with a temporary error.
 
     A streamed answer that breaks off is requested once more. If the stream ended without a reason, as it does when a server or a
     proxy closes the connection, the answer is requested whole, because only that shows whether it is complete.

@@ -67,7 +67,7 @@ class FolderCopy:
                 raise PieceError(f"{kind!r} is no part of a folder")
 
     def close(self) -> None:
-        """Let go of the files; repeated calls are harmless."""
+        """Close the files; repeated calls are harmless."""
         if self._events >= 0:
             os.close(self._events)
             self._events = -1

@@ -20,12 +20,12 @@ from autogen_codeact.sandbox.words import counted
 
 
 class RateLimit:
-    """Lets something begin at most so often in a minute, spread evenly, in the order of asking.
+    """Lets at most a given number of calls or tasks begin in a minute, evenly spaced, in the order of the requests.
 
     Args:
-        per_minute: How often; None for no limit.
-        reason: What those who have to wait wait for.
-        waits: Counts them. Default: nobody does.
+        per_minute: Their number; None for no limit.
+        reason: What callers wait for, in words.
+        waits: Counts the callers that wait; None to count none.
     """
 
     def __init__(self, per_minute: float | None, reason: str, waits: Waits | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a batch tells while it runs."""
+"""What a batch reports while it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autogen_codeact.batch.rows import Row
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """How far a batch is.
+    """The progress of a batch.
 
     Args:
         total: Rows that it will have; None as long as the tasks have not been read to their end.

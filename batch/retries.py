@@ -1,4 +1,4 @@
-"""Which errors may pass, so that a task is attempted again, and when."""
+"""Which errors are temporary, so that a task is attempted again, and when."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class _Running:
         self._same = _SameError()
 
     def finish(self) -> bool:
-        """At the first Ctrl-C: begin no further task. Returns whether the batch goes on to the end of those that run."""
+        """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
         if self._batch is None:
             return False
         self._batch.stop()
@@ -151,7 +151,7 @@ class _Running:
         return True
 
     def leave(self, number: int) -> None:
-        """Before the process exits at once."""
+        """Print the last object of `--json` before a signal ends the process at once."""
         if self._writer is None or not self._writer.is_stuck:
             self._end.cancelled(number)
 

@@ -1,4 +1,4 @@
-"""Which variables of a session come from chance or time, so that running their code again gives them other values."""
+"""Which variables of a session depend on random numbers or time, so that running their code again gives them other values."""
 
 from __future__ import annotations
 

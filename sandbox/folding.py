@@ -1,4 +1,4 @@
-"""Progress bars as a person sees them at last: text after a carriage return replaces what stands in its line."""
+"""The last state of progress bars: text after a carriage return replaces what stands in its line."""
 
 from __future__ import annotations
 

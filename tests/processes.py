@@ -29,7 +29,7 @@ READ_LATE = {
     *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY"),
     *("ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OPENAI_BASE_URL"),
-    *("PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
+    *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTHONBREAKPOINT"),
     *PROXIES,
     *map(str.upper, PROXIES),
 }
@@ -38,7 +38,9 @@ COLOR = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}
 """Variables that most tests remove from the environment of their programs."""
 REMOVED = {"PYTHONDONTWRITEBYTECODE"}
 """Variables that `conftest.py` removes."""
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR | REMOVED}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR | REMOVED and name[:4] != "RAY_"
+}
 """The servers' environment, without what a test sets for itself."""
 
 
@@ -251,7 +253,8 @@ def run(
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in READ_LATE}
+    # The fork servers don't import Ray.
+    return {name: value for name, value in environment.items() if name not in READ_LATE and name[:4] != "RAY_"}
 
 
 def _fork(server: Server, arguments: list[str], env: dict[str, str], folder: str, stdin: int, stdout: int) -> Forked:

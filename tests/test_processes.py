@@ -125,7 +125,7 @@ def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() ->
 @pytest.mark.parametrize(
     ("more", "new"),
     [
-        *(({name: "x"}, False) for name in ("COLUMNS", "OPENAI_API_KEY")),
+        *(({name: "x"}, False) for name in ("COLUMNS", "OPENAI_API_KEY", "PYTHONBREAKPOINT", "RAY_CLIENT_MODE")),
         *(({name: "utf-8"}, True) for name in ("PYTHONIOENCODING", "PYTHONPATH", "LC_ALL", "FORCE_COLOR")),
     ],
 )

@@ -87,10 +87,13 @@ def read(size):
         data += piece
     return data
 def frame():
-    kind, ident, size = struct.unpack("!cII", read(9))
-    if size > 8388608:
-        sys.exit("a frame is too large")
-    return kind, ident, read(size)
+    while True:
+        kind, ident, size = struct.unpack("!cII", read(9))
+        if size > 8388608:
+            sys.exit("a frame is too large")
+        data = read(size)
+        if kind != b"L":  # with a short lease, the host's signs of life come while this compiles
+            return kind, ident, data
 def send(kind, data):
     data = struct.pack("!cII", kind, 0, len(data)) + data
     while data:

@@ -9,6 +9,8 @@ SKELETON = "/etc/skel"
 # A large home is removed in slices, so that the supervisor can serve others in between.
 PAUSE_S = 0.002
 SLICE_S = 0.002
+# So many files are removed in each slice, however slow the machine is: a new home needs their room.
+SLICE_STEPS = 64
 
 
 class HomeFolders:
@@ -25,8 +27,9 @@ class HomeFolders:
         self._prefix = prefix
         self._protected = protected
         self._folders, self._links = _read_skeleton() if prefix else ((), ())
-        # Homes that are being removed, as generators of steps.
+        # Homes that are being removed, with generators of steps; and those that could not be removed.
         self._removals = []
+        self._left = []
 
     def make_ahead(self):
         """Make a home for a future block, and open it, because a block may make its path inaccessible meanwhile.
@@ -48,6 +51,8 @@ class HomeFolders:
         """
         if not self._prefix:
             return None
+        if self._removals:
+            self._remove_some()  # the last block may have used all space, for files that its home has
         home = "%s-%s" % (self._prefix, os.urandom(8).hex())
         try:
             os.mkdir(home, 0o700)
@@ -77,9 +82,10 @@ class HomeFolders:
     def forget(self):
         """Do not remove homes any more: none is left."""
         self._removals.clear()
+        self._left.clear()
 
     def remove(self, home):
-        """Remove a home: at once if it is as it was made, else in slices."""
+        """Remove a home: at once if it is as it was made, else in slices; and homes that could not be removed before."""
         try:
             # A block may have replaced a folder by a link.
             if any(os.path.islink(os.path.join(home, name)) for name in self._folders):
@@ -90,19 +96,32 @@ class HomeFolders:
                 os.rmdir(os.path.join(home, name))
             os.rmdir(home)
         except OSError:
-            self._removals.append(_remove_in_steps(home))
-            if len(self._removals) == 1:
+            self._left.append(home)
+        if self._left:
+            if not self._removals:
                 self._loop.call_later(PAUSE_S, self._remove_slice)
+            self._removals += [(each, _remove_in_steps(each)) for each in self._left]
+            self._left.clear()
 
     def _remove_slice(self):
-        until = time.monotonic() + SLICE_S
-        while self._removals and time.monotonic() < until:
-            try:
-                next(self._removals[0])
-            except (StopIteration, OSError):
-                self._removals.pop(0)
+        self._remove_some()
         if self._removals:
             self._loop.call_later(PAUSE_S, self._remove_slice)
+
+    def _remove_some(self):
+        until, steps = time.monotonic() + SLICE_S, 0
+        while self._removals and (steps < SLICE_STEPS or time.monotonic() < until):
+            home, removal = self._removals[0]
+            steps += 1
+            try:
+                next(removal)
+                continue
+            except (StopIteration, FileNotFoundError):
+                pass
+            except OSError:
+                # A block that runs has closed the folder of homes; it is opened when that block ends.
+                self._left.append(home)
+            self._removals.pop(0)
 
 
 def prepare(mode, protected_folder=None):

@@ -68,7 +68,8 @@ class HostState:
     def observe(cls, canaries: Canaries) -> Self:
         """Look at the host."""
         canaries.heard()
-        marks, left, disk = canaries.marks(), leftovers(), free_disk()
+        # What garbage still holds may go later; it takes as long to look for garbage as for all else.
+        marks, left, disk = canaries.marks(), present(), free_disk()
         return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
 
     def expect(self, pid: int) -> None:
@@ -97,7 +98,8 @@ class HostState:
         assert not left, f"left behind: {with_details(left)}"
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
-        now = leftovers()
+        gc.collect()
+        now = present()
         left = {kind: now[kind] - self.left[kind] for kind in now}
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
@@ -138,8 +140,13 @@ def running_tasks() -> set[asyncio.Task[Any]]:
 
 
 def leftovers() -> dict[str, set[str]]:
-    """Everything of ours on this machine that a case could leave behind; not the sandboxes that other cases will have."""
+    """What is `present` without garbage."""
     gc.collect()
+    return present()
+
+
+def present() -> dict[str, set[str]]:
+    """Everything of ours on this machine that a case could leave behind; not the sandboxes that other cases will have."""
     found = {
         "containers": containers(),
         "threads": threads(),

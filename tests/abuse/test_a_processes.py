@@ -83,7 +83,7 @@ async def test_11_all_descriptors_used_up_and_the_result_still_arrives(subject: 
         assert await subject.out("exec 20</dev/null && echo open", "bash") == "open\n"
 
 
-async def test_12_zombies_are_buried_with_their_block(subject: Subject) -> None:
+async def test_12_zombies_are_reaped_with_their_block(subject: Subject) -> None:
     """As many as the limit of processes allows, again and again: ten thousand at once can't be."""
     code = """
     import os
@@ -106,7 +106,7 @@ async def test_12_zombies_are_buried_with_their_block(subject: Subject) -> None:
 
 
 @IN_SESSIONS
-async def test_12_orphans_of_a_session_are_buried_as_they_die(subject: Subject) -> None:
+async def test_12_orphans_of_a_session_are_reaped_when_they_end(subject: Subject) -> None:
     """In process mode orphans are the block's own until it ends."""
     code = """
     import os

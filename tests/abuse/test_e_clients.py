@@ -90,10 +90,10 @@ class TestLease:
         await executor.stop()
 
     async def test_70_while_the_network_works_signs_of_life_keep_it_going(self, network: EngineProxy) -> None:
-        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=1, mode="session") as executor:
+        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=3, mode="session") as executor:
             await out(executor, "x = 7")
-            await asyncio.sleep(3)
-            result = await run(executor, "import time; time.sleep(3); x")
+            await asyncio.sleep(4)
+            result = await run(executor, "import time; time.sleep(4); x")
             assert (result.value, result.state) == ("7", "kept")
 
     async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(

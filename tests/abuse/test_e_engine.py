@@ -105,7 +105,7 @@ class Test65NoEngine:
         assert "usermod -aG docker" in done.stdout
 
 
-async def test_66_an_image_that_is_nowhere_is_said_and_bounded() -> None:
+async def test_66_an_image_that_is_nowhere_is_a_timely_error() -> None:
     executor = DockerCommandLineCodeExecutor("registry.invalid/none:1", progress=lambda _: None)
     await refused(executor, SandboxError, "registry.invalid/none:1", 40)
 

@@ -17,7 +17,7 @@ from .subject import Subject, each_engine
 CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
 EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 
-SISTER = f"""
+SIBLING = f"""
     import ctypes, errno, os, time
     libc = ctypes.CDLL(None, use_errno=True)
     CLONE_PARENT, SIGCHLD = 0x8000, 17
@@ -28,16 +28,16 @@ SISTER = f"""
 """
 
 
-async def test_84_a_sister_of_the_blocks_process_is_refused(subject: Subject) -> None:
+async def test_84_a_sibling_of_the_blocks_process_is_refused(subject: Subject) -> None:
     """Whose parent is the zygote is no descendant of the block, and no orphan."""
-    assert await subject.out(SISTER) == "refused True\n"
+    assert await subject.out(SIBLING) == "refused True\n"
 
 
-async def test_84_a_sister_is_found_where_the_filter_is_the_engines_own(subject: Subject) -> None:
+async def test_84_a_sibling_is_found_where_the_filter_is_the_engines_own(subject: Subject) -> None:
     if subject.kind.engine != "docker" or subject.session:
         pytest.skip("only Docker has another filter, and in a session processes may outlive their block")
     await subject.start({"seccomp": "engine"})
-    assert await subject.out(SISTER) == "born True\n"
+    assert await subject.out(SIBLING) == "born True\n"
 
 
 HEADLESS = f"""

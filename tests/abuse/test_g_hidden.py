@@ -30,7 +30,7 @@ CHILDREN = """
 
 
 @in_sessions
-async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: Subject) -> None:
+async def test_97_a_checkpoint_runs_no_handler_and_protects_no_process(subject: Subject) -> None:
     """A handler of the session's ran in the checkpoint, and what it started outlived the deadline of its block."""
     set_up = f"""
     {CHILDREN.strip()}
@@ -73,7 +73,7 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
     assert len(living) == 3
 
 
-async def test_98_nobody_is_bound_to_one_processor_but_the_block(subject: Subject) -> None:
+async def test_98_only_the_block_is_bound_to_one_processor(subject: Subject) -> None:
     """The supervisor and the zygote have the same user, and all that they start later would have inherited it."""
     count = (await subject.out("import os; print(len(os.sched_getaffinity(0)))")).strip()
     seen = f"print(len(os.sched_getaffinity(0)) == len(os.sched_getaffinity(1)) == {count})"
@@ -140,7 +140,7 @@ async def test_100_memory_in_the_buffers_of_sockets_is_bounded(subject: Subject)
 
 
 @pytest.mark.timeout(120)
-async def test_101_when_the_kernel_is_made_to_choose_the_supervisor_it_is_said(subject: Subject) -> None:
+async def test_101_a_supervisor_that_the_kernel_kills_for_memory_is_reported(subject: Subject) -> None:
     """Memory that belongs to no process, and processes smaller than PID 1: nothing in the sandbox could keep it from dying."""
     await subject.start()
     if not subject.has_cgroup:
@@ -193,7 +193,7 @@ TOLD = {("error", "kept"), *((outcome, state) for outcome in ("crashed", "timeou
 
 @in_sessions
 @pytest.mark.timeout(120)
-async def test_103_a_session_that_spoils_its_own_interpreter_is_told_truly_and_replaced(subject: Subject) -> None:
+async def test_103_a_session_that_damages_its_interpreter_is_reported_and_replaced(subject: Subject) -> None:
     """Which block suffers may be a race: the thief wins it at the first or at a later one. What is told is true in each case."""
     for what, code in SPOILT.items():
         await subject.out(FORGE + "\n    alive = True")

@@ -1,6 +1,7 @@
 """H 7: blocks of process mode against those that run at the same time, and against those that come next."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,16 @@ async def test_h7_nothing_planted_by_one_block_runs_in_or_before_the_next(subjec
 
 
 HOMES = "import glob, os; print(len(glob.glob(os.path.dirname(os.environ['HOME']) + '/home-*')))"
+
+
+async def until_other_homes_are_removed(subject: Subject) -> None:
+    """Wait until there are three homes: the block's own, the next one's, and that of the zygote."""
+    until = time.monotonic() + 30
+    while (left := int(await subject.out(HOMES))) > 3:
+        assert time.monotonic() < until, f"{left} homes"
+        await asyncio.sleep(0.05)
+
+
 FULL = """
     import os, subprocess
     os.chdir(os.environ["HOME"])
@@ -205,13 +216,7 @@ async def test_h7_homes_are_removed_after_their_blocks_also_large_and_deep_ones(
     await subject.start()
     for _ in range(3):
         await subject.out(FULL)
-    for _ in range(100):
-        left = int(await subject.out(HOMES))
-        if left <= 3:
-            break
-        await asyncio.sleep(0.05)
-    # The block's own, the next one's, and that of the zygote.
-    assert left <= 3
+    await until_other_homes_are_removed(subject)
     kept = "import os; print(os.path.exists('/workspace/kept'), os.listdir('/workspace/matplotlib'))"
     assert await subject.out(kept) == "True ['fontlist-v330.json']\n"
 
@@ -251,12 +256,7 @@ async def test_h7_what_a_block_has_closed_is_open_to_the_next(subject: Subject) 
         assert "closed" in await subject.out(CLOSE)
         await subject.out(USE)
     if not subject.session:
-        for _ in range(100):
-            left = int(await subject.out(HOMES))
-            if left <= 3:
-                break
-            await asyncio.sleep(0.05)
-        assert left <= 3
+        await until_other_homes_are_removed(subject)
 
 
 CLOSE_AND_OPEN = """
@@ -278,6 +278,27 @@ async def test_h7_block_may_use_its_home_though_the_one_before_has_closed_the_fo
     for _ in range(10):
         await subject.out(CLOSE_AND_OPEN)
         await subject.out(USE)
+    await until_other_homes_are_removed(subject)
+
+
+CLOSE_FOR_LONGER = """
+    import os, time
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        os.chmod("/packages", 0)  # it is opened when another block ends
+        time.sleep(0.01)
+"""
+
+
+# In Docker the folder of homes belongs to root, so that code can't close it.
+@pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str, indirect=True)
+async def test_h7_home_is_removed_though_the_next_block_has_closed_the_folder_of_homes_meanwhile(
+    subject: Subject,
+) -> None:
+    for _ in range(2):
+        await subject.out(FULL)
+        await subject.out(CLOSE_FOR_LONGER)
+    await until_other_homes_are_removed(subject)
 
 
 FILL = """
@@ -316,15 +337,10 @@ async def test_h7_pip_that_is_killed_leaves_nothing_in_the_folder_of_packages(su
     killed = await subject.run("pip install --no-build-isolation --no-index ./slow", "sh", timeout=5)
     assert killed.outcome == "timeout", killed
     assert await subject.out(WHAT_IS_LEFT) == "[]\n"
-    # The block's home, in which it worked, goes in a moment; on a machine under load that takes longer.
-    for _ in range(300):
-        left = int(await subject.out(HOMES))
-        if left <= 3:
-            break
-        await asyncio.sleep(0.1)
-    assert left <= 3
+    await until_other_homes_are_removed(subject)
 
 
+@pytest.mark.timeout(300)
 @in_process_mode
 async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: Subject) -> None:
     for wanted in (
@@ -333,13 +349,13 @@ async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: 
         "absent  # what's this? {no} $(command)",
         "'a$(touch /tmp/x)'",
     ):
-        result = await subject.run(f"pip install --no-index {wanted}", "sh", timeout=15)
+        result = await subject.run(f"pip install --no-index {wanted}", "sh", timeout=60)
         assert result.outcome == "error", result
         assert result.notes == (), result
     made = "import os; print(os.path.exists('/tmp/x'))"
     assert await subject.out(made) == "False\n"
     for other in ("*.whl", "~/absent", "$HOME", '"$(touch /tmp/x)"', "{a,b}", "absent; true"):
-        result = await subject.run(f"pip install --no-index {other}", "sh", timeout=15)
+        result = await subject.run(f"pip install --no-index {other}", "sh", timeout=60)
         assert any("pip install" in note for note in result.notes) or result.outcome == "ok", result
     assert await subject.out(made) == "True\n"
 
@@ -404,7 +420,7 @@ CHANGE = """
 
 
 @in_process_mode
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_h7_only_pip_install_blocks_change_packages(subject: Subject) -> None:
     await subject.start(memory="512m", tmp="64m", workspace="64m")
     await subject.out(PACKAGE)
@@ -429,13 +445,13 @@ async def test_h7_only_pip_install_blocks_change_packages(subject: Subject) -> N
         refused = await subject.run(more, "bash", timeout=60)
         assert refused.outcome == "error", refused
         assert any("pip install" in note for note in refused.notes), refused
-    removed = await subject.run("python3 -m pip uninstall --yes mine", "sh", timeout=30)
+    removed = await subject.run("python3 -m pip uninstall --yes mine", "sh", timeout=60)
     assert removed.outcome == "ok", removed
     assert (await subject.run("import mine")).outcome == "error"
 
 
 @in_sessions
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_h7_packages_of_a_session_are_installed_by_any_block(subject: Subject) -> None:
     """There, all blocks have one interpreter, and nothing to protect from each other."""
     await subject.start(memory="512m", tmp="64m", workspace="64m")

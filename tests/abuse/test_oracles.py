@@ -146,7 +146,7 @@ async def test_a_process_of_a_sandbox_is_noticed(canaries: Canaries) -> None:
         await host.check([os.stat("/proc/self/ns/pid").st_ino])
 
 
-async def test_a_knock_on_a_port_is_noticed(canaries: Canaries) -> None:
+async def test_a_connection_to_a_port_is_noticed(canaries: Canaries) -> None:
     host = HostState.observe(canaries)
     socket.create_connection(("127.0.0.1", canaries.tcp_port), timeout=5).close()
     with pytest.raises(AssertionError, match="SOCK_STREAM"):
@@ -276,7 +276,7 @@ async def test_a_late_result_is_noticed(subject: Subject, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("claim", [True, False])
-async def test_a_false_word_about_the_state_is_noticed(subject: Subject, claim: bool) -> None:
+async def test_a_wrong_state_in_a_result_is_noticed(subject: Subject, claim: bool) -> None:
     await subject.start()
     if not claim:
         await subject.run(

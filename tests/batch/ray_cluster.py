@@ -1,4 +1,4 @@
-"""A Ray cluster of real nodes on this machine, and agents for its workers."""
+"""A Ray cluster of real nodes on this machine, and a model server for its workers."""
 
 from __future__ import annotations
 
@@ -11,41 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ModelInfo
-from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import Task
 from tests.openai_server import OpenAIServer, Reply
 
 OBJECT_STORE = 80 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class ServedAgent:
-    """Makes agents whose model is on a server; it can be sent to a worker."""
-
-    base_url: str
-
-    def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent:
-        info = ModelInfo(
-            vision=False, function_calling=False, json_output=False, family="unknown", structured_output=False
-        )
-        client = OpenAIChatCompletionClient(
-            model="scripted", base_url=self.base_url, api_key="none-needed", max_retries=0, model_info=info
-        )
-        return self.of(executor, client)
-
-    @staticmethod
-    def of(executor: CodeExecutor, client: OpenAIChatCompletionClient) -> CodeActAgent:
-        return CodeActAgent("coder", executor, model_client=client)
 
 
 class Cluster:
@@ -59,6 +33,7 @@ class Cluster:
             head_node_args={
                 "num_cpus": 2,
                 "include_dashboard": False,
+                "no_monitor": True,  # nothing adds nodes by itself
                 "dashboard_agent_listen_port": 0,
                 "temp_dir": str(folder / "ray"),
                 "resources": {"first": 100},

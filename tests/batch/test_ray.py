@@ -7,7 +7,6 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import aclosing, closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from autogen_codeact.batch import (
 from autogen_codeact.runs import load_run, summarize
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.labels import OWNER
-from tests.batch.ray_cluster import Cluster, HoldingServer, ServedAgent, running_cluster, wait_for
+from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
+from tests.batch.served_agent import ServedAgent
 from tests.cli.support import codeact, start, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
@@ -46,10 +46,7 @@ def batch(server: HoldingServer, ray: Ray | None, out: Path, count: int, **optio
     tasks = [Task(id=f"t{number}", task=str(number), files={"kept.txt": str(given)}) for number in range(count)]
     settings = BatchSettings(**{"concurrency": 2, "backoff_s": 0.1, **options.pop("settings", {})})
     same = {"configuration": {"model": "scripted"}, "sandbox": options.pop("sandbox", "bubblewrap")}
-    make_agent: Any = ServedAgent(server.base_url)
-    if ray is None:  # the server closes the clients of this process
-        make_agent = partial(ServedAgent.of, client=server.client())
-    return run_batch(make_agent, tasks, out=out, settings=settings, backend=ray, **same, **options)
+    return run_batch(ServedAgent(server.base_url), tasks, out=out, settings=settings, backend=ray, **same, **options)
 
 
 def told(rows: list[Row]) -> list[tuple[Any, ...]]:
@@ -190,35 +187,42 @@ sys.meta_path.insert(0, Finder())
 OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
 
 
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        (
-            WITHOUT_BATCHES,
-            r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
-            r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
-        ),
-        (
-            OTHER_VERSION,
-            r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
-            r"each node",
-        ),
-    ],
-)
-async def test_another_version_on_a_node_is_named(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(program)
-    with monkeypatch.context() as changed:
-        changed.setenv("PYTHONPATH", str(tmp_path))
+@pytest.fixture(scope="class")
+def first_program(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What each new process of a further node runs first."""
+    program = tmp_path_factory.mktemp("other") / "sitecustomize.py"
+    program.touch()
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("PYTHONPATH", str(program.parent))
         node = cluster.add("other")
-    try:
+    yield program
+    cluster.remove(node)
+
+
+class TestAnotherNode:
+    @pytest.mark.parametrize(
+        ("program", "reason"),
+        [
+            (
+                WITHOUT_BATCHES,
+                r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
+                r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
+            ),
+            (
+                OTHER_VERSION,
+                r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
+                r"each node",
+            ),
+        ],
+    )
+    async def test_another_version_on_a_node_is_named(
+        self, cluster: Cluster, first_program: Path, tmp_path: Path, program: str, reason: str
+    ) -> None:
+        await asyncio.to_thread(first_program.write_text, program)
         ray = Ray(cluster.address, actors=1, actor_options={"resources": {"other": 1}})
         with pytest.raises(BatchBackendError) as raised:
             await anext(run_batch(no_agent, ["1"], out=tmp_path / "out", backend=ray))
-    finally:
-        cluster.remove(node)
-    assert re.fullmatch(f"no Ray actor can be used: {reason}", str(raised.value)), str(raised.value)
+        assert re.fullmatch(f"no Ray actor can be used: {reason}", str(raised.value)), str(raised.value)
 
 
 async def test_docker_sandboxes_run_on_nodes_and_end_with_their_worker(

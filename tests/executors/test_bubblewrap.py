@@ -404,7 +404,7 @@ class TestLimits:
                 assert size - 1 <= megabytes <= size
                 assert 280 <= files < 300
 
-    async def test_rlimit_nproc_bites(self, monkeypatch, tmp_path):
+    async def test_rlimit_nproc_limits_processes(self, monkeypatch, tmp_path):
         # Without control groups, so that this limit stands alone.
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
         code = """

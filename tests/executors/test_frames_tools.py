@@ -95,7 +95,7 @@ class TestTheHost:
         assert sorted(struct.unpack("!I", answer[:4])[0] for answer in sent) == list(range(len(payloads)))
         assert all("error" in json.loads(answer[4:]) for answer in sent)
 
-    async def test_hears_nothing_any_more_once_the_block_has_ended(self) -> None:
+    async def test_ignores_calls_of_a_block_that_has_ended(self) -> None:
         made, sent = calls(), list[bytes]()
         made.open(sent.append)
         made.on_frame(b"T", call(1, thing=1))
@@ -116,7 +116,9 @@ class TestTheHost:
         ],
         ids=["empty", "no number", "no number in U", "too long", "twice the same", "too many at once"],
     )
-    async def test_hangs_up_on_what_no_supervisor_sends(self, frames: list[tuple[bytes, bytes]]) -> None:
+    async def test_ends_the_connection_after_frames_that_no_supervisor_sends(
+        self, frames: list[tuple[bytes, bytes]]
+    ) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             ident = read_until(other, b"X")

@@ -151,12 +151,12 @@ class TestNoEngine:
         assert len(warned) <= 1
         assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
 
-    async def test_each_of_many_who_ask_hears_it(self, tmp_path: Path) -> None:
+    async def test_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
         async with SandboxPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
             found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
         assert {type(error) for error in found} == {SandboxUnavailable}
 
-    async def test_it_is_asked_ever_more_rarely(self, proxy: EngineProxy) -> None:
+    async def test_the_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "version", "drop")
         async with SandboxPool(4, docker_host=proxy.address):
             await asyncio.sleep(4)
@@ -164,7 +164,7 @@ class TestNoEngine:
         # At first four at once; then one wave after 0.5 s, 1 s, 2 s, counted for each that failed.
         assert 1 <= few <= 24
 
-    async def test_one_that_hangs_keeps_nobody_longer_than_the_deadline(self, proxy: EngineProxy) -> None:
+    async def test_one_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         async with SandboxPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
             began = time.monotonic()
@@ -183,7 +183,7 @@ class TestNoEngine:
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
 
-    async def test_one_that_goes_takes_the_idle_ones_along_and_they_come_back(self, sandbox_image: str) -> None:
+    async def test_idle_sandboxes_of_an_engine_that_ends_are_replaced_when_it_is_back(self, sandbox_image: str) -> None:
         """What a restart of the engine without live-restore does to its containers."""
         async with SandboxPool(2) as pool:
             await pool.ready()

@@ -216,6 +216,17 @@ class TestTheRunner:
             assert second.compiled is None
             assert second.run("print(2)")[1] == "2\n"
 
+    def test_starts_though_the_host_sends_signs_of_life_meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alive, sources = pack(Frame.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
+        monkeypatch.setattr(runner_modules, "sources_frame", lambda: alive * 2 + sources)
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.modules = alive + pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version") + alive
+            runner.greet()
+            assert runner.compiled is not None
+            assert runner.run("print(1)")[1] == "1\n"
+
     def test_compiles_the_same_with_optimization(self, tmp_path: Path) -> None:
         made = []
         for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):

@@ -150,7 +150,7 @@ class TestTheNamespace:
             ("x = '\0'", ("error", 1, None)),
         ],
     )
-    async def test_survives(
+    async def test_keeps_its_variables_after_code_that_fails(
         self, known: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
     ) -> None:
         result = await run(known, code)
@@ -189,9 +189,7 @@ class TestTheStreams:
         ],
         ids=["streams", "builtins", "json", "modules"],
     )
-    async def test_are_sane_in_the_next_block_whatever_this_one_does(
-        self, make_executor: MakeExecutor, blocks: list[str]
-    ) -> None:
+    async def test_are_restored_for_the_next_block(self, make_executor: MakeExecutor, blocks: list[str]) -> None:
         executor = await make_executor(mode="session", timeout=10)
         await out(executor, "mark = 1")
         for code in blocks:
@@ -248,7 +246,9 @@ class TestTheStreams:
         assert result.notes == ("Written meanwhile by threads of earlier blocks: late 0\nlate 1\nlate 2\n",)
         await out(session, "thread.join()")
 
-    async def test_so_does_one_that_writes_between_two_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_a_thread_that_writes_between_two_blocks_writes_into_the_notes(
+        self, session: DockerCommandLineCodeExecutor
+    ) -> None:
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
         await asyncio.sleep(2)
         result = await run(session, "print('mine')")
@@ -266,7 +266,7 @@ class TestTheStreams:
             assert (await out(session, code)) == "in pool\nin pool\n[0, 1]\n"
         await out(session, "pool.shutdown()")
 
-    async def test_a_daemon_that_holds_them_open_holds_nobody_up(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_a_daemon_that_keeps_them_open_delays_no_block(self, session: DockerCommandLineCodeExecutor) -> None:
         code = "import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep 0.3; while :; do echo flood; done']); print('ready')"
         assert await out(session, code) == "ready\n"
         await asyncio.sleep(0.4)
@@ -274,7 +274,7 @@ class TestTheStreams:
         # It goes on writing, and is neither stopped nor heard.
         assert await out(session, "import time; time.sleep(0.2); print(p.poll()); p.kill(); p.wait()") == "None\n-9\n"
 
-    async def test_one_started_by_a_shell_lives_on_too(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_a_process_started_by_a_shell_keeps_running(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "sleep 100 & echo $! > /tmp/pid; exit 0", "sh")
         assert await out(session, "kill -0 $(cat /tmp/pid) && echo alive; kill -9 $(cat /tmp/pid)", "sh") == "alive\n"
 

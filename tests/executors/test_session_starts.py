@@ -105,7 +105,7 @@ class TestWhatABlockStarts:
         """
         assert await out(session, code) == "True [1, 2, 3]\n" * 4 + "(0, 0) (0, 0) 7\n[Errno 10] No child processes\n"
 
-    async def test_an_alarm_that_rings_between_blocks_is_nobodys(self, known: DockerCommandLineCodeExecutor) -> None:
+    async def test_an_alarm_between_two_blocks_interrupts_neither(self, known: DockerCommandLineCodeExecutor) -> None:
         code = """
             import signal
             def ring(*_): raise TimeoutError("too slow")

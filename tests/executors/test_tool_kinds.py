@@ -284,7 +284,7 @@ class TestTheConfig:
             "config is loaded."
         )
 
-    def test_takes_nothing_else(self):
+    def test_refuses_components_that_are_no_tools(self):
         model = ReplayChatCompletionClient(["x"]).dump_component()
         with pytest.raises(
             TypeError, match=r"^tools names .*ReplayChatCompletionClient, a replay.*; it must be a tool"

@@ -108,7 +108,7 @@ async def outcome(make, changed, tasks, together=""):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_it_says_what_autogens_graph_says(name):
+async def test_gives_the_same_messages_as_autogens_graph(name):
     plan, changed = GRAPHS[name]
     tasks = ["go", "go on"] if "cycle" not in name else ["go"]
     stop = MaxMessageTermination(30)

@@ -53,7 +53,7 @@ async def conversation(team):
     return [bare(result) for result in results], [result.stop_reason for result in results]
 
 
-async def test_it_says_what_autogens_swarm_says_with_a_person_outside():
+async def test_gives_the_same_messages_as_autogens_swarm_with_a_person_outside():
     condition = HandoffTermination("user") | TextMentionTermination("DONE") | MaxMessageTermination(30)
     mine = await conversation(Team(trio(), termination_condition=condition, speakers=Handoff(), emit_team_events=True))
     theirs = await conversation(Swarm(trio(), termination_condition=condition, emit_team_events=True))

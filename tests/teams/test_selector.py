@@ -48,7 +48,7 @@ def theirs(clients, *, allow_repeated=False, **kwargs):
         (["ann"] * 8, {"candidate_func": lambda thread: [["ann"], ["bob_b"], ["cy"]][len(thread) % 3]}),
     ],
 )
-async def test_it_says_what_autogens_selector_says(choices, options):
+async def test_gives_the_same_messages_as_autogens_selector(choices, options):
     scripts = {**SCRIPTS, "selector": choices}
     tasks = ["go", None]
     mine = await outcome(lambda clients: ours(clients, **options, emit_team_events=True), scripts, tasks)

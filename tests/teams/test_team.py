@@ -39,7 +39,7 @@ def bare(result):
 
 
 @pytest.mark.parametrize("emit_team_events", [False, True])
-async def test_it_says_what_autogens_round_robin_says(executor, emit_team_events):
+async def test_gives_the_same_messages_as_autogens_round_robin(executor, emit_team_events):
     results = []
     for make in (RoundRobinGroupChat, Team):
         model = ReplayChatCompletionClient([PRINT_42, "It is 42. TERMINATE", "As I said. TERMINATE"])
@@ -291,7 +291,7 @@ def test_pressing_ctrl_c_twice_leaves_a_usable_team_too():
     ]
 
 
-def test_a_token_outlives_the_loop_of_its_run():
+def test_a_token_can_be_cancelled_after_the_loop_of_its_run():
     token = CancellationToken()
     team = Team([CountingAgent()], max_turns=1)
     asyncio.run(team.run(task="one", cancellation_token=token))
