@@ -315,7 +315,7 @@ async def _host_calls(maker: Maker) -> None:
     await calls.close()
 
 
-BROKER = ToolBroker(HostTools([echo]).tools or (), ToolLimits(in_flight=8))
+BROKER = ToolBroker(HostTools([echo]).known or (), ToolLimits(in_flight=8))
 
 
 def load_runner() -> types.SimpleNamespace:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from autogen_core import Component
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.options import BubblewrapOptions
 
 
@@ -42,11 +39,3 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
     @takes(BubblewrapArguments)
     def __init__(self, arguments: BubblewrapArguments) -> None:
         super().__init__(options_of(arguments, BubblewrapOptions), arguments)
-
-    def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
-        return BubblewrapCommandLineCodeExecutorConfig(**{**self.options.values(), **self.tools.dump()})
-
-    @classmethod
-    def _from_config(cls, config: BubblewrapCommandLineCodeExecutorConfig) -> Self:
-        options = options_of(config, BubblewrapOptions).values()
-        return cls(**{**options, **loaded(config.tools, config.approve_tool)})

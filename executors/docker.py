@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from autogen_core import Component
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.functions_module import FUNCTION_PROMPT_TEMPLATE, functions_prompt
-from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.host.languages import LANGUAGES, labels
 from autogen_codeact.sandbox.options import DockerOptions
 
@@ -65,11 +64,3 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     def functions_prompt(self) -> str:
         """Return text that describes to a model the functions that its code can import; empty if there are none."""
         return functions_prompt(self._functions, self._functions_module) if self._functions else ""
-
-    def _to_config(self) -> DockerCommandLineCodeExecutorConfig:
-        return DockerCommandLineCodeExecutorConfig(**{**self.options.values(), **self.tools.dump()})
-
-    @classmethod
-    def _from_config(cls, config: DockerCommandLineCodeExecutorConfig) -> Self:
-        options = options_of(config, DockerOptions).values()
-        return cls(**{**options, **loaded(config.tools, config.approve_tool)})

@@ -10,10 +10,11 @@ from typing import Any, Self
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.executors.arguments import ExecutorArguments
+from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
+from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
@@ -35,6 +36,7 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     """
 
     tools: HostTools
+    component_config_schema: Any
 
     def __init__(self, options: SandboxOptions, arguments: ExecutorArguments) -> None:
         if arguments.functions:
@@ -137,6 +139,15 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
         async with aclosing(self.stream_all(tuple(code_blocks), context, on_start=link)) as items:
             async for item in items:
                 yield item if isinstance(item, OutputChunk) else ExecutionResult(**vars(item))
+
+    def _to_config(self) -> Any:
+        return self.component_config_schema(**{**self.options.values(), **self.tools.dump()})
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        # `__init__` of a subclass takes the options of its sandbox as keyword arguments.
+        options = {name: value for name, value in config.values().items() if name not in ExecutorConfig.model_fields}
+        return cls(**{**options, **loaded(config.tools, config.approve_tool)})
 
     upload = AsyncSandbox.put
     download = AsyncSandbox.get

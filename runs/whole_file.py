@@ -56,14 +56,14 @@ def whole_bytes(target: Path, *, private: bool = False, sync: bool = False) -> I
                 os.fsync(file.fileno())
         os.replace(part, target)
         if sync:
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
     except BaseException:
         with suppress(OSError):
             os.unlink(part)
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the new name on the disk: else what is added to the file later would be lost with it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -21,6 +21,8 @@ from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCa
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.whole_file import sync_folder
+from autogen_codeact.sandbox.host.waiting import complete
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -151,7 +153,7 @@ class LogWriter:
                 reserve.write(bytes(RESERVE_BYTES))
             if not new:
                 os.ftruncate(descriptor, self._size)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except BaseException:
             os.close(descriptor)
             raise
@@ -317,12 +319,7 @@ class _Item:
         """Wake up who waits."""
         if self._done is not None:
             with suppress(RuntimeError):  # its event loop has been closed
-                self._done.get_loop().call_soon_threadsafe(_set, self._done)
-
-
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+                self._done.get_loop().call_soon_threadsafe(complete, self._done)
 
 
 def lock(descriptor: int, folder: Path) -> None:
@@ -342,14 +339,6 @@ def lock(descriptor: int, folder: Path) -> None:
         else:
             return
     raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _reason(error: BaseException) -> str:

@@ -43,16 +43,6 @@ def to_image(picture: Picture) -> Image:
     return Image(PILImage.open(io.BytesIO(picture.data)))
 
 
-def read_picture(data: bytes) -> Picture:
-    """Make a picture of a file in any format that Pillow knows; only its header is read.
-
-    Raises:
-        OSError: It is none.
-    """
-    with PILImage.open(io.BytesIO(data)) as opened:
-        return Picture(PILImage.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)
-
-
 def answer_of(result: ToolResult, name: str) -> ToolAnswer:
     """Convert AutoGen's result of a tool: its texts, and its pictures beside them.
 
@@ -102,31 +92,18 @@ class UserHostTool:
     """A host tool that a user wrote: its `run` may take a `CancellationToken`, and its answer may have AutoGen's images.
 
     Args:
+        name: Its name.
+        signature: Its parameters and result.
+        description: Its docstring.
+        source: Its definition for the sandbox.
         tool: The tool.
     """
 
+    name: str
+    signature: str
+    description: str
+    source: str | Mapping[str, Any]
     tool: Any
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return str(self.tool.name)
-
-    @property
-    def signature(self) -> str:
-        """Its parameters and result."""
-        return str(self.tool.signature)
-
-    @property
-    def description(self) -> str:
-        """Its docstring."""
-        return str(self.tool.description)
-
-    @property
-    def source(self) -> str | Mapping[str, Any]:
-        """Its definition for the sandbox."""
-        source: str | Mapping[str, Any] = self.tool.source
-        return source
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run it."""
@@ -139,7 +116,9 @@ class UserHostTool:
 
 def as_host_tool(tool: Any) -> HostToolProtocol:
     """Return the tool as the sandbox library runs it."""
-    return cast(HostToolProtocol, tool) if isinstance(tool, StubbedTool | UserHostTool) else UserHostTool(tool)
+    if isinstance(tool, StubbedTool | UserHostTool):
+        return cast(HostToolProtocol, tool)
+    return UserHostTool(str(tool.name), str(tool.signature), str(tool.description), tool.source, tool)
 
 
 def _takes_token(run: Callable[..., Any]) -> bool:

@@ -7,19 +7,15 @@ used as any other workbench.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from autogen_core.tools import ToolSchema, Workbench
 
-from autogen_codeact.executors.tools.adapters import read_picture
-from autogen_codeact.sandbox.tools.answers import to_answer
+from autogen_codeact.sandbox.tools.mcp_results import answer_of, result_schema
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
-from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer
-
-_WRAPPED = "result"
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 
 def is_mcp(workbench: Workbench) -> bool:
@@ -81,12 +77,12 @@ class McpTools:
         return await asyncio.to_thread(lambda: [self._tool(schema, raw) for schema, raw in pairs])
 
     def _tool(self, schema: ToolSchema, raw: Any) -> HostTool:
-        result, wrapped = _result_schema(raw.outputSchema)
+        result, wrapped = result_schema(raw.outputSchema)
 
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
             self._check()
             answer: Any = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
-            return _to_answer(answer, schema["name"], structured=result is not None, wrapped=wrapped)
+            return answer_of(answer, schema["name"], structured=result is not None, wrapped=wrapped)
 
         description = str(schema.get("description") or "")
         return SchemaHostTool(schema["name"], description, raw.inputSchema, call, "the McpWorkbench", result=result)
@@ -98,35 +94,3 @@ class McpTools:
             raise RuntimeError("The McpWorkbench has been stopped: start the executor again.")
         working: Awaitable[Any] = await actor.call(kind, arguments)
         return await working
-
-
-def _result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
-    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
-    if not schema:
-        return None, False
-    properties = schema.get("properties", {})
-    if list(properties) == [_WRAPPED] and schema.get("required") == [_WRAPPED]:
-        return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
-    return schema, False
-
-
-def _to_answer(answer: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
-    parts = [_part(content) for content in answer.content]
-    if answer.isError:
-        said = "\n".join(part for part in parts if isinstance(part, str)).strip()
-        raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
-    if structured and answer.structuredContent is not None:
-        value = answer.structuredContent
-        images = tuple(part for part in parts if isinstance(part, Picture))
-        return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
-    texts = to_answer(parts, name)
-    return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
-
-
-def _part(content: Any) -> str | Picture:
-    if content.type == "text":
-        return str(content.text)
-    if content.type == "image":
-        return read_picture(base64.b64decode(content.data))
-    text = getattr(getattr(content, "resource", None), "text", None)
-    return text if isinstance(text, str) else str(content.model_dump_json(exclude_none=True))

@@ -1,8 +1,6 @@
 """Three Docker engines for tests of `hosts`: each reached over TCP with TLS, and with a network and a disk of its own."""
 
-import io
 import socket
-import tarfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,62 +10,14 @@ from typing import Any
 
 import trustme
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox import DockerHost
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .second_engine import SecondEngine, new_engine, write_certificates
+from .small_image import small_image
 
 IMAGE = "codeact-test/python:small"
 NAMES = ("a", "b", "c")
-PACK = """
-import glob, os, subprocess, sys, sysconfig, tarfile
-stdlib = sysconfig.get_path("stdlib")
-left_out = ("test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3", "__pycache__", "site-packages",
-            "dist-packages", "config-")
-programs = [os.path.realpath(sys.executable), "/bin/sh", "/bin/cat", "/bin/ls"]
-modules = glob.glob(f"{stdlib}/lib-dynload/*.so")
-found = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True).stdout.split()
-libraries = {os.path.normpath(each) for each in found if each.startswith("/") and not each.endswith(":")}
-extensions = {os.path.normpath(each) for each in modules}
-def keep(entry):
-    return None if any(part.startswith(left_out) for part in entry.name.split("/")) else entry
-with tarfile.open("/out.tar", "w", dereference=True) as out:
-    for path in sorted(libraries - extensions) + programs:
-        out.add(path)
-    out.add(stdlib, filter=keep)
-    out.add("/etc/passwd")
-    out.add("/etc/group")
-    for name in {"/usr/bin/python3", "/usr/local/bin/python3", sys.executable}:
-        if name not in programs:
-            link = tarfile.TarInfo(name.lstrip("/"))
-            link.type, link.linkname = tarfile.SYMTYPE, programs[0]
-            out.addfile(link)
-    for name in ("tmp", "workspace", "proc", "sys", "dev", "var/tmp", "opt", "root"):
-        folder = tarfile.TarInfo(name)
-        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-        out.addfile(folder)
-"""
-"""Packs Python without libraries: a tenth of the default image, so that copying it takes a second."""
-
-
-def small_image() -> bytes:
-    """The files of a small image, as a tar, made in a container of the default image."""
-    with closing(connect()) as client:
-        made: dict[str, Any] = client.create_container(
-            DEFAULT_IMAGE, ["python3", "-c", PACK], network_disabled=True, user="0"
-        )
-        try:
-            client.start(made["Id"])
-            ended = client.wait(made["Id"], timeout=120)
-            assert ended["StatusCode"] == 0, client.logs(made["Id"]).decode()
-            chunks, _ = client.get_archive(made["Id"], "/out.tar")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as packed:
-                inner = packed.extractfile("out.tar")
-                assert inner is not None
-                return inner.read()
-        finally:
-            client.remove_container(made["Id"], force=True, v=True)
 
 
 class TlsEngine(SecondEngine):
@@ -99,8 +49,7 @@ class TlsEngine(SecondEngine):
 
     def add_image(self, files: bytes) -> None:
         """Give it the small image."""
-        with closing(connect(self.address)) as client:
-            client.import_image_from_data(files, repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+        self.import_image(files, IMAGE)
 
     def remove_image(self) -> None:
         """Take the image away again."""
@@ -157,7 +106,7 @@ def engines_in(folder: Path) -> Iterator[Engines]:
     other.cert_pem.write_to_path(folder / "other" / "own-ca.pem")
     engines: list[TlsEngine] = []
     try:
-        engines.extend(TlsEngine(new_engine("600m"), name, server, client) for name in NAMES)
+        engines.extend(TlsEngine(new_engine(), name, server, client) for name in NAMES)
         files: list[bytes] = []
         packing = threading.Thread(target=lambda: files.append(small_image()))
         packing.start()

@@ -12,6 +12,8 @@ from statistics import median
 from typing import Self
 
 TICK_S = 0.01
+BEGIN, END = b"+", b"-"
+"""What the control ticker is told."""
 MOST_EXCESS_S = 0.1
 """How much longer than the control ticker the event loop may be held up in a test; on a quiet machine it is far less."""
 
@@ -74,7 +76,7 @@ class Ticks:
 
 
 class Control:
-    """A ticker in another process of the same run."""
+    """A ticker in another process of the same run. It ticks from `begin` to `largest_s`."""
 
     def __init__(self) -> None:
         self._start()
@@ -88,12 +90,19 @@ class Control:
         """The number of the process that runs now."""
         return self._process.pid
 
+    def begin(self) -> None:
+        """Let it tick; where a case has killed the process, it starts again."""
+        self._ask(BEGIN)
+
     def largest_s(self) -> float:
-        """Largest lag since the last call, in seconds; 0 where a case has killed the process, which then starts again."""
+        """Largest lag since `begin`, in seconds; 0 where a case has killed the process, which then starts again."""
+        return self._ask(END)
+
+    def _ask(self, what: bytes) -> float:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(b"\n")
+            self._process.stdin.write(what)
             return float(self._process.stdout.readline())
         except (BrokenPipeError, ValueError):
             self.close()
@@ -130,7 +139,7 @@ class LoopLag:
 
     async def __aenter__(self) -> Self:
         self._control = self._given or Control()
-        self._control.largest_s()
+        self._control.begin()
         self._ticks = Ticks()
         self._schedule()
         return self
@@ -174,15 +183,18 @@ async def median_excess(load: Callable[[], Awaitable[object]], times: int = 3) -
 
 
 def _answer_until_told() -> None:
-    """Tick; print the largest lag at each line of standard input, and end with it."""
-    ticks = Ticks()
+    """Tick from `BEGIN` to `END`, and print the largest lag at each of them; end with standard input."""
+    ticks, is_ticking = Ticks(), False
     while True:
         ticks.begin()
-        asked = bool(select.select([0], [], [], TICK_S)[0])
-        ticks.end()
+        asked = bool(select.select([0], [], [], TICK_S if is_ticking else None)[0])
+        if is_ticking:
+            ticks.end()
         if asked:
-            if not os.read(0, 1):
+            what = os.read(0, 1)
+            if not what:
                 return
+            is_ticking = what == BEGIN
             print(ticks.largest_s, flush=True)
             ticks.largest_s = 0.0
 

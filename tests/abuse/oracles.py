@@ -68,7 +68,8 @@ class HostState:
     def observe(cls, canaries: Canaries) -> Self:
         """Look at the host."""
         canaries.heard()
-        marks, left, disk = canaries.marks(), leftovers(), free_disk()
+        # What garbage still holds may go later; it takes as long to look for garbage as for all else.
+        marks, left, disk = canaries.marks(), present(), free_disk()
         return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
 
     def expect(self, pid: int) -> None:
@@ -97,7 +98,8 @@ class HostState:
         assert not left, f"left behind: {with_details(left)}"
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
-        now = leftovers()
+        gc.collect()
+        now = present()
         left = {kind: now[kind] - self.left[kind] for kind in now}
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
@@ -138,8 +140,13 @@ def running_tasks() -> set[asyncio.Task[Any]]:
 
 
 def leftovers() -> dict[str, set[str]]:
-    """Everything of ours on this machine that a case could leave behind; not the sandboxes that other cases will have."""
+    """What is `present` without garbage."""
     gc.collect()
+    return present()
+
+
+def present() -> dict[str, set[str]]:
+    """Everything of ours on this machine that a case could leave behind; not the sandboxes that other cases will have."""
     found = {
         "containers": containers(),
         "threads": threads(),
@@ -150,8 +157,7 @@ def leftovers() -> dict[str, set[str]]:
         "control groups": control_groups(),
     }
     # Here without one more listing of all processes for each sandbox.
-    children = set(map(_described, descendants(os.getpid(), reused.parents())))
-    return {**reused.without(found), "children": children}
+    return {**reused.without(found), "children": set(map(_described, children()))}
 
 
 def control_groups(pid: int | None = None) -> set[str]:
@@ -188,14 +194,20 @@ def known_engine() -> docker.APIClient:
 
 
 def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state."""
+    """The sandboxes of this process, in whatever state; not those that other cases will have."""
     try:
         with closing(known_engine()) as client:
             owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
             found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-            return {container["Names"][0].lstrip("/") for container in found}
+            return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
     except (SandboxUnavailable, docker.errors.DockerException, requests.exceptions.RequestException):
         return set()
+
+
+def sandboxes() -> set[str]:
+    """What the sandboxes of this process consist of; not those that other cases will have."""
+    groups = reused.without({"control groups": control_groups()})["control groups"]
+    return containers() | groups | set(map(str, children()))
 
 
 def threads() -> set[str]:
@@ -321,6 +333,11 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:80].decode("utf-8", "replace")
     except OSError:
         return "gone"
+
+
+def children() -> set[int]:
+    """All processes below this one; not those of sandboxes that other cases will have."""
+    return descendants(os.getpid(), reused.parents())
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> set[int]:

@@ -21,10 +21,12 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .faults import processes_named
 from .oracles import MEMORY_DISK
+from .small_image import small_image
 
 START_TIMEOUT_S = 120.0
 """A busy machine takes long to start an engine."""
 END_TIMEOUT_S = 60.0
+DISK = "600m"
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -134,10 +136,16 @@ class SecondEngine:
         """Whether it has been started and not been ended."""
         return self._process is not None
 
-    def load(self, image: str) -> None:
-        """Give it an image that the other engine has."""
-        with closing(connect()) as source, closing(connect(self.address)) as target:
-            target.load_image(source.get_image(image))
+    def import_image(self, files: bytes, image: str) -> None:
+        """Give it an image.
+
+        Args:
+            files: The image's files, as a tar.
+            image: Its name and tag.
+        """
+        repository, _, tag = image.partition(":")
+        with closing(connect(self.address)) as client:
+            client.import_image_from_data(files, repository=repository, tag=tag)
 
     def containers(self) -> set[str]:
         """Names of its containers, in whatever state."""
@@ -180,28 +188,28 @@ def _exists(api: Any, container: str) -> bool:
     return True
 
 
-def new_engine(size: str = "2g") -> SecondEngine:
-    """Make one without images that does not run; the test is skipped where this machine can't have it.
-
-    Args:
-        size: Size of its disk.
-    """
+def new_engine() -> SecondEngine:
+    """Make one without images that does not run; the test is skipped where this machine can't have it."""
     missing = [name for name in ("dockerd", "unshare", "mount", "umount") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         unavailable(f"a second Docker engine needs root and dockerd (missing: {missing})")
     engine = SecondEngine(Path(tempfile.mkdtemp(prefix="e", dir="/tmp")))
-    # In memory, because it takes minutes to remove the image's files from a disk that discards each of their blocks.
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0711", MEMORY_DISK, str(engine.folder)]
+    # In memory, because it takes minutes to remove an image's files from a disk that discards each of their blocks.
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=0711", MEMORY_DISK, str(engine.folder)]
     subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
     return engine
 
 
 def make_second_engine() -> SecondEngine:
-    """Make one that has the default image and does not run; the test is skipped where this machine can't have it."""
+    """Make one that does not run, with a small image under the name of the default one.
+
+    The test is skipped where this machine can't have it.
+    """
     engine = new_engine()
     try:
         engine.start()
-        engine.load(DEFAULT_IMAGE)
+        # Every Python will do, and to copy the default image would take ten seconds of processor time.
+        engine.import_image(small_image(), DEFAULT_IMAGE)
         engine.end()
     except BaseException:
         engine.clear()

@@ -28,7 +28,7 @@ def soak() -> ModuleType:
     return module
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
 async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: ModuleType) -> None:
     # Earlier tests of this process may have left a child: the server that forks commands for the tests.
     children = soak.figures(kind.engine)["children"]

@@ -14,7 +14,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from .bubblewrapped import cgroups
 from .sandboxes import out, run, run_past_oom
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "control_groups")
+pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "control_groups")
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ LOST = "The session's variables are lost; a new, empty session has been started.
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """A session with little memory, broken again and again."""
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=Limits(memory="300m")
-    ) as started:
+    """A session with little memory, broken again and again, also by code that never rests."""
+    limits = Limits(memory="300m", cpus=0.3)
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=limits) as started:
         yield started
 
 

@@ -70,7 +70,7 @@ class Film(TypedDict):
 
 
 def one(*tools: Any) -> tuple[HostTool, ...]:
-    resolved = HostTools(tools).tools
+    resolved = HostTools(tools).known
     assert resolved is not None
     return resolved
 

@@ -23,10 +23,9 @@ from autogen_agentchat.messages import TextMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact import AsyncSandbox, CodeActAgent, DockerCommandLineCodeExecutor
 from autogen_codeact.integrations.notebook import show
-from tests.executors import reused
 
 def agent(*answers):
-    executor = reused.executor(DockerCommandLineCodeExecutor, mode="session")
+    executor = DockerCommandLineCodeExecutor(mode="session")
     return CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(list(answers)), stream_output=True)
 """
 SLOW = "```python\\nimport time\\nfor n in range(400):\\n    print('line', n, flush=True)\\n    time.sleep(0.1)\\n```"

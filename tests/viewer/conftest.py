@@ -10,15 +10,17 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
 
 from .runs import record_rich_run
 
 WAIT_MS = 30_000
 """How long a page may take for anything that a test waits for, on a busy machine."""
+VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -54,24 +56,46 @@ async def browser(chromium: str) -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """A context for all pages of a module: a new one costs three times as much as a page."""
-    context = await browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    """A context for all pages of a module."""
+    context = await browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     context.set_default_timeout(WAIT_MS)
     yield context
     await context.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def only_page(context: BrowserContext) -> Page:
+    """The page that the tests of a module use one after the other: a new one costs more than half a test."""
+    return await context.new_page()
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def page(context: BrowserContext) -> AsyncIterator[Page]:
-    """A new page, 1280 × 800; what pages store is deleted at the end."""
-    page = await context.new_page()
-    try:
+async def page(only_page: Page, context: BrowserContext) -> AsyncIterator[Page]:
+    """An empty page, 1280 × 800, to which no test before has added anything. Scripts of `add_init_script` would stay."""
+    listeners: list[tuple[Any, Any]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        add = only_page.on
+        patch.setattr(only_page, "on", lambda *listener: (add(*listener), listeners.append(listener)))
+        yield only_page
+    for listener in listeners:
+        only_page.remove_listener(*listener)
+    for other in context.pages:
+        if other is not only_page:
+            await other.close()
+    await only_page.unroute_all()
+    await only_page.set_viewport_size(VIEWPORT)
+    await only_page.emulate_media(color_scheme="light")
+    await only_page.mouse.move(0, 0)
+    if only_page.url.startswith("http"):
+        await only_page.evaluate("localStorage.clear()")
+    await only_page.goto("about:blank")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_page(context: BrowserContext) -> AsyncIterator[Page]:
+    """A page for one test, 1280 × 800."""
+    async with await context.new_page() as page:
         yield page
-        if page.url.startswith("http"):
-            await page.evaluate("localStorage.clear()")
-    finally:
-        for each in context.pages:
-            await each.close()
 
 
 @pytest.fixture(scope="session")

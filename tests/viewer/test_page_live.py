@@ -143,8 +143,9 @@ async def test_denied_call_is_refused_and_the_code_is_told(page, tmp_path):
     assert run.sent == []
 
 
-async def test_click_right_after_a_question_appeared_answers_nothing(page, tmp_path):
+async def test_click_right_after_a_question_appeared_answers_nothing(own_page, tmp_path):
     # Clicks each button of a question as soon as it is in the page, and once more when it can be seen.
+    page = own_page
     await page.add_init_script("""
         let clicks = 0;
         new MutationObserver(() => {

@@ -1,0 +1,68 @@
+"""Results of MCP servers' tools as answers of host tools."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+from autogen_codeact.sandbox.tools.answers import to_answer
+from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
+
+_WRAPPED = "result"
+
+
+def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
+    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
+    if not schema:
+        return None, False
+    properties = schema.get("properties", {})
+    if list(properties) == [_WRAPPED] and schema.get("required") == [_WRAPPED]:
+        return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
+    return schema, False
+
+
+def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
+    """Convert the result of a call.
+
+    Args:
+        result: The `CallToolResult`.
+        name: The tool, for errors.
+        structured: Whether the structured content counts, if there is any.
+        wrapped: Whether the server has wrapped that into an object.
+
+    Raises:
+        RuntimeError: It says that the tool failed.
+    """
+    parts = [_part(content) for content in result.content]
+    if result.isError:
+        said = "\n".join(part for part in parts if isinstance(part, str)).strip()
+        raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
+    if structured and result.structuredContent is not None:
+        value = result.structuredContent
+        images = tuple(part for part in parts if isinstance(part, Picture))
+        return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
+    texts = to_answer(parts, name)
+    return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
+
+
+def _part(content: Any) -> str | Picture:
+    if content.type == "text":
+        return str(content.text)
+    if content.type == "image":
+        return _picture(base64.b64decode(content.data))
+    text = getattr(getattr(content, "resource", None), "text", None)
+    return text if isinstance(text, str) else str(content.model_dump_json(exclude_none=True))
+
+
+def _picture(data: bytes) -> Picture:
+    """Make a picture of a file in any format that Pillow knows; only its header is read.
+
+    Raises:
+        OSError: It is none.
+    """
+    with Image.open(io.BytesIO(data)) as opened:
+        return Picture(Image.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)
