@@ -13,9 +13,6 @@ if TYPE_CHECKING:
         BubblewrapCommandLineCodeExecutorConfig as BubblewrapCommandLineCodeExecutorConfig,
     )
     from autogen_codeact.executors.capabilities import Capabilities as Capabilities
-    from autogen_codeact.executors.capabilities import KnowsSandbox as KnowsSandbox
-    from autogen_codeact.executors.capabilities import ObservedExecutor as ObservedExecutor
-    from autogen_codeact.executors.capabilities import ReplaySandbox as ReplaySandbox
     from autogen_codeact.executors.capabilities import SessionExecutor as SessionExecutor
     from autogen_codeact.executors.capabilities import ToolExecutor as ToolExecutor
     from autogen_codeact.executors.capabilities import capabilities_of as capabilities_of
@@ -71,6 +68,9 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.pictures import BROKEN_PICTURE as BROKEN_PICTURE
     from autogen_codeact.sandbox.pictures import PictureRefused as PictureRefused
     from autogen_codeact.sandbox.pictures import check_picture as check_picture
+    from autogen_codeact.sandbox.protocols import KnowsSandbox as KnowsSandbox
+    from autogen_codeact.sandbox.protocols import ObservedExecutor as ObservedExecutor
+    from autogen_codeact.sandbox.protocols import ReplaySandbox as ReplaySandbox
     from autogen_codeact.sandbox.replay import ExternalEffectsError as ExternalEffectsError
     from autogen_codeact.sandbox.result import STOPPED as STOPPED
     from autogen_codeact.sandbox.result import Artifact as Artifact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,12 +14,9 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.sandbox.facts import SandboxFacts
-from autogen_codeact.sandbox.files.manifest import Manifest
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.observers import Observer, Recorder
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
+from autogen_codeact.sandbox.protocols import KnowsSandbox, ObservedExecutor, ReplaySandbox
+from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.tool import HostTool
 
@@ -59,63 +56,6 @@ class ToolExecutor(Protocol):
 
     async def list_files(self) -> list[str]:
         """List the files of the workspace."""
-
-
-@runtime_checkable
-class KnowsSandbox(Protocol):
-    """An executor that knows what code finds in its sandbox."""
-
-    @property
-    def starts(self) -> int:
-        """Number of sandboxes that were started."""
-
-    @property
-    def known_facts(self) -> SandboxFacts:
-        """What code finds in the sandbox, as far as it follows from the options."""
-
-    async def facts(self) -> SandboxFacts:
-        """Return what code finds in the sandbox; starts it. Raises nothing that is the sandbox's fault."""
-
-
-@runtime_checkable
-class ObservedExecutor(Protocol):
-    """An executor that reports what it does."""
-
-    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
-        """Attach a recorder and observers, beside those that are attached already.
-
-        It works before the sandbox starts, while it runs, and across restarts; a block that runs is not reported to them.
-
-        Args:
-            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
-            observers: Notified of starts, stops, blocks and calls.
-
-        Returns:
-            Detaches them.
-        """
-
-
-class ReplaySandbox(Protocol):
-    """A sandbox in which blocks of an earlier session run again without effects outside it."""
-
-    @property
-    def changed(self) -> list[str]:
-        """Files of the last manifest whose recorded content is not available."""
-
-    async def arrange(self, manifest: Manifest) -> bool:
-        """Make the workspace contain the files of a manifest, and return whether that was possible."""
-
-    async def run(self, block: CodeBlock, answers: RecordedAnswers | None = None) -> Result:
-        """Run a block, and answer its calls to host tools from a record."""
-
-    async def used(self) -> list[str]:
-        """List the files in `changed` that were used since they were arranged."""
-
-    async def checkpoint(self) -> str | None:
-        """Save the session's memory, and return why that is impossible, or None."""
-
-    async def rollback(self) -> None:
-        """Go back to the last checkpoint."""
 
 
 @runtime_checkable
@@ -186,5 +126,5 @@ def _has(executor: object, protocol: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _class_has(kind: type[Any], protocol: type[Any]) -> bool:
-    protocols = [base for base in protocol.__mro__ if base.__module__ == __name__]
+    protocols = [base for base in protocol.__mro__ if base is not Protocol and getattr(base, "_is_protocol", False)]
     return all(hasattr(kind, name) for base in protocols for name in vars(base) if not name.startswith("_"))

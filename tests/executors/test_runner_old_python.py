@@ -28,7 +28,7 @@ def namespaces_work() -> bool:
 needs_namespaces = pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)")
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(scope="module", params=VERSIONS)
 def python(request: pytest.FixtureRequest) -> str:
     found = find_python(request.param)
     if found is None:
@@ -36,16 +36,18 @@ def python(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture
-def process(python: str, tmp_path: Path) -> Iterator[LocalRunner]:
-    with LocalRunner(python, tmp_path) as runner:
+@pytest.fixture(scope="module")
+def process(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
+    """One for all tests of a version, which has to compile all modules first."""
+    with LocalRunner(python, tmp_path_factory.mktemp("process")) as runner:
         runner.greet()
         yield runner
 
 
-@pytest.fixture
-def session(python: str, tmp_path: Path) -> Iterator[LocalRunner]:
-    with LocalRunner(python, tmp_path, mode="session") as runner:
+@pytest.fixture(scope="module")
+def session(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
+    """One for all tests of a version."""
+    with LocalRunner(python, tmp_path_factory.mktemp("session"), mode="session") as runner:
         runner.greet()
         yield runner
 

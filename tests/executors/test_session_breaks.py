@@ -9,7 +9,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import FORGE, mark_is_kept, out, run, told
+from .sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -18,10 +18,9 @@ LOST = "The session's variables are lost; a new, empty session has been started.
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """A session with little memory, broken again and again."""
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=Limits(memory="300m")
-    ) as started:
+    """A session with little memory, broken again and again, also by code that never rests."""
+    limits = Limits(memory="300m", cpus=0.3)
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=limits) as started:
         yield started
 
 
@@ -92,7 +91,7 @@ class TestWhatBreaksIt:
 
     async def test_memory_that_a_child_takes_costs_the_child(self, small: DockerCommandLineCodeExecutor) -> None:
         code = "import subprocess, sys; mark = 1\nsubprocess.run([sys.executable, '-c', 'b = bytearray(10**9)']).returncode"
-        result = await run(small, code)
+        result = await run_past_oom(small, code)
         assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
         assert "memory limit was reached" in result.notes[0]
         assert await out(small, "mark") == "1\n"

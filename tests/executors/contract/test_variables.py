@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run
 
 GIVEN = {
@@ -117,7 +118,7 @@ async def test_preloaded_modules_see_variables_without_a_path(make, backend):
             await run(executor, KILL_ZYGOTE)
 
 
-async def test_without_the_users_site_no_block_finds_packages_there(make, backend):
+async def test_without_the_users_site_no_block_finds_packages_there(make, backend, tmp_path):
     """`PYTHONNOUSERSITE`, for blocks as for the programs that they start."""
     folder = "import os, site; os.makedirs(site.getusersitepackages(), exist_ok=True)"
     found = "import site, sys; print(site.getusersitepackages() in sys.path, site.ENABLE_USER_SITE)"
@@ -126,16 +127,11 @@ async def test_without_the_users_site_no_block_finds_packages_there(make, backen
         if backend.session:
             await out(executor, folder)
         else:
-            await install_nothing(executor)
+            # Have the folder of packages made, by an empty package.
+            await executor.upload(make_wheel(tmp_path, "", name="nothing", needs=""))
+            await out(executor, "pip install --no-index ./nothing-1.0-py3-none-any.whl", "sh")
         assert await out(executor, found) == expected
         assert await out(executor, f"python3 -c '{found}'", "sh") == expected
-
-
-async def install_nothing(executor):
-    """Have the folder of packages made, by an empty package."""
-    setup = "from setuptools import setup; setup(name='nothing', py_modules=['nothing'])"
-    await out(executor, f'mkdir source && echo "{setup}" > source/setup.py && touch source/nothing.py', "sh")
-    await out(executor, "pip install --no-build-isolation --no-index ./source", "sh")
 
 
 async def test_a_home_that_can_not_be_made_is_none(make, backend):
