@@ -50,8 +50,6 @@ class Finished:
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of the tests, without keys of models and with a fixed width."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    for name in processes.COLOR:
-        kept.pop(name, None)
     return {**kept, "COLUMNS": "100", "TERM": "xterm-256color", **(more or {})}
 
 
