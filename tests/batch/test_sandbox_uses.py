@@ -67,7 +67,7 @@ async def test_no_sandbox_is_started_that_no_task_uses(
         return client
 
     monkeypatch.setattr(select, "make_client", record)
-    rows = await rows_of(watched, [double(n) for n in range(5)], tmp_path, concurrency=3, repeat=repeat)
+    rows = await rows_of(watched, [double(n) for n in range(5)], tmp_path, concurrency=3, repeat=repeat, sandbox_uses=1)
 
     assert [row.outcome for row in rows] == ["completed"] * 5 * repeat
     assert sorted(started) == sorted(str(name) for name in watched.names)
