@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ class BatchContext:
         gate: What each model call passes; of this process.
         settings: Those of the batch.
         waits: Counts the attempts that wait for a sandbox, in this process.
+        expected: Returns how many more sandboxes will be requested, if that is known; any thread may call it.
     """
 
     make_agent: MakeAgent | Mapping[str, Any] | ComponentModel
@@ -34,6 +35,7 @@ class BatchContext:
     gate: ModelGate
     settings: BatchSettings
     waits: Waits = field(default_factory=Waits)
+    expected: Callable[[], int | None] = lambda: None
 
     def worker(self, gate: ModelGate, pool: SandboxPool | None = None) -> WorkerContext:
         """Make what the attempts of one process share, not started.
@@ -44,7 +46,8 @@ class BatchContext:
         """
         given = self.make_agent
         make = AgentTemplate(given) if isinstance(given, Mapping | ComponentModel) else given
-        return WorkerContext(make, Sandboxes(self.sandboxes, pool), gate, self.settings.task_timeout, self.waits)
+        sandboxes = Sandboxes(self.sandboxes, pool, self.expected)
+        return WorkerContext(make, sandboxes, gate, self.settings.task_timeout, self.waits)
 
 
 class Backend(Protocol):

@@ -97,7 +97,7 @@ def run_batch(
         configuration = describe(make_agent, spec)
     chosen = backend or LocalBackend(pool)
     scheduler = Scheduler(tasks, settings, chosen, on_event or (lambda event: None))
-    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.waits)
+    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.waits, scheduler.expected)
     opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)
     return Batch(scheduler, _rows(scheduler, context, chosen, Path(out) if out is not None else None, opening))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,17 +37,20 @@ class SandboxSpec:
     max_sandboxes: int | None = None
     uses: int = 1
 
-    def pool(self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any]) -> SandboxPool:
+    def pool(
+        self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any], expected: Callable[[], int | None]
+    ) -> SandboxPool:
         """Make a pool, not started.
 
         Args:
             kind: Its backend.
             options: Options of its executors.
+            expected: Returns how many more sandboxes will be requested, if that is known (`SandboxPool.expected`).
         """
         # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
         ready = min(self.concurrency, MAX_READY if self.uses == 1 else MAX_READY_AGAIN)
         most = self.max_sandboxes or self.concurrency + ready
-        return SandboxPool(
+        pool = SandboxPool(
             min(ready, most),
             sandbox=kind,
             max_alive=most,
@@ -55,6 +58,8 @@ class SandboxSpec:
             max_uses=self.uses,
             **{"mode": "session", **options},
         )
+        pool.expected = expected
+        return pool
 
 
 class Sandboxes:
@@ -63,10 +68,17 @@ class Sandboxes:
     Args:
         spec: Which sandboxes there are.
         pool: A pool of the caller's own, which is running, in place of `spec`. Default: one that is made here.
+        expected: Returns how many more executors will be made, if that is known.
     """
 
-    def __init__(self, spec: SandboxSpec, pool: SandboxPool | None = None) -> None:
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        pool: SandboxPool | None = None,
+        expected: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._spec = spec
+        self._expected = expected
         self._given = pool
         self._pool = pool
         self._pools: dict[str, SandboxPool] = {}
@@ -86,7 +98,7 @@ class Sandboxes:
                 raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
             if kind == "auto":
                 kind = await asyncio.to_thread(choose_backend, options)
-            self._pool = self._spec.pool(kind, options)
+            self._pool = self._spec.pool(kind, options, self._expected)
 
     async def stop(self) -> None:
         """Stop all sandboxes, also those in use; a pool of the caller's own stays."""
@@ -121,7 +133,7 @@ class Sandboxes:
         key = f"{kind} {sorted((name, repr(value)) for name, value in options.items())}"
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = self._spec.pool(kind, options)
+            pool = self._pools[key] = self._spec.pool(kind, options, self._expected)
         return await _executor(pool, data, own)
 
 

@@ -115,6 +115,7 @@ class Scheduler:
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
+        self._checks_run_code = False
         self._unread: deque[Row] = deque()
         self._reading: asyncio.Task[Job | None] | None = None
         self._all_read = False
@@ -163,6 +164,15 @@ class Scheduler:
             seconds_left=left,
             seconds=now - self._began,
         )
+
+    def expected(self) -> int | None:
+        """Return how many more sandboxes will be requested, or None if that is not known; any thread may call it."""
+        total = self._total if self._total is not None else getattr(self._tasks, "total", None)
+        if self._stopping or total is None or self._folder is None:
+            return 0 if self._stopping else None
+        # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
+        done = self._folder.rows - self._folder.failed
+        return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
     def _next_attempt_in(self) -> float | None:
         with suppress(IndexError):  # another thread may ask
@@ -301,6 +311,7 @@ class Scheduler:
     async def _run(self, job: Job) -> None:
         job.attempts += 1
         job.tried += 1
+        self._checks_run_code |= job.task.check is not None and job.task.check.kind == "python"
         self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
         began = _StartTime(datetime.now(UTC), time.monotonic())
         work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)

@@ -28,7 +28,7 @@ class BatchSettings(BaseModel):
 
     Args:
         concurrency: Tasks that run at the same time. Default 4.
-        attempts: How often a task is begun at most, if its attempts end with errors that may pass. Default 3.
+        attempts: Maximum number of attempts at a task, if they end with temporary errors. Default 3.
         backoff_s: Seconds before the second attempt; each further one waits twice as long, up to 60 s. Default 1.
         repeat: How often each task is done. Default 1.
         max_sandboxes: Sandboxes that exist at the same time, those that wait for their use included. Default: as many as are

@@ -177,9 +177,11 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: It is not JSON, nested too deeply, or has a number that is too large.
     """
-    value = from_json(text, allow_inf_nan=False, cache_strings="keys")
+    # A lone surrogate becomes bytes that the parser refuses with a ValueError; of text it would raise a TypeError.
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    value = from_json(data, allow_inf_nan=False, cache_strings="keys")
     # The parser makes infinity of 1e999.
-    if _HUGE(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")) and _has_infinity(value):
+    if _HUGE(data) and _has_infinity(value):
         raise ValueError("it has a number that is too large")
     return value
 

@@ -164,9 +164,9 @@ class _Running:
                 await stack.enter_async_context(self._writer)
             self._maker.open()
             await self._tasks.check()
-            kind, backend = await self._choose_backend()
             counting = asyncio.create_task(self._count())
             stack.push_async_callback(_cancelled, counting)
+            kind, backend = await self._choose_backend()
             try:
                 spent = await self._follow(kind, backend)
             except OutputClosed:
@@ -193,7 +193,7 @@ class _Running:
     async def _count(self) -> None:
         """Count the tasks, so that there is a time left before they have all been read."""
         with suppress(Exception):  # the batch itself meets it, too
-            self._total = await self._tasks.count() * self._settings.repeat
+            self._total = await self._tasks.count(self._settings.repeat)
 
     async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
         """Run the batch; return which budget has ended it, if one has."""

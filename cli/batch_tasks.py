@@ -31,6 +31,8 @@ class ChosenTasks:
     def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
         self._source, self._limit = source, limit
         self._check = _default_check(check) if check is not None else None
+        self.total: int | None = None
+        """How many there are, each repetition counted, when `count` was called."""
 
     async def check(self) -> None:
         """Read the first task, so that what is wrong with the file as a whole is said before anything is started.
@@ -41,13 +43,18 @@ class ChosenTasks:
         async with aclosing(self._read()) as tasks:
             await anext(tasks, None)
 
-    async def count(self) -> int:
-        """Return how many there are."""
+    async def count(self, repeat: int) -> int:
+        """Return how many there are.
+
+        Args:
+            repeat: How often each is run.
+        """
         number = 0
         async with aclosing(self._read()) as tasks:
             async for _ in tasks:
                 number += 1
-        return number
+        self.total = number * repeat
+        return self.total
 
     def __aiter__(self) -> AsyncIterator[Task | BadTask]:
         return self._read()

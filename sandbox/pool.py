@@ -93,6 +93,9 @@ class SandboxPool:
         self.facts: dict[Hashable, dict[str, Any]] = {}
         """What was found in its sandboxes before code has run, by their Python: see `facts_of`."""
         self._starts: set[RunnerClient] = set()
+        self.expected: Callable[[], int | None] = lambda: None
+        """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
+        called often, by threads of the pool; set it before `start`."""
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:
         """Check that these sandboxes can be used with some options.
@@ -123,7 +126,7 @@ class SandboxPool:
             if self._own_keeper() is None:
                 self._process = os.getpid()
                 self._engines.enter_context(select.engines_in_use(self.options))
-                self._keeper = Keeper(self._start_one, self._limits)
+                self._keeper = Keeper(self._start_one, self._limits, self.expected)
                 self._keeper.start()
 
     async def _start_one(self) -> RunnerClient:

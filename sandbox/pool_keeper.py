@@ -82,11 +82,18 @@ class Keeper:
     Args:
         start: Starts a sandbox.
         limits: Numbers of sandboxes.
+        expected: Returns how many more will be requested, or None if that is not known; called in threads of the keeper.
     """
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, RunnerClient]], limits: PoolLimits) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Coroutine[Any, Any, RunnerClient]],
+        limits: PoolLimits,
+        expected: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._start_sandbox = start
         self._limits = limits
+        self._expected = expected
         self._changed = threading.Condition()
         self._held: list[_Held] = []
         self._waiting: deque[_Request] = deque()
@@ -264,13 +271,18 @@ class Keeper:
         """Yield work for each sandbox that must be started."""
         if self._stopping or not threading.main_thread().is_alive():
             return
-        ahead = self._limits.size if time.monotonic() >= self._next_try else 0
+        ahead = self._size() if time.monotonic() >= self._next_try else 0
         coming = sum(held.idle or held.resetting for held in self._held) + self._starting
         wanted = len(self._waiting) + ahead - coming
         room = self._limits.max_alive - len(self._held) - self._starting
         for _ in range(min(wanted, room, self._limits.starts_at_once - self._starting)):
             self._starting += 1
             yield self._start, self._not_started
+
+    def _size(self) -> int:
+        """Return how many are to be ready: none that nobody will request."""
+        expected = self._expected()
+        return self._limits.size if expected is None else min(expected, self._limits.size)
 
     def _until_next(self) -> float:
         """Return how many seconds to wait at most for an event."""
@@ -368,7 +380,7 @@ class Keeper:
             self._next_try = now + AFTER_LEASE_S
 
     def _notify_if_full(self) -> None:
-        if self._wait_full and sum(held.idle for held in self._held) >= self._limits.size:
+        if self._wait_full and sum(held.idle for held in self._held) >= self._size():
             full, self._wait_full = self._wait_full, []
             for request in full:
                 if request.future.set_running_or_notify_cancel():

@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.errors import SandboxDied
-from autogen_codeact.sandbox.files.transfers import MAX_READ_BYTES
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.observers import Observer, Recorder
@@ -25,11 +25,24 @@ from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
 
+P = ParamSpec("P")
 T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 STOP_TIMEOUT_S = 60.0
 CANCEL_TIMEOUT_S = 30.0
 CANCEL_GRACE_S = 1.0
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Sandbox, P], T]:
+    """Return the method of `Sandbox` that runs one of `AsyncSandbox` and waits for it."""
+
+    @wraps(method)
+    def wait_for_it(self: Sandbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method(self._sandbox, *args, **kwargs))
+
+    return wait_for_it
 
 
 class Sandbox:
@@ -83,20 +96,22 @@ class Sandbox:
         self._outcomes: set[Future[Any]] = set()
         """What other threads wait for."""
 
+    start = _waiting(AsyncSandbox.start)
+    restart = _waiting(AsyncSandbox.restart)
+    put = _waiting(AsyncSandbox.put)
+    get = _waiting(AsyncSandbox.get)
+    write = _waiting(AsyncSandbox.write)
+    read = _waiting(AsyncSandbox.read)
+    list_files = _waiting(AsyncSandbox.list_files)
+    checkpoint = _waiting(AsyncSandbox.checkpoint)
+    rollback = _waiting(AsyncSandbox.rollback)
+
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def start(self) -> None:
-        """Start the sandbox; do nothing if it is running.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-        """
-        self._wait(self._sandbox.start())
 
     def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
@@ -115,14 +130,6 @@ class Sandbox:
         finally:
             # After an interrupt, too: it must not leave the sandbox running.
             thread.join(STOP_TIMEOUT_S)
-
-    def restart(self) -> None:
-        """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
-
-        Raises:
-            SandboxError: It did not start.
-        """
-        self._wait(self._sandbox.restart())
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
         """Attach a recorder and observers, beside those that are attached already; see `AsyncSandbox.attach`.
@@ -183,83 +190,6 @@ class Sandbox:
                 yield item
         finally:
             self._close(items, loop)
-
-    def put(self, source: Path | str, name: str | None = None) -> None:
-        """Copy a file from the host into the workspace.
-
-        Args:
-            source: The file on the host.
-            name: Its path relative to the workspace. Default: its own name.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: It can't be read, or the sandbox can't store it.
-        """
-        self._wait(self._sandbox.put(source, name))
-
-    def get(self, name: str, target: Path | str) -> Path:
-        """Copy a file from the workspace to the host.
-
-        Args:
-            name: Its path relative to the workspace.
-            target: The file on the host; it is replaced if it exists.
-
-        Returns:
-            The file on the host.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
-        """
-        return self._wait(self._sandbox.get(name, target))
-
-    def write(self, name: str, data: bytes | str) -> None:
-        """Write a file into the workspace; text is encoded as UTF-8.
-
-        Args:
-            name: Its path relative to the workspace.
-            data: Its content.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: The sandbox can't store it.
-        """
-        self._wait(self._sandbox.write(name, data))
-
-    def read(self, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-        """Read a file of the workspace.
-
-        Args:
-            name: Its path relative to the workspace.
-            max_bytes: How many bytes it may have. Default: 256 MiB.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
-        """
-        return self._wait(self._sandbox.read(name, max_bytes))
-
-    def list_files(self) -> list[str]:
-        """List the regular files in the workspace."""
-        return self._wait(self._sandbox.list_files())
-
-    def checkpoint(self) -> None:
-        """Save the session's memory, until the next call or `stop`.
-
-        Raises:
-            ValueError: There is no session, or a block is running.
-        """
-        self._wait(self._sandbox.checkpoint())
-
-    def rollback(self) -> None:
-        """Restore the session's memory to the last `checkpoint()`; can be repeated.
-
-        Files, file offsets, threads and subprocesses are not restored.
-
-        Raises:
-            ValueError: There is no session or no checkpoint, or a block is running.
-        """
-        self._wait(self._sandbox.rollback())
 
     def _wait(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
         """Run a coroutine in the sandbox's thread and return its result.

@@ -16,6 +16,7 @@ from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox import pool_keeper
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import environment
 from tests.executors import reused
 from tests.file_seconds import Recorder, looks_for_processes, put_long_files_first
 from tests.processes import stop_servers
@@ -71,12 +72,14 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
     if config.getoption("store_seconds") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())
-    # A background run ignores Ctrl-C, and its child processes would too.
+    # A background run ignores Ctrl-C, and one of nohup the end of its terminal; child processes would, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Without bytecode files each child process compiles the whole package again, for half a second.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.umask(0o022)
     sys.dont_write_bytecode = False
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment.remove_settings()
 
 
 @pytest.fixture(scope="session", autouse=True)

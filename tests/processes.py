@@ -23,23 +23,23 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import IO, TextIO
 
+from tests.environment import PROXIES, is_removed
+
 SERVER = Path(__file__).with_name("fork_server.py")
-PROXIES = {"all_proxy", "http_proxy", "https_proxy", "no_proxy"}
 READ_LATE = {
     *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY"),
     *("ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OPENAI_BASE_URL"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTHONBREAKPOINT"),
+    *("SSL_CERT_DIR", "SSL_CERT_FILE"),
     *PROXIES,
     *map(str.upper, PROXIES),
 }
 """Variables that no module reads while it is imported."""
-COLOR = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}
-"""Variables that most tests remove from the environment of their programs."""
-REMOVED = {"PYTHONDONTWRITEBYTECODE"}
-"""Variables that `conftest.py` removes."""
 ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR | REMOVED and name[:4] != "RAY_"
+    name: value
+    for name, value in os.environ.items()
+    if name not in READ_LATE and name[:4] != "RAY_" and not is_removed(name)
 }
 """The servers' environment, without what a test sets for itself."""
 

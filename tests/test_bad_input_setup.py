@@ -87,7 +87,7 @@ def test_boolean_as_network_is_refused(network: Any) -> None:
 
 def config_of(kind: str) -> dict[str, Any]:
     """Return a configuration in the form of a file."""
-    executor = reused.executor(DockerCommandLineCodeExecutor, timeout=20)
+    executor = DockerCommandLineCodeExecutor(timeout=20)
     component: Any = executor
     if kind != "executor":
         component = CodeExecutorAgent("runner", executor)
@@ -114,7 +114,7 @@ async def prints_42(config: dict[str, Any]) -> None:
     loaded = load(config)
     runner = CodeExecutorAgent("runner", loaded) if isinstance(loaded, DockerCommandLineCodeExecutor) else loaded
     executor = (runner._participants[0] if isinstance(runner, Team) else runner)._code_executor
-    async with executor:
+    async with reused.loaded(executor):
         assert said((await runner.run(task=PRINT_42)).messages)[-1] == ("runner", "42\n")
 
 
@@ -195,7 +195,8 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
     with pytest.raises(openai.OpenAIError, match="OPENAI_API_KEY"):
         OpenAIChatCompletionClient(model="gpt-4o")
 
-    async with OpenAIServer([]) as server, reused.executor(DockerCommandLineCodeExecutor, timeout=20) as executor:
+    async with OpenAIServer([]) as server:
+        executor = DockerCommandLineCodeExecutor(timeout=20)
         bench = Bench(kind, server, executor)
         text = bench.whom.dump_component().model_dump_json(exclude_none=True)
         assert "none-needed" not in text
@@ -208,7 +209,7 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
         monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
         bench.whom = type(bench.whom).load_component(ComponentModel.model_validate(config))
         loaded = bench.whom if kind == ALONE else bench.whom._participants[-1]
-        async with loaded._code_executor:
+        async with reused.loaded(loaded._code_executor):
             await bench.works()
         await (bench.whom if kind == ALONE else bench.whom._participants[0])._model_client.close()
 
@@ -220,7 +221,7 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
 async def test_work_dir_below_a_file_is_an_error_until_corrected(kind: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     async with OpenAIServer([]) as server:
-        executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "file" / "below", timeout=20)
+        executor = reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path / "file" / "below", timeout=20)
         with pytest.raises(SandboxFileError, match=r"work_dir .*file/below can't be used"):
             await executor.start()
         bench = Bench(kind, server, executor)
@@ -260,7 +261,7 @@ def forbidden() -> Iterator[Path]:
 @pytest.mark.parametrize("kind", [ALONE, IN_A_TEAM, PAIR])
 async def test_work_dir_that_can_not_be_created_is_an_error_until_it_can(kind: str, forbidden: Path) -> None:
     async with OpenAIServer([]) as server:
-        executor = DockerCommandLineCodeExecutor(work_dir=forbidden / "new", timeout=20)
+        executor = reused.executor(DockerCommandLineCodeExecutor, work_dir=forbidden / "new", timeout=20)
         bench = Bench(kind, server, executor)
         with without_rights(), pytest.raises(SandboxFileError, match=r"work_dir .*new can't be used"):
             await bench.run(PRINT_42)
@@ -274,7 +275,7 @@ async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_with_a_note
     code = "with open('made.txt', 'w') as file:\n    file.write('made')\nprint('done')\n"
     async with (
         OpenAIServer([]) as server,
-        DockerCommandLineCodeExecutor(work_dir=forbidden, timeout=20) as executor,
+        reused.executor(DockerCommandLineCodeExecutor, work_dir=forbidden, timeout=20) as executor,
     ):
         bench = Bench(kind, server, executor)
         with without_rights():

@@ -91,7 +91,7 @@ async def test_agent_generates_fails_decides_repairs_and_reflects(
                 max_retries_on_error=1,
             )
         )
-        async with agent._code_executor:
+        async with reused.loaded(agent._code_executor):
             items = [item async for item in agent.run_stream(task=TASK)]
         await agent._model_client.close()
 
@@ -138,7 +138,7 @@ async def test_agent_works_in_a_team_with_an_assistant(
             max_retries_on_error=1,
         )
         team = load(make([planner, coder]))
-        async with team._participants[1]._code_executor:
+        async with reused.loaded(team._participants[1]._code_executor):
             result = await team.run(task=TASK)
         for participant in team._participants:
             await participant._model_client.close()
@@ -168,7 +168,7 @@ async def test_coder_repairs_what_the_executor_reports(mode: str, load: Callable
                 server.client(), executor, coder_system_message="Write code.", model_client_stream=stream
             )
         )
-        async with team._participants[1]._code_executor:
+        async with reused.loaded(team._participants[1]._code_executor):
             result = await team.run(task=TASK)
         await team._participants[0]._model_client.close()
 

@@ -146,7 +146,7 @@ class RunnerClient:
         try:
             return await self._configure(stream)
         except BaseException:
-            await self._tear_down()
+            await asyncio.to_thread(self.stop_blocking)
             raise
 
     def _launch(self, launched: Future[ByteStream]) -> None:
@@ -214,10 +214,7 @@ class RunnerClient:
 
     async def stop(self) -> None:
         """Stop it and everything in it; repeated calls are harmless."""
-        await asyncio.shield(asyncio.ensure_future(self._tear_down()))
-
-    async def _tear_down(self) -> None:
-        await asyncio.to_thread(self.stop_blocking)
+        await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self.stop_blocking)))
 
     async def end_use(self) -> None:
         """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
@@ -234,30 +231,27 @@ class RunnerClient:
         if not self._stop_lock.acquire(blocking=False):
             return None
         try:
-            return self._renew()
+            with self._use_lock:
+                connection = self._connection
+                if connection is None or not connection.is_quiet or self._calls or self._time_limits:
+                    return None
+                if self.gateway is not None and not self.gateway.renew():
+                    return None
+                following = RunnerClient(
+                    self._launcher,
+                    self.settings,
+                    self.name,
+                    start_timeout_s=self._start_timeout_s,
+                    grace_s=self._grace_s,
+                    gateway=self.gateway,
+                )
+                # The numbers go on: an answer that comes late can't be taken for one of the next use.
+                following.hello, following._idents = self.hello, self._idents
+                following._connection, self._connection, self._given_back = connection, None, True
+                following._take_calls(connection)
+            return following
         finally:
             self._stop_lock.release()
-
-    def _renew(self) -> RunnerClient | None:
-        with self._use_lock:
-            connection = self._connection
-            if connection is None or not connection.is_quiet or self._calls or self._time_limits:
-                return None
-            if self.gateway is not None and not self.gateway.renew():
-                return None
-            following = RunnerClient(
-                self._launcher,
-                self.settings,
-                self.name,
-                start_timeout_s=self._start_timeout_s,
-                grace_s=self._grace_s,
-                gateway=self.gateway,
-            )
-            # The numbers go on: an answer that comes late can't be taken for one of the next use.
-            following.hello, following._idents = self.hello, self._idents
-            following._connection, self._connection, self._given_back = connection, None, True
-            following._take_calls(connection)
-        return following
 
     def reset_blocking(self, timeout_s: float) -> str | None:
         """End and remove everything of the uses so far, in a thread.

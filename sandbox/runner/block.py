@@ -220,8 +220,12 @@ class Block:
 
     def free_memory(self):
         """After an out-of-memory kill, free what the end of the block's processes does not: this process could be next."""
-        if self._out_of_memory() and ipc.remove_unused() and self.supervisor.session is not None:
+        if not self._out_of_memory():
+            return
+        if ipc.remove_unused() and self.supervisor.session is not None:
             self.notes.append(IPC_REMOVED)
+        if self.alone:
+            system.wait_for_memory(self.supervisor.config.get("memory_bytes"))
 
     def _out_of_memory(self):
         now = system.count_oom_kills()

@@ -15,6 +15,7 @@ MAX_PID = 1 << 22
 PROCESSORS = os.sched_getaffinity(0)
 THREADS, RESIDENT = 17, 21  # fields of /proc/PID/stat, counted from after the name
 QUICK_PAGES = 16384
+FREE_ENOUGH = 0.875
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int,) + 4 * (ctypes.c_ulong,)
@@ -119,6 +120,21 @@ def memory_in_use():
         except (OSError, ValueError, IndexError):
             continue
     return None
+
+
+def wait_for_memory(limit, seconds=0.5):
+    """After an out-of-memory kill, wait until much less than the limit is in use: the next page could cost another process.
+
+    The memory of a dead process stays in use while someone on the host reads from /proc about it.
+
+    Args:
+        limit: The sandbox's memory limit in bytes, or None.
+        seconds: When to give up: the rest may be used by files, or by processes that live.
+    """
+    until, pause = time.monotonic() + seconds, 0.001
+    while limit and (memory_in_use() or 0) > limit * FREE_ENOUGH and time.monotonic() < until:
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)
 
 
 def resident_bytes(pid="self"):

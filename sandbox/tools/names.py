@@ -9,12 +9,14 @@ import unicodedata
 
 
 def identifier(text: str) -> str:
-    """Return a Python name that hides no builtin, similar to the text.
+    """Return a Python name for a tool, similar to the text: it hides no builtin, and does not begin with an underscore.
 
     Args:
         text: Any text, such as the name of an MCP tool.
     """
-    name = _with_letters(text)
+    name = _with_letters(text).lstrip("_")
+    if not name.isidentifier():  # nothing is left, or it begins with a digit
+        name = f"tool_{name}"
     return name if is_usable(name) else f"{name}_"
 
 

@@ -157,8 +157,7 @@ def present() -> dict[str, set[str]]:
         "control groups": control_groups(),
     }
     # Here without one more listing of all processes for each sandbox.
-    children = set(map(_described, descendants(os.getpid(), reused.parents())))
-    return {**reused.without(found), "children": children}
+    return {**reused.without(found), "children": set(map(_described, children()))}
 
 
 def control_groups(pid: int | None = None) -> set[str]:
@@ -195,14 +194,20 @@ def known_engine() -> docker.APIClient:
 
 
 def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state."""
+    """The sandboxes of this process, in whatever state; not those that other cases will have."""
     try:
         with closing(known_engine()) as client:
             owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
             found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-            return {container["Names"][0].lstrip("/") for container in found}
+            return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
     except (SandboxUnavailable, docker.errors.DockerException, requests.exceptions.RequestException):
         return set()
+
+
+def sandboxes() -> set[str]:
+    """What the sandboxes of this process consist of; not those that other cases will have."""
+    groups = reused.without({"control groups": control_groups()})["control groups"]
+    return containers() | groups | set(map(str, children()))
 
 
 def threads() -> set[str]:
@@ -311,7 +316,9 @@ def free_disk() -> dict[str, int]:
 
 def processes_in(namespaces: Collection[int]) -> set[str]:
     """Living processes of pid namespaces, as the host sees them."""
-    found = set()
+    found = set[str]()
+    if not namespaces:
+        return found
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}/ns/pid").st_ino in namespaces:
@@ -328,6 +335,11 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:80].decode("utf-8", "replace")
     except OSError:
         return "gone"
+
+
+def children() -> set[int]:
+    """All processes below this one; not those of sandboxes that other cases will have."""
+    return descendants(os.getpid(), reused.parents())
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> set[int]:

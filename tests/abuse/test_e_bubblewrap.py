@@ -24,7 +24,7 @@ from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
 from ..executors.sandboxes import out, run
 from .faults import begin, eventually, rest
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "untouched")
+pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """E. Host faults, 72: cancelled while it is created, started, filled, run, or stopped; and many that start at once."""
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,7 +16,7 @@ from autogen_codeact.sandbox.host import client
 from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import begin, eventually, exists, must_cancel, rest
-from .oracles import containers, control_groups, descendants
+from .oracles import containers, sandboxes
 from .subject import Kind
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
@@ -37,11 +36,6 @@ def proxy() -> Iterator[EngineProxy]:
 def executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
     """One of each kind, with a folder to keep in step; it has not been started."""
     return kind.make(work_dir=tmp_path / "work", timeout=30)
-
-
-def left() -> set[str]:
-    """Sandboxes of this process, whatever they run in."""
-    return containers() | control_groups() | {str(pid) for pid in descendants(os.getpid())}
 
 
 async def works_again(executor: SandboxCodeExecutor) -> None:
@@ -103,14 +97,14 @@ async def test_72_cancel_twice_does_not_wait(proxy: EngineProxy) -> None:
 @pytest.mark.parametrize("delay", [0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5])
 @pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
 async def test_72_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor, delay: float) -> None:
-    before = left()
+    before = sandboxes()
     starting = asyncio.ensure_future(executor.start())
     await asyncio.sleep(delay)
     starting.cancel()
     await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
     if not starting.cancelled():
         await executor.stop()
-    assert left() <= before
+    assert sandboxes() <= before
     await works_again(executor)
 
 
@@ -174,19 +168,19 @@ async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(execut
 
 
 async def test_72_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecutor) -> None:
-    before = left()
+    before = sandboxes()
     await executor.start()
-    assert left() > before
+    assert sandboxes() > before
     stopping = asyncio.ensure_future(executor.stop())
     await asyncio.sleep(0.005)
     stopping.cancel()
     await asyncio.wait({stopping}, timeout=BEFORE_IT_IS_GONE_S)
-    await eventually(lambda: left() <= before)
+    await eventually(lambda: sandboxes() <= before)
     await works_again(executor)
 
 
 async def test_72_cancel_of_everything_at_once(executor: SandboxCodeExecutor) -> None:
-    before = left()
+    before = sandboxes()
     calls: list[asyncio.Future[Any]] = [asyncio.ensure_future(run(executor, f"print({n})")) for n in range(10)]
     await asyncio.sleep(0.2)
     for call in calls:
@@ -194,7 +188,7 @@ async def test_72_cancel_of_everything_at_once(executor: SandboxCodeExecutor) ->
     await asyncio.wait(calls, timeout=BEFORE_IT_IS_GONE_S)
     assert all(call.done() for call in calls)
     await works_again(executor)
-    assert left() <= before
+    assert sandboxes() <= before
 
 
 async def test_72_leaving_a_stream_early_kills_its_block(executor: SandboxCodeExecutor) -> None:

@@ -28,14 +28,19 @@ def soak() -> ModuleType:
     return module
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
 async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: ModuleType) -> None:
     # Earlier tests of this process may have left a child: the server that forks commands for the tests.
     children = soak.figures(kind.engine)["children"]
-    before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=5)
-    grown = after.pop("resident KiB") - before.pop("resident KiB")
-    assert after == before
-    assert (after["children"], after["control groups"], after["containers"]) == (children, 0, 0)
+    # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
+    grown = GROWN_KIB
+    for _ in range(3):
+        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=5)
+        grown = after.pop("resident KiB") - before.pop("resident KiB")
+        assert after == before
+        assert (after["children"], after["control groups"], after["containers"]) == (children, 0, 0)
+        if grown < GROWN_KIB:
+            break
     assert grown < GROWN_KIB
 
 

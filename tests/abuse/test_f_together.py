@@ -7,6 +7,7 @@ import asyncio
 import os
 import statistics
 import time
+from collections.abc import Collection, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -191,7 +192,7 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
         os._exit(0)
     """
     engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
-    others = descendants(os.getpid())  # of sandboxes that cases share
+    others = set(_namespaces(descendants(os.getpid())))  # of sandboxes that cases share, and that go on forking
     async with SandboxPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
         async with pool.executor(timeout=5) as first:
             assert (await run(first, LEAVE)).outcome == "ok"
@@ -214,23 +215,38 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
             assert (await run(second, "import os; os.path.exists('/tmp/left')")).output == "False\n"
 
 
-def _hold_namespaces(executor: SandboxCodeExecutor, others: set[int]) -> dict[int, int]:
-    """Descriptors of an executor's pid namespaces, by number, which the kernel gives to nobody else meanwhile."""
+def _hold_namespaces(executor: SandboxCodeExecutor, others: Collection[int]) -> dict[int, int]:
+    """Descriptors of an executor's pid namespaces, by number, which the kernel gives to nobody else meanwhile.
+
+    Args:
+        executor: The executor.
+        others: Numbers of namespaces that are not its.
+    """
     if isinstance(executor, DockerCommandLineCodeExecutor):
         with closing(connect()) as client:
             pids = {int(client.inspect_container(executor.container_name)["State"]["Pid"])}
     else:
-        pids = descendants(os.getpid()) - others
+        pids = descendants(os.getpid())
     held: dict[int, int] = {}
+    for number, pid in _namespaces(pids).items():
+        if number not in others:
+            with suppress(OSError):
+                handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+                if os.fstat(handle).st_ino == number:
+                    held[number] = handle
+                else:  # another process has the number now
+                    os.close(handle)
+    return held
+
+
+def _namespaces(pids: Iterable[int]) -> dict[int, int]:
+    """The pid namespaces of processes, without this one's: a process of each, by number."""
+    found: dict[int, int] = {}
     for pid in pids:
         with suppress(OSError):
-            handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
-            number = os.fstat(handle).st_ino
-            if number in held or number == os.stat("/proc/self/ns/pid").st_ino:
-                os.close(handle)
-            else:
-                held[number] = handle
-    return held
+            found[os.stat(f"/proc/{pid}/ns/pid").st_ino] = pid
+    found.pop(os.stat("/proc/self/ns/pid").st_ino, None)
+    return found
 
 
 SPIN = """

@@ -51,7 +51,7 @@ async def test_97_a_checkpoint_runs_no_handler_and_protects_no_process(subject: 
     time.sleep(0.2)
     print(children(checkpoint), flush=True)
     """
-    for end, outcome, timeout in (("os._exit(3)", "crashed", 10), ("time.sleep(60)", "timeout", 2)):
+    for end, outcome, timeout in (("os._exit(3)", "crashed", 10), ("time.sleep(60)", "timeout", 4)):
         result = await subject.run(wake + end, timeout=timeout)
         assert (result.outcome, result.output, result.state) == (
             outcome,

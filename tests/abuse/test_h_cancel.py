@@ -13,7 +13,7 @@ from autogen_codeact.executors import SandboxCodeExecutor
 
 from ..executors.sandboxes import out, run
 from .faults import eventually
-from .oracles import containers, control_groups, descendants
+from .oracles import sandboxes
 from .subject import SUBJECTS, Kind, each_engine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine", "untouched"), pytest.mark.timeout(120)]
@@ -80,11 +80,6 @@ async def cancelled_at(call: Callable[[], Coroutine[Any, Any, Any]], number: int
 def descriptors() -> int:
     """How many this process has open."""
     return len(os.listdir("/proc/self/fd"))
-
-
-def left() -> set[str]:
-    """Sandboxes of this process, whatever they run in."""
-    return containers() | control_groups() | {str(pid) for pid in descendants(os.getpid())}
 
 
 async def at_each_await(
@@ -162,7 +157,7 @@ async def test_h20_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_wo
             await afterwards(moment)
             hidden = "import os; print([n for n in os.listdir() if n.startswith('.')])"
             assert await out(executor, hidden) == "[]\n", moment
-    assert not left()
+    assert not sandboxes()
 
 
 @each_engine
@@ -180,10 +175,10 @@ async def test_h20_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp
     async def afterwards(number: int) -> None:
         # Who was cancelled need not stop it.
         if not made[-1].sandbox.client:
-            await eventually(lambda: not left(), 15)
+            await eventually(lambda: not sandboxes(), 15)
         assert await out(made[-1], "print(open('begun').read())") == "x\n\n", number
         await made[-1].stop()
-        assert not left(), number
+        assert not sandboxes(), number
 
     awaits = await at_each_await(once, afterwards)
     assert awaits >= 3
@@ -195,7 +190,7 @@ async def test_h20_a_stop_cancelled_at_any_await_stops(kind: Kind, tmp_path: Pat
     executor = kind.make(work_dir=tmp_path / "work")
 
     async def afterwards(number: int) -> None:
-        await eventually(lambda: not left(), 15)
+        await eventually(lambda: not sandboxes(), 15)
         await executor.start()
 
     await executor.start()
@@ -206,7 +201,7 @@ async def test_h20_a_stop_cancelled_at_any_await_stops(kind: Kind, tmp_path: Pat
 
     assert await at_each_await(executor.restart, restarted) >= 2
     await executor.stop()
-    await eventually(lambda: not left(), 15)
+    await eventually(lambda: not sandboxes(), 15)
 
 
 @each_engine

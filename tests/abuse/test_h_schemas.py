@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.stub import sources
 
-from ..executors.shelf import Shelf
+from ..executors.schema_workbench import SchemaWorkbench
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Subject, each_engine
@@ -45,9 +45,9 @@ TEXTS = [
 ]
 
 
-def shelf(schemas: list[Any]) -> Shelf:
+def workbench(schemas: list[Any]) -> SchemaWorkbench:
     """A third party's tools, as a server describes them; each answers with its arguments."""
-    return Shelf(schemas, lambda _, arguments: json.dumps(arguments))
+    return SchemaWorkbench(schemas, lambda _, arguments: json.dumps(arguments))
 
 
 def hostile(number: int, text: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ LOOK = """
 @each_engine
 async def test_h8_no_text_of_a_schema_runs_as_code(subject: Subject) -> None:
     schemas = [hostile(number, text) for number, text in enumerate(TEXTS)]
-    await subject.start({"tools": [shelf(schemas)]})
+    await subject.start({"tools": [workbench(schemas)]})
     assert await subject.out(LOOK) == f"{len(TEXTS)}\n"
 
 
@@ -153,7 +153,7 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(LARGE.values())]
     subject.kept = 64 * MIB  # what was read of them stays as long as the tools
     async with LoopLag() as lag:
-        await subject.start({"tools": [shelf(tools)]})
+        await subject.start({"tools": [workbench(tools)]})
         await subject.out("print(tool_0(p1='a', p9999='b'))")
         for number in range(2, 9):
             code = f"try: print(tool_{number}(thing='x'))\nexcept TypeError as error: print(error)"
@@ -172,8 +172,8 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     ids=["a wrong limit", "a wrong type", "too large"],
 )
 async def test_h8_an_invalid_schema_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the Shelf") as caught:
-        await HostTools([shelf([tool(schema)])]).start()
+    with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench") as caught:
+        await HostTools([workbench([tool(schema)])]).start()
     assert words in str(caught.value)
 
 
@@ -232,7 +232,7 @@ async def test_h8_generated_schemas_are_treated_as_data(
 ) -> None:
     described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}
     try:
-        tools = await HostTools([shelf([described])]).start()
+        tools = await HostTools([workbench([described])]).start()
     except ValueError as error:
         if "would both be" in str(error) or "would be called" in str(error) or "is not valid" in str(error):
             return

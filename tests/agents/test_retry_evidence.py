@@ -225,14 +225,13 @@ async def test_the_retry_decision_knows_of_a_sandbox_that_broke(bubblewrap: None
 
 
 async def test_a_sandbox_that_breaks_twice_running_ends_the_turn(bubblewrap: None) -> None:
+    others = descendants(os.getpid())
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
-        others = descendants(os.getpid())
 
         def end_it() -> None:
             """Kill the sandbox."""
             os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
 
-        others.difference_update(descendants(os.getpid()))
         client = scripted(python("end_it()"), python("end_it()"), "never asked")
         agent = CodeActAgent("actor", executor, model_client=client, tools=[end_it])
         with pytest.raises(SandboxDied):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.batch.checks import check_answer, decide_passed
@@ -218,6 +218,7 @@ def test_check_that_can_not_work_says_why() -> None:
     expected=st.text(max_size=20),
     kind=st.sampled_from(["exact", "number", "json"]),
 )
+@example(answer="\ud800", expected="", kind="json")
 def test_any_answer_has_a_result(answer: str, expected: str, kind: Any) -> None:
     result = check(answer, expected=expected, kind=kind)
     assert result.kind == kind

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 from collections import Counter
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
-from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
+from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, once, rows_of
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -164,14 +165,25 @@ async def test_function_that_fails_gives_a_failed_row(
     assert (row.outcome, row.error_class, row.error, row.attempts) == ("failed", error_class, error, 1)
 
 
-async def test_agent_that_two_tasks_share_is_refused(server: OpenAIServer, make: MakeAgent) -> None:
-    agents: list[CodeActAgent] = []
+async def test_agent_that_two_tasks_share_is_refused(bubblewrap: None) -> None:
+    agents, refused = list[CodeActAgent](), threading.Event()
 
-    def same(executor: CodeExecutor) -> CodeActAgent:
-        agents.append(make(executor))
-        return agents[0]
+    def late(messages: list[dict[str, Any]]) -> str:
+        assert refused.wait(40)  # the first task runs until the second one was refused
+        return answer(messages)
 
-    rows = await rows_of(same, [double(1), double(2)], concurrency=2)
+    def note(event: BatchEvent) -> None:
+        if isinstance(event, AttemptFailed):
+            refused.set()
+
+    async with OpenAIServer(late) as server:
+        make = MakeAgent(server.client())
+
+        def same(executor: CodeExecutor) -> CodeActAgent:
+            agents.append(make(executor))
+            return agents[0]
+
+        rows = await rows_of(same, [double(1), double(2)], concurrency=2, on_event=note)
     assert sorted(row.outcome for row in rows) == ["completed", "failed"]
     (failed,) = [row for row in rows if row.outcome == "failed"]
     assert failed.error_class == "UnusableAgentError"

@@ -1,6 +1,7 @@
-"""A batch whose sandboxes are used by several tasks, one after the other."""
+"""How many sandboxes a batch starts: also if they are used by several tasks, one after the other."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_core.code_executor import CodeExecutor
@@ -9,6 +10,8 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxPool
 from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox.host.client import RunnerClient
 from tests.batch.support import MakeAgent, double, rows_of
 from tests.openai_server import OpenAIServer
 
@@ -49,6 +52,26 @@ async def test_as_many_tasks_as_allowed_share_a_sandbox(server: OpenAIServer, ma
     # It is a limit like the others: the same batch can go on with another one.
     more = await rows_of(watched, [double(n) for n in range(5)], tmp_path, sandbox_uses=1, **options)
     assert [row.answer for row in more] == ["8"]
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+async def test_no_sandbox_is_started_that_no_task_uses(
+    make: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeat: int
+) -> None:
+    watched, started = MakeWatchedAgent(make), list[str]()
+    make_client = select.make_client
+
+    def record(*args: Any, **options: Any) -> RunnerClient:
+        client = make_client(*args, **options)
+        started.append(client.name)
+        return client
+
+    monkeypatch.setattr(select, "make_client", record)
+    rows = await rows_of(watched, [double(n) for n in range(5)], tmp_path, concurrency=3, repeat=repeat, sandbox_uses=1)
+
+    assert [row.outcome for row in rows] == ["completed"] * 5 * repeat
+    assert sorted(started) == sorted(str(name) for name in watched.names)
+    assert len(set(started)) == 5 * repeat
 
 
 async def test_pool_of_the_caller_has_its_own_number_of_uses(make: MakeAgent) -> None:

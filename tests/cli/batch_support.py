@@ -53,8 +53,9 @@ class Model:
         return reply if reply is not None else f"It is {2 * number}."
 
     def arguments(self, tasks: Path, out: Path, *more: object) -> list[object]:
-        """Return the arguments of a batch that uses this model, in the cheapest sandbox."""
-        options = ("--model", "scripted", "--base-url", self.server.base_url, "--sandbox", "bubblewrap")
+        """Return the arguments of a batch that uses this model, in few of the cheapest sandboxes."""
+        cheap = ("--sandbox", "bubblewrap", "--sandbox-uses", 50, "--concurrency", 2)
+        options = ("--model", "scripted", "--base-url", self.server.base_url, *cheap)
         return ["batch", tasks, "--out", out, *options, *more]
 
     def run(self, tasks: Path, out: Path, *more: object, **options: Any) -> Finished:

@@ -1,5 +1,7 @@
 """The command ends its process fast, and does what an interpreter does at its end."""
 
+from typing import Any
+
 import pytest
 
 from tests import processes
@@ -26,8 +28,8 @@ main()
 LINES = ["the thread ends", "an exit handler runs"]
 
 
-def run(*arguments: str, program: str = PROGRAM, options: tuple[str, ...] = ()) -> tuple[int, list[str], str]:
-    done = processes.run(["-c", program, *arguments], env=environment(), options=options)
+def run(*arguments: str, program: str = PROGRAM, **more: Any) -> tuple[int, list[str], str]:
+    done = processes.run(["-c", program, *arguments], env=environment(), **more)
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 
@@ -43,7 +45,7 @@ def test_exit_status_and_message_of_an_error_are_kept() -> None:
 
 
 def test_interpreter_that_reports_what_is_not_closed_ends_as_usual() -> None:
-    status, lines, _ = run("--version", options=("-X", "dev"))
+    status, lines, _ = run("--version", options=("-X", "dev"), new_interpreter=True)
     assert (status, lines[1:]) == (0, [*LINES, "freed"])
 
 

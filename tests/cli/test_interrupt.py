@@ -41,7 +41,7 @@ def finish(process, *, as_json=False):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_while_code_runs(tmp_path, extra, number, status):
     arguments = ["--model", replay(tmp_path, SLOW), "--json", *extra]
-    with start("run", "task", *arguments, new_interpreter=not extra) as process:
+    with start("run", "task", *arguments, new_interpreter=not extra and number == signal.SIGINT) as process:
         read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
         process.send_signal(number)
         assert finish(process, as_json=True) == (status, STOPPING)
@@ -70,7 +70,7 @@ def test_ctrl_c_while_the_model_generates(extra):
 
 
 def test_ctrl_c_while_the_sandbox_starts(tmp_path):
-    with start("run", "task", "--model", replay(tmp_path, SLOW), new_interpreter=True) as process:
+    with start("run", "task", "--model", replay(tmp_path, SLOW)) as process:
         wait_until(lambda: containers_of(process), "the container")
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)

@@ -14,7 +14,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    SandboxCodeExecutor,
+)
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -25,6 +29,7 @@ from autogen_codeact.sandbox.toolset import Toolset
 from .bubblewrapped import descendants
 
 Kind = TypeVar("Kind", DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor)
+Loaded = TypeVar("Loaded", bound=SandboxCodeExecutor)
 Found = dict[str, set[str]]
 
 MOST_IDLE = 6
@@ -67,6 +72,13 @@ def sandbox(backend: str, **options: Any) -> AsyncSandbox:
     if "progress" in options or not _can_share(made):
         return made
     return AsyncSandbox(backend, **options, pool=_pool_for(made))  # type: ignore[arg-type]
+
+
+def loaded(made: Loaded) -> Loaded:
+    """Let an executor that was loaded from a configuration, and not started, use such a sandbox, too; return it."""
+    if _can_share(made.sandbox):
+        made.sandbox._pool = _pool_for(made.sandbox)
+    return made
 
 
 def _can_share(made: SandboxLifecycle) -> bool:

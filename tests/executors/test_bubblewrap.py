@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser
 from .bubblewrapped import open_folder, pid_one, sandbox_user
 from .sandboxes import out, run
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap")]
 
 MYSELF = HostUser(os.geteuid(), os.getegid(), changed=False)
 CANARY = "sk-canary-0123456789"

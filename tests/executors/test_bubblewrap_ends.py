@@ -25,7 +25,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.launcher import explain
 from .bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder, pid_one
 from .sandboxes import out, run
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "nothing_left")
+pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "nothing_left")
 
 HOST = """
 import asyncio, os, sys

@@ -12,9 +12,9 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 
 from .bubblewrapped import cgroups
-from .sandboxes import out, run
+from .sandboxes import out, run, run_past_oom
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "control_groups")
+pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "control_groups")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_too_much_memory_is_oom_and_the_next_block_runs(mode):
 async def test_too_much_memory_in_a_child_kills_the_child_alone():
     async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(memory="200m")) as executor:
         code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'bytearray(400 << 20)']).returncode"
-        result = await run(executor, f"kept = 7\n{code}")
+        result = await run_past_oom(executor, f"kept = 7\n{code}")
         assert (result.outcome, result.value, result.state) == ("ok", "-9", "kept")
         assert await out(executor, "print(kept)") == "7\n"
 

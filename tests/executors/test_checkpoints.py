@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
@@ -146,11 +147,13 @@ class TestRefusals:
                 await call()
 
     async def test_while_a_block_runs(self, session: DockerCommandLineCodeExecutor) -> None:
-        running = asyncio.ensure_future(run(session, "import time; time.sleep(0.5); 'ended'"))
+        code = "import os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.02)\n'ended'"
+        running = asyncio.ensure_future(run(session, code))
         await asyncio.sleep(0.2)
         for call in (session.checkpoint, session.rollback):
             with pytest.raises(ValueError, match="a block is running"):
                 await call()
+        await session.upload(Path(__file__), "go")
         assert (await running).value == "'ended'"
 
     async def test_after_code_has_killed_the_checkpoint(self, make_executor: MakeExecutor) -> None:

@@ -223,12 +223,13 @@ class TestEventLoopsAndThreads:
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
 
-        async def leave() -> None:
+        async def leave() -> bool:
             task = asyncio.ensure_future(executor.start())
             await asyncio.sleep(0.1)
-            assert not task.done()
+            return not task.done()
 
-        asyncio.run(leave())
+        while not asyncio.run(leave()):  # on a busy machine this loop may sleep until the start is over
+            asyncio.run(executor.stop())
         assert asyncio.run(none_is_left())
 
 
@@ -316,7 +317,7 @@ class TestFromOutside:
     async def test_one_that_is_paused_and_goes_on_loses_nothing(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
-        executor = await make_executor(mode="session", timeout=5)
+        executor = await make_executor(mode="session", timeout=30)
         await out(executor, "x = 1")
         client.pause(executor.container_name)
         running = asyncio.ensure_future(run(executor, "x"))

@@ -32,7 +32,7 @@ STRANGERS = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=10) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=40) as started:
         yield started
 
 
@@ -42,7 +42,7 @@ async def exposed(
 ) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """A sandbox without Landlock, where a block can send signals to every process."""
     profile = without_landlock(tmp_path_factory.mktemp("profile"))
-    async with DockerCommandLineCodeExecutor(timeout=10, seccomp=profile) as started:
+    async with DockerCommandLineCodeExecutor(timeout=40, seccomp=profile) as started:
         yield started
 
 

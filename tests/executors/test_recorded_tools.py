@@ -17,7 +17,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionRe
 
 from . import reused
 from .sandboxes import run
-from .shelf import Shelf
+from .schema_workbench import SchemaWorkbench
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -80,9 +80,14 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
         for name in TOOL_SETS.values()
         for each in read_rows(shared_data / f"bfcl/func_doc/{name}.json")
     }
-    shelf, reached, expected, refused = Shelf(list(schemas.values()), lambda name, _: f"did {name}"), 0, [], []
+    workbench, reached, expected, refused = (
+        SchemaWorkbench(list(schemas.values()), lambda name, _: f"did {name}"),
+        0,
+        [],
+        [],
+    )
     async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[shelf]
+        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[workbench]
     ) as executor:
         for task in tasks:
             statements = [statement for turn in task["ground_truth"] for statement in turn]
@@ -98,7 +103,7 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
     print(f"\nbfcl: {reached} of {len(expected)} calls of {len(tasks)} tasks reached the host; {len(schemas)} tools")
     assert (len(tasks), reached) == (200, 1142)
     assert refused == [AGAINST_ITS_SCHEMA]
-    assert shelf.calls == [call for call in expected if call != AGAINST_ITS_SCHEMA]
+    assert workbench.calls == [call for call in expected if call != AGAINST_ITS_SCHEMA]
 
 
 SHOWN = re.compile(r"Out\[\d+\]: ")

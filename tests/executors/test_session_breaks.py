@@ -9,7 +9,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import FORGE, mark_is_kept, out, run, told
+from .sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -91,7 +91,7 @@ class TestWhatBreaksIt:
 
     async def test_memory_that_a_child_takes_costs_the_child(self, small: DockerCommandLineCodeExecutor) -> None:
         code = "import subprocess, sys; mark = 1\nsubprocess.run([sys.executable, '-c', 'b = bytearray(10**9)']).returncode"
-        result = await run(small, code)
+        result = await run_past_oom(small, code)
         assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
         assert "memory limit was reached" in result.notes[0]
         assert await out(small, "mark") == "1\n"

@@ -30,7 +30,7 @@ from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
-from .shelf import Shelf
+from .schema_workbench import SchemaWorkbench
 from .stub_host import StubHost
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -150,8 +150,8 @@ class TestWorkbenches:
         assert await StubHost(tools).run("twice(4) + 1") == 9
 
     async def test_any_other_is_known_by_its_schemas(self):
-        shelf = Shelf([LOOK_UP])
-        tools = HostTools([shelf])
+        workbench = SchemaWorkbench([LOOK_UP])
+        tools = HostTools([workbench])
         assert tools.known is None
         (tool,) = await tools.start()
         assert tool.name == "look_up"
@@ -171,34 +171,50 @@ class TestWorkbenches:
             "key-word is missing; more is not known"
         )
         await tools.stop()
-        assert shelf.events == [
+        assert workbench.events == [
             "start",
             "look-up {'key-word': 'x', 'filter': {'max-size': 3}, 'kinds': ['a']}",
             "stop",
         ]
 
     async def test_a_result_with_a_picture_or_an_error(self):
-        shelf = Shelf([LOOK_UP])
-        (tool,) = await HostTools([shelf]).start()
+        workbench = SchemaWorkbench([LOOK_UP])
+        (tool,) = await HostTools([workbench]).start()
         image = Image.from_pil(PILImage.new("RGB", (2, 1)))
-        shelf.result = ToolResult(
+        workbench.result = ToolResult(
             name="x", result=[TextResultContent(content="see"), ImageResultContent(content=image)]
         )
         answer = await tool.run({"key-word": "x"})
         assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (from_autogen(image),))
         assert [to_image(each).image.size for each in answer.images] == [(2, 1)]
-        shelf.result = ToolResult(name="x", result=[TextResultContent(content="no such shelf")], is_error=True)
-        with pytest.raises(RuntimeError, match=r"^no such shelf$"):
+        workbench.result = ToolResult(name="x", result=[TextResultContent(content="no such workbench")], is_error=True)
+        with pytest.raises(RuntimeError, match=r"^no such workbench$"):
             await tool.run({"key-word": "x"})
 
     async def test_two_of_one_name_are_refused_and_what_was_started_is_stopped(self):
-        first, second = Shelf([LOOK_UP]), Shelf([LOOK_UP])
-        with pytest.raises(ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the Shelf\."):
+        first, second = SchemaWorkbench([LOOK_UP]), SchemaWorkbench([LOOK_UP])
+        with pytest.raises(
+            ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the SchemaWorkbench\."
+        ):
             await HostTools([first, second]).start()
         assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
 
+    @pytest.mark.parametrize(
+        ("name", "called"),
+        [
+            ("2fa", "tool_2fa"),
+            ("_private", "private"),
+            ("__import__('os')", "import____os__"),
+            ("class", "class_"),
+            ("…", "tool_"),
+        ],
+    )
+    async def test_any_name_of_a_tool_becomes_one_that_code_can_call(self, name: str, called: str):
+        (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
+        assert tool.name == called
+
     async def test_can_be_started_again(self):
-        tools = HostTools([double, Shelf([LOOK_UP])])
+        tools = HostTools([double, SchemaWorkbench([LOOK_UP])])
         for _ in range(2):
             assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
             assert await tools.start() == tools.known
@@ -277,10 +293,10 @@ class TestTheConfig:
 
     def test_names_all_that_are_not(self):
         with pytest.raises(ValueError, match="can't be written") as caught:
-            HostTools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf([LOOK_UP])]).dump()
+            HostTools([double, FunctionTool(double, "", name="e"), WeatherTool(), SchemaWorkbench([LOOK_UP])]).dump()
         assert str(caught.value) == (
-            "These tools can't be written into a config: `double`, `weather`, `Shelf`. A config holds AutoGen's tool and "
-            "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where the "
+            "These tools can't be written into a config: `double`, `weather`, `SchemaWorkbench`. A config holds AutoGen's tool "
+            "and workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where the "
             "config is loaded."
         )
 

@@ -65,7 +65,8 @@ async def serious_problems(page: Page) -> list[Any]:
     Args:
         page: The page.
     """
-    await page.evaluate(AXE_SCRIPT)
+    if await page.evaluate("typeof axe === 'undefined'"):
+        await page.evaluate(AXE_SCRIPT)
     found = await page.evaluate("axe.run(document, {resultTypes: ['violations'], iframes: false})")
     return [
         (violation["id"], [(node["target"], node["failureSummary"]) for node in violation["nodes"]][:3])

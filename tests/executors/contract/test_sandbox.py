@@ -19,7 +19,7 @@ from tests.executors import privileged
 from tests.executors.bubblewrapped import descendants
 from tests.executors.filtered import run as run_without_filter
 from tests.executors.filtered import run_here
-from tests.executors.sandboxes import out, run
+from tests.executors.sandboxes import out, run, run_past_oom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -170,7 +170,8 @@ class TestLimits:
         code = (
             "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'bytearray(500 << 20)']).returncode)"
         )
-        assert await out(small, code) == "-9\n"
+        result = await run_past_oom(small, code)
+        assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
 
     async def test_there_are_no_core_files(self, executor):
         assert await out(executor, "ulimit -Hc", "bash") == "0\n"

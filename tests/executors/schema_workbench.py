@@ -7,7 +7,7 @@ from autogen_core import CancellationToken
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 
 
-class Shelf(Workbench):
+class SchemaWorkbench(Workbench):
     """A workbench with these tools; it keeps the events of its life.
 
     Args:
@@ -15,7 +15,7 @@ class Shelf(Workbench):
         answer: Makes the text of a result out of a tool's name and arguments.
     """
 
-    component_provider_override = "tests.Shelf"
+    component_provider_override = "tests.SchemaWorkbench"
 
     def __init__(self, schemas: list[Any], answer: Callable[[str, dict[str, Any]], str] = lambda *_: "found") -> None:
         self._schemas = schemas
