@@ -130,6 +130,12 @@ def stop_reused_sandboxes() -> Iterator[None]:
         reused.stop()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def settle_reused_sandboxes() -> None:
+    """Let no reset run while the first test of a module looks at threads and descriptors."""
+    reused.settle()
+
+
 @pytest.fixture(scope="module")
 def no_reused_sandboxes() -> None:
     """Stop them before tests that count the sandboxes and processes of this process."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.packages.pip_config import home_folder
 
 MAX_SHOWN = 300
 Origin = tuple[str, str, int | None]
@@ -84,7 +85,8 @@ def _basic(user: str, password: str) -> str:
 
 def _from_netrc(host: str, user: str | None) -> tuple[str, str] | None:
     named = os.environ.get("NETRC")
-    files = [Path(named)] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]
+    home = home_folder(os.environ)
+    files = [Path(named)] if named else [home / ".netrc", home / "_netrc"] if home is not None else []
     for file in files:
         with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
             found = netrc.netrc(file).authenticators(host)

@@ -95,22 +95,33 @@ def _long_name(name: str) -> str:
     return _SHORT_NAMES.get(name, name)
 
 
+def home_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the user's home, or None: a user that only has a number, as in many containers, has none."""
+    try:
+        return Path(environment.get("HOME") or Path.home())
+    except RuntimeError:
+        return None
+
+
 def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     """Return pip's configuration files, the least important first."""
     only = environment.get("PIP_CONFIG_FILE")
     if only == os.devnull:
         return
-    home = Path(environment.get("HOME") or Path.home())
+    home = home_folder(environment)
     if sys.platform == "darwin":
         yield Path("/Library/Application Support/pip/pip.conf")
     for folder in (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
         yield Path(folder) / "pip" / "pip.conf"
     yield SYSTEM_FILE
     if not (only and Path(only).exists()):
-        yield home / ".pip" / "pip.conf"
-        if sys.platform == "darwin":
+        if home is not None:
+            yield home / ".pip" / "pip.conf"
+        if home is not None and sys.platform == "darwin":
             yield home / "Library/Application Support/pip/pip.conf"
-        yield Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+        settings = environment.get("XDG_CONFIG_HOME") or (home and home / ".config")
+        if settings:
+            yield Path(settings) / "pip" / "pip.conf"
     yield Path(sys.prefix) / "pip.conf"
     if only:
         yield Path(only)

@@ -139,10 +139,9 @@ async def subject(
 ) -> AsyncIterator[Subject]:
     """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own).
 
-    It may be that of an earlier case, which has been reset, unless the module has `REUSES_SANDBOXES = False`.
+    It may be that of an earlier case, which has been reset.
     """
-    reuses = getattr(request.module, "REUSES_SANDBOXES", True)
-    made = Subject(request, kind, canaries, control, tmp_path / "work", reuses=reuses)
+    made = Subject(request, kind, canaries, control, tmp_path / "work")
     passed = False
     try:
         yield made

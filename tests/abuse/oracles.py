@@ -316,7 +316,9 @@ def free_disk() -> dict[str, int]:
 
 def processes_in(namespaces: Collection[int]) -> set[str]:
     """Living processes of pid namespaces, as the host sees them."""
-    found = set()
+    found = set[str]()
+    if not namespaces:
+        return found
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}/ns/pid").st_ino in namespaces:

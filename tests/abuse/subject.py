@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ LOOK = f"""
     import os
     print(globals().get("codeact_witness"), os.path.exists({WITNESS!r}) and "there")
 """
-# Supervisor, zygote, and the process that waits for the next block.
+# Supervisor, zygote, and the process that waits for the next block, or the session.
 AT_REST = 3
 
 
@@ -103,7 +103,6 @@ class Subject:
         canaries: What it must not touch.
         control: The ticker that the event loop is compared with.
         work_dir: The folder kept in step with its workspace.
-        reuses: Whether it may have the sandbox of an earlier case.
     """
 
     def __init__(
@@ -113,8 +112,6 @@ class Subject:
         canaries: Canaries,
         control: Control,
         work_dir: Path,
-        *,
-        reuses: bool = True,
     ) -> None:
         self._request = request
         self.kind = kind
@@ -131,7 +128,6 @@ class Subject:
         self._lag_s = 0.0
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
-        self._reuses = reuses
         # The sandbox that runs now, and its supervisor; the engine is asked once for each.
         self._known: tuple[RunnerClient, int] | None = None
         self._goes_on: set[int] = set()
@@ -163,7 +159,7 @@ class Subject:
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
         if arguments.get("bind_dir") is not None:
             del arguments["work_dir"]
-        self._executor = (self.kind.reuse if self._reuses else self.kind.make)(**arguments)
+        self._executor = self.kind.reuse(**arguments)
         await self._executor.start()
         self.look()
         result = await self.run(f"codeact_witness = 'set'\nopen({WITNESS!r}, 'w').close()", timeout=10)
@@ -234,6 +230,8 @@ class Subject:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
         self.host.expect(self._control.pid)
         await self.host.check(self.namespaces.keys() - self._goes_on, self.kept)
+        if self._goes_on:
+            await self._check_at_rest(self._goes_on)
 
     def forget(self) -> None:
         """Let go of the pid namespaces."""
@@ -276,15 +274,16 @@ class Subject:
 
     async def check_nothing_runs_on(self) -> None:
         """Oracle 4, in process mode: no process outlives its block."""
-        if self.session:
-            return
+        if not self.session:
+            await self._check_at_rest(self.namespaces)
 
+    async def _check_at_rest(self, namespaces: Collection[int]) -> None:
         def too_many() -> dict[str, set[str]]:
-            found = processes_in(self.namespaces)
+            found = processes_in(namespaces)
             return {"processes": found} if len(found) > AT_REST else {}
 
         left = await eventually_empty(too_many)
-        assert not left, f"the block has left {left}"
+        assert not left, f"the code has left {left}"
 
     def check_little_is_written(self) -> None:
         """Oracle 5, in detail: what this sandbox alone could have filled on the host's disks."""

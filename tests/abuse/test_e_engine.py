@@ -26,6 +26,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
+from autogen_codeact.sandbox.backends.docker import launcher
 from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
@@ -306,8 +307,9 @@ async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
 
 class Test76WedgedStop:
     async def test_76_is_bounded_and_reported_and_the_next_start_tries_again(
-        self, proxy: EngineProxy, caplog: pytest.LogCaptureFixture
+        self, proxy: EngineProxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await executor.start()
         name = executor.container_name
@@ -321,6 +323,7 @@ class Test76WedgedStop:
         assert f"the container {name} could not be removed" in caplog.text
         assert f"docker rm -f {name}" in caplog.text
         assert exists(name)
+        monkeypatch.undo()
         proxy.clear()
         assert exists(name)
         async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as other:

@@ -18,7 +18,7 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.docker import image_requests
+from autogen_codeact.sandbox.backends.docker import image_requests, launcher
 from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
@@ -37,9 +37,11 @@ MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE /
 
 
 @pytest.fixture(autouse=True)
-def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer about a file is waited for that long."""
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long an answer about a file is waited for, the end of a container, and the engine's removal of one."""
     monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(launcher, "GONE_TIMEOUT_S", 1)
+    monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
 
 
 @pytest.fixture

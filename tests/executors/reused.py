@@ -174,6 +174,13 @@ def stop() -> None:
         each.clear()  # type: ignore[attr-defined]
 
 
+def settle() -> None:
+    """Wait for resets and ends that run, so that they are no part of what the next tests see."""
+    until = time.monotonic() + SETTLED_S
+    while any(not (held.idle or held.leased) for held in _held().values()) and time.monotonic() < until:
+        time.sleep(0.002)
+
+
 async def is_kept(name: str) -> bool:
     """Whether a sandbox whose use has ended waits for another one; until its reset is over, or its end, this waits.
 

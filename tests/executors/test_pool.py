@@ -307,7 +307,7 @@ class TestTheEnd:
 
     async def test_it_can_be_stopped_while_the_first_ones_start(self, kind: str) -> None:
         for pause in (0.0, 0.05, 0.15):
-            pool = make(kind, 2)
+            pool = make(kind)
             await pool.start()
             waiting = asyncio.ensure_future(pool.executor().start())
             full = asyncio.ensure_future(pool.ready())

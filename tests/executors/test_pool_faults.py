@@ -72,7 +72,7 @@ def test_started_by_many_threads_it_has_one_keeper(sandbox: Any, monkeypatch: py
     monkeypatch.setattr(pool_module, "Keeper", slow)
     for _ in range(2):
         pool = SandboxPool(1, sandbox=sandbox)
-        together = threading.Barrier(8)
+        together, earlier = threading.Barrier(8), set(threading.enumerate())
 
         def start(pool: SandboxPool = pool, together: threading.Barrier = together) -> None:
             together.wait()
@@ -83,7 +83,7 @@ def test_started_by_many_threads_it_has_one_keeper(sandbox: Any, monkeypatch: py
             thread.start()
         for thread in threads:
             thread.join()
-        keepers = [thread for thread in threading.enumerate() if thread.name == "codeact-pool"]
+        keepers = [thread for thread in set(threading.enumerate()) - earlier if thread.name == "codeact-pool"]
         asyncio.run(pool.stop())
         assert len(keepers) == 1
 

@@ -3,17 +3,31 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import Limits, SandboxFileError
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxCodeExecutor,
+    SandboxFileError,
+)
 
 from ..abuse.lag import MOST_EXCESS_S, median_excess
 from ..abuse.subject import Kind
+from . import reused
 from .sandboxes import out, run
 
 MIB = 1024**2
 KINDS = pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], ids=str)
+
+
+def make(kind: Kind, **options: Any) -> SandboxCodeExecutor:
+    """Make an executor, with a sandbox that an earlier test has used if possible."""
+    backend = DockerCommandLineCodeExecutor if kind.engine == "docker" else BubblewrapCommandLineCodeExecutor
+    return reused.executor(backend, mode=kind.mode, **options)
 
 
 def sparse(path: Path, size: int) -> None:
@@ -35,7 +49,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
         "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
         "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
     )
-    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
         result = await run(executor, "open('large.csv')")
         assert result.error is not None
         assert result.error.type == "FileNotFoundError"
@@ -51,7 +65,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
 async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Path) -> None:
     for number in range(30):
         sparse(tmp_path / f"large{number:02}", 120 * MIB)
-    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
         notes = (await run(executor, "print(1)")).notes
     assert len(notes) == 9
     assert notes[-1] == "Not sent to the sandbox: 22 more files."
@@ -60,19 +74,19 @@ async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Pat
 @KINDS
 async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(kind: Kind, tmp_path: Path) -> None:
     for number in range(3):
-        sparse(tmp_path / str(number), 9 * MIB)
-    executor = kind.make(work_dir=tmp_path, limits=Limits(workspace="26m"))
+        sparse(tmp_path / str(number), 3 * MIB)
+    executor = kind.make(work_dir=tmp_path, limits=Limits(workspace="8m"))
     text = (
-        "the files of work_dir do not fit into the sandbox: 3 files need 28,311,552 bytes, and its workspace has 27,262,976 "
-        "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='43m', files=...), within its "
-        "memory='1g' (--disk 43m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
+        "the files of work_dir do not fit into the sandbox: 3 files need 9,437,184 bytes, and its workspace has 8,388,608 "
+        "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='25m', files=...), within its "
+        "memory='1g' (--disk 25m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
     )
     with pytest.raises(SandboxFileError) as caught:
         await executor.start()
     assert (str(caught.value), caught.value.errno) == (text, errno.ENOSPC)
     await executor.stop()
-    async with kind.make(work_dir=tmp_path, limits=Limits(workspace="43m")) as larger:
-        assert await out(larger, "import os; print(os.path.getsize('2'))") == f"{9 * MIB}\n"
+    async with kind.make(work_dir=tmp_path, limits=Limits(workspace="25m")) as larger:
+        assert await out(larger, "import os; print(os.path.getsize('2'))") == f"{3 * MIB}\n"
 
 
 @KINDS
@@ -104,7 +118,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
     full.mkdir()
     for number in range(10_050):
         (full / str(number)).touch()
-    async with kind.make(work_dir=tmp_path / "work") as executor:
+    async with make(kind, work_dir=tmp_path / "work") as executor:
         await run(executor, "open('mine', 'w').write('mine')")
         assert (await executor.download("mine", full / "mine")).read_text() == "mine"
         # Its name is the user's own choice, too.
@@ -115,7 +129,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
 async def test_a_work_dir_with_many_files_does_not_hold_up_the_event_loop(kind: Kind, tmp_path: Path) -> None:
     for number in range(5000):
         (tmp_path / str(number)).write_bytes(os.urandom(100))
-    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
 
         async def change_all() -> None:
             for number in range(5000):

@@ -16,9 +16,11 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.manifest import manifest_of
+from tests.executors import reused
 from tests.executors.sandboxes import run
 
-ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
+Kind = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
+ENGINES: dict[str, Kind] = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 
 
 @pytest.fixture(params=["process", "session"])
@@ -28,7 +30,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["docker", "bubblewrap"])
-def kind(request: pytest.FixtureRequest) -> type[SandboxCodeExecutor]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     """What sandboxes run in."""
     request.getfixturevalue("docker_engine" if request.param == "docker" else "bubblewrap")
     return ENGINES[request.param]
@@ -50,11 +52,9 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.startswith("tmp_code_")}
 
 
-async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(
-    kind: type[SandboxCodeExecutor], mode: str, tmp_path: Path
-) -> None:
+async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Kind, mode: str, tmp_path: Path) -> None:
     many = "import os\nfor n in range(24):\n    open(f'{n}', 'wb').write(os.urandom(2 << 20))"
-    async with kind(mode=mode, work_dir=tmp_path) as executor:
+    async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:
         await cancelled_when(executor, many, lambda: len(names(tmp_path)) > 2)
         result = await run(executor, "import os\nos.remove('23')\nopen('22', 'w').write('new')\nNone")
         assert names(tmp_path) - {"23"} == {str(number) for number in range(23)}
@@ -65,11 +65,9 @@ async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(
         assert (await run(executor, "None")).artifacts == ()
 
 
-async def test_files_of_a_block_that_is_cancelled_while_it_runs(
-    kind: type[SandboxCodeExecutor], mode: str, tmp_path: Path
-) -> None:
+async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, mode: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
-    async with kind(mode=mode, work_dir=tmp_path) as executor:
+    async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:
         called = asyncio.Event()
 
         def ready() -> None:
@@ -86,10 +84,10 @@ async def test_files_of_a_block_that_is_cancelled_while_it_runs(
 
 
 async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(
-    kind: type[SandboxCodeExecutor], tmp_path: Path
+    kind: Kind, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("old")
-    async with kind(mode="session", work_dir=tmp_path) as executor:
+    async with reused.executor(kind, mode="session", work_dir=tmp_path) as executor:
         await run(executor, "None")
         sandbox, workspace = executor.sandbox.client, executor.sandbox._workspace
         assert sandbox is not None

@@ -1,6 +1,7 @@
 """What the host's pip is configured for: the same options that pip itself finds."""
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.sandbox.packages import pip_config
+from autogen_codeact.sandbox.packages.credentials import Credentials
 from autogen_codeact.sandbox.packages.pip_config import PipConfig, read_options
 
 
@@ -28,6 +30,24 @@ def write(folder: str | Path, text: str) -> None:
     path = Path(folder) / "pip" / "pip.conf"
     path.parent.mkdir(parents=True)
     path.write_text(text)
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_user_with_only_a_number_has_no_files_in_a_home(
+    host: dict[str, str], monkeypatch: pytest.MonkeyPatch, settings: bool
+) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    write(host["XDG_CONFIG_HOME"], "[global]\ntimeout = 7\n")
+    for name in ("HOME", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    del host["HOME"]
+    if not settings:
+        del host["XDG_CONFIG_HOME"]
+    assert read_options(host).get("timeout") == ("7" if settings else None)
+    assert Credentials([], use_keyring=False).header("https://a.example/simple/") is None
 
 
 @pytest.mark.parametrize("only", [True, False])
