@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -175,9 +176,11 @@ class _Running:
         return await self._sum_up(spent)
 
     def _settle_output(self) -> None:
-        """Print no last line if the reader of the rows stands still."""
+        """Print no last line if the reader of the rows stands still, and wait for it no longer."""
         if self._writer is not None and self._writer.is_stuck:
             self._end.discard()
+            # The thread that writes holds the lock of standard output, which a flush at the end of the process would wait for.
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
 
     async def _choose_backend(self) -> tuple[Any, Backend | None]:
         """Return the kind of sandbox, and where attempts run if not in this process.
