@@ -157,6 +157,10 @@ def test_each_event_loop_gets_its_answers(terminal: Terminal, screen: Screen) ->
     for number in (1, 2):
         asyncio.run(screen.shows("which? ", number))
         terminal.type(f"{number}\n")
+        until = time.monotonic() + 30
+        while len(answers) < number:
+            assert time.monotonic() < until
+            time.sleep(0.01)
     for thread in threads:
         thread.join(20)
     assert answers == ["1", "2"]
