@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import io
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from autogen_core import CancellationToken, Image
@@ -91,6 +91,8 @@ class HostToolWithToken(Protocol):
 class UserHostTool:
     """A host tool that a user wrote: its `run` may take a `CancellationToken`, and its answer may have AutoGen's images.
 
+    Two are equal if the tools are, whatever these say of themselves: agents of a shared session may have handoffs of one name.
+
     Args:
         name: Its name.
         signature: Its parameters and result.
@@ -99,10 +101,10 @@ class UserHostTool:
         tool: The tool.
     """
 
-    name: str
-    signature: str
-    description: str
-    source: str | Mapping[str, Any]
+    name: str = field(compare=False)
+    signature: str = field(compare=False)
+    description: str = field(compare=False)
+    source: str | Mapping[str, Any] = field(compare=False)
     tool: Any
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:

@@ -46,14 +46,14 @@ def descendants(pid: int) -> set[int]:
 
 
 def pid_one(pid: int, others: Collection[int] = ()) -> int:
-    """The supervisor among the processes below one, by its number in its own namespace; not one of the others."""
+    """The supervisor among the living processes below one, by its number in its own namespace; not one of the others."""
     for each in sorted(descendants(pid) - set(others)):
         try:
             status = Path(f"/proc/{each}/status").read_text()
         except OSError:
             continue  # it has gone meanwhile
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
-        if len(numbers) > 1 and numbers[-1] == "1":
+        if len(numbers) > 1 and numbers[-1] == "1" and alive(each):  # not one that was killed, and not waited for
             return each
     raise AssertionError(f"no sandbox below {pid}")
 
