@@ -54,9 +54,9 @@ def descriptors() -> int:
 
 
 async def quiet_threads() -> int:
-    """The number of threads, once those that write to the screen have ended."""
+    """The number of threads, once those that write to the screen, or end the sandboxes of other tests, have ended."""
     until = time.monotonic() + 30
-    while any(thread.name == "codeact-question" for thread in threading.enumerate()):
+    while any(thread.name in ("codeact-question", "codeact-pool-work") for thread in threading.enumerate()):
         assert time.monotonic() < until
         await asyncio.sleep(0.01)
     return threading.active_count()
@@ -72,6 +72,7 @@ async def test_answer_of_a_person_is_the_message(terminal: Terminal, screen: Scr
     assert screen.look() == PROMPT * 2
 
 
+@pytest.mark.usefixtures("no_reused_sandboxes")
 async def test_fifty_persons_wait_without_a_thread_and_are_cancelled_at_once(
     terminal: Terminal, screen: Screen
 ) -> None:
