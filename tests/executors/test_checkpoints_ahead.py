@@ -144,12 +144,12 @@ class TestLifeOfACheckpoint:
         await out(executor, "import os; x = 1")
         assert await is_ahead(executor, tries=20)
         session = int(await out(executor, "os.getpid()"))
-        # The shell's own parent is not the session.
-        each = f'set -- $(cat $stat); [ $4 = {session} ] && pids="$pids $1"'
+        # The shell's own parent is not the session. One that has ended can stay a zombie, and its file can go meanwhile.
+        each = f'set -- $(cat $stat 2>/dev/null); [ "$3$4" = S{session} ] && pids="$pids $1"'
         # A checkpoint that has been replaced is ended meanwhile, so on a busy machine there can be two for a moment.
         kill = f"for stat in /proc/[0-9]*/stat; do {each}; done; set -- $pids; [ $# = 1 ] && kill -9 $1 && echo killed; true"
         killed = ""
-        for _ in range(20):
+        for _ in range(100):
             if killed := await out(executor, kill, "sh"):
                 break
             await asyncio.sleep(PAUSE_S)
