@@ -64,12 +64,7 @@ def run_tasks(job: BatchJob, end: JsonEnd) -> int:
     with BatchDisplay(live=not (end.enabled and _is_terminal_output()), plain=not end.enabled) as display:
         running = _Running(job, settings, end, display)
         try:
-            status = run_until_interrupted(running.run(), running.leave, finish=running.finish)
-            if (
-                running.is_stuck
-            ):  # the thread that prints holds the lock of the stream: to flush it would wait for the reader
-                os._exit(status)
-            return status
+            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
         finally:
             discard_unwritable()
 
@@ -143,11 +138,6 @@ class _Running:
         self._total: int | None = None
         self._taken = 0
         self._same = _SameError()
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the reader of the rows stands still."""
-        return self._writer is not None and self._writer.is_stuck
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
