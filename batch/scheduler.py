@@ -37,7 +37,7 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
-from autogen_codeact.executors import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
