@@ -13,7 +13,6 @@ from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.tools.adapters import to_image
 from autogen_codeact.sandbox.pictures import BROKEN_PICTURE, PictureRefused, check_picture
 
 MAX_PICTURES = 4
@@ -79,7 +78,7 @@ def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]
             room -= len(data)
         except PictureRefused as error:
             left_out.append((name, str(error)))
-    of_tools = [to_image(picture) for call in result.tool_calls for picture in call.images]
+    of_tools = [Image(PILImage.open(BytesIO(picture.data))) for call in result.tool_calls for picture in call.images]
     rest = MAX_PICTURES - len(images)
     left_out += [("a picture of a host tool", f"only the first {MAX_PICTURES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out
