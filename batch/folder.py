@@ -24,7 +24,7 @@ from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_ro
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.runs.whole_file import PART, whole_bytes
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -153,7 +153,9 @@ class BatchFolder:
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
         if damaged := compact(self.path, invalid=False):
-            self.notices.append(f"{counted(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again")
+            self.notices.append(
+                f"{format_count(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again"
+            )
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()

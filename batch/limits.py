@@ -16,7 +16,7 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.waits import MODEL_CALLS, Waits
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 class RateLimit:
@@ -106,7 +106,7 @@ class LocalGate:
         tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
         settings = self._settings
         if settings.max_tokens is not None and tokens >= settings.max_tokens:
-            self.end(f"the budget of {counted(settings.max_tokens, 'token')} is used up ({tokens:,})")
+            self.end(f"the budget of {format_count(settings.max_tokens, 'token')} is used up ({tokens:,})")
         elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
             self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
 

@@ -30,8 +30,8 @@ from autogen_codeact.batch.ray_worker import MAX_RESULT, RESULT, Inputs, RayWork
 from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
 from autogen_codeact.executors import in_thread, printable
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.host.waiting import in_threads
-from autogen_codeact.sandbox.words import counted
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -393,7 +393,7 @@ def _result(data: bytes) -> AttemptResult:
     try:
         return RESULT.validate_json(data)
     except ValidationError as error:
-        raise PieceError(f"the result can't be read: {counted(error.error_count(), 'error')}") from None
+        raise PieceError(f"the result can't be read: {format_count(error.error_count(), 'error')}") from None
 
 
 def _raise_error(data: bytes) -> AttemptResult:

@@ -38,7 +38,7 @@ from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
 from autogen_codeact.executors import in_thread
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -451,7 +451,7 @@ class Scheduler:
 
     def _tell_unseen(self, folder: BatchFolder) -> None:
         if gone := folder.unseen:
-            text = f"{counted(gone, 'task is', 'tasks are')} no longer among the tasks"
+            text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
             self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:

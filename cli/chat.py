@@ -30,7 +30,7 @@ from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Chat:
         if plan is None:
             return
         count = max(0, len(plan.points) - 1) + (plan.turn is not None)
-        terminal.line(f"Going on with {plan.run.folder.path.name}: {counted(count, 'turn')}.", "dim")
+        terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(count, 'turn')}.", "dim")
         last = plan.turn or next((point.task for point in reversed(plan.points) if point.task), None)
         if last is not None:
             terminal.line(f"The last message was: {task_text(last)[:200]}", "dim")
@@ -225,7 +225,7 @@ def _ignore() -> None:
 
 def announce(rebuilding: Rebuilding) -> None:
     """Say that a session is being rebuilt."""
-    blocks = counted(rebuilding.blocks, "block")
+    blocks = format_count(rebuilding.blocks, "block")
     time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
     say(f"rebuilding the session: {blocks}{time}")
 

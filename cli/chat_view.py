@@ -26,8 +26,8 @@ from autogen_codeact.cli.transcript import Message, remarks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.result import format_duration, written_by_code
-from autogen_codeact.sandbox.words import counted
 
 
 class ChatView:
@@ -167,8 +167,8 @@ class ChatView:
 
     def summary(self) -> str:
         """Return tokens and seconds of the turn."""
-        blocks = f"{counted(self._blocks, 'block')}, " if self._blocks else ""
-        tokens = counted(self._tokens, "token")
+        blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
+        tokens = format_count(self._tokens, "token")
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
 

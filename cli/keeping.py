@@ -9,7 +9,7 @@ from pathlib import Path
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -101,4 +101,4 @@ def format_limit(size: int) -> str:
     for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
-    return counted(size, "byte")
+    return format_count(size, "byte")

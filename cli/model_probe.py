@@ -17,7 +17,7 @@ import httpx
 
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]
 
@@ -129,7 +129,7 @@ class _Probe:
         )
 
     def _ready(self, models: list[str]) -> Server:
-        count = counted(len(models), "model")
+        count = format_count(len(models), "model")
         if self.key or self.preset.name != OTHER:
             return replace(self.server("ready", count), models=models)
         advice = f"Set {self.preset.key_variable} to any value: `codeact run` wants one."

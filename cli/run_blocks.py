@@ -22,7 +22,7 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
@@ -65,7 +65,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 status = status or result.exit_code & 0xFF or 1
                 if not keep_going:
                     if left := len(blocks) - index:
-                        say(f"stopped at the first failing block; {counted(left, 'block')} after it did not run")
+                        say(f"stopped at the first failing block; {format_count(left, 'block')} after it did not run")
                     break
     if kept is not None and kept.folder is not None:
         say(f"files are kept in {kept.folder.name}; --work-dir FOLDER chooses another folder")

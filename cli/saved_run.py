@@ -28,7 +28,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
@@ -56,7 +56,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         if (kept := run.folder.path_of(file)) is not None:
             say(f"the file {printable(name)} is {kept}")
     if unknown:
-        say(f"{counted(unknown, 'event')} of types that this version does not know: not shown")
+        say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:
         if is_being_written(path):
             say("the run is still going on")

@@ -15,8 +15,8 @@ import pytest
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.cli import batch_progress
+from autogen_codeact.cli.batch_format import describe_progress, format_rate, format_time_left, format_tokens
 from autogen_codeact.cli.batch_progress import BURST, BatchDisplay
-from autogen_codeact.cli.batch_words import format_left, format_rate, format_tokens, progress_words
 from tests.cli.support import wait_until
 
 COUNTS = BatchCounts(
@@ -106,9 +106,9 @@ def row(number, outcome="failed", **fields):
 
 
 def test_words_of_a_batch_begin_with_the_most_important():
-    assert progress_words(COUNTS) == WORDS
+    assert describe_progress(COUNTS) == WORDS
     unknown = BatchCounts(done=3, running=1)
-    assert progress_words(unknown) == ["3 done", "0 failed", "1 running"]
+    assert describe_progress(unknown) == ["3 done", "0 failed", "1 running"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_words_of_a_batch_begin_with_the_most_important():
     ],
 )
 def test_time_left_is_rounded(seconds, text):
-    assert format_left(seconds) == text
+    assert format_time_left(seconds) == text
 
 
 def test_numbers_are_short():
@@ -226,9 +226,9 @@ def test_what_is_waited_for_is_shown_as_long_as_it_is(screen):
 
 
 def test_time_to_the_next_attempt_is_shown():
-    assert "2 to try again (the first in 12 s)" in progress_words(replace(COUNTS, next_attempt_in=12.0))
-    assert "2 to try again" in progress_words(replace(COUNTS, next_attempt_in=0.3))
-    assert "1 token" in progress_words(BatchCounts(completion_tokens=1))
+    assert "2 to try again (the first in 12 s)" in describe_progress(replace(COUNTS, next_attempt_in=12.0))
+    assert "2 to try again" in describe_progress(replace(COUNTS, next_attempt_in=0.3))
+    assert "1 token" in describe_progress(BatchCounts(completion_tokens=1))
 
 
 def test_attempt_that_is_made_again_is_told(screen):
