@@ -13,8 +13,8 @@ from autogen_agentchat.base import TaskResult
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.cli.chat_lines import Interrupted, Reader
-from autogen_codeact.cli.chat_lost import names_defined
 from autogen_codeact.cli.chat_view import ChatView
+from autogen_codeact.cli.defined_names import defined_names
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
@@ -256,7 +256,7 @@ class Turns:
         pairs = zip(sandboxes, self._sandboxes(), strict=False)
         if not any(before and now > before for before, now in pairs):
             return
-        names = names_defined(codes)
+        names = defined_names(codes)
         lost = ", ".join(names) if names else "the variables of this turn"
         self._terminal.line(
             f"The sandbox had died, and a new one was started. Lost: {lost}. Files of the workspace were put back as far as this "
