@@ -18,8 +18,8 @@ from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
-from autogen_codeact.cli.keeping import choose_folder, largest_size, name_of, remove_old
 from autogen_codeact.cli.run import check_folder, silence_libraries
+from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
@@ -58,7 +58,7 @@ def run_chat(job: ChatJob) -> int:
     job.check()
     if job.save is not None:
         check_folder(job.save)
-    largest_size()  # a wrong value is told now, not at the end
+    max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     if not os.environ.get("TERM"):
         os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
@@ -185,7 +185,7 @@ class Chat:
     async def _say(self, turns: Turns, text: str) -> None:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
-            conversation.path = choose_folder(text)
+            conversation.path = choose_run_folder(text)
         await self._show_page(turns)
         await turns.say(text)
 
@@ -268,10 +268,10 @@ def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
-    name = name_of(path)
+    name = run_name(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
     if files:
         names = ", ".join(map(printable, files[:MAX_FILES_NAMED])) + (" …" if len(files) > MAX_FILES_NAMED else "")
         say(f"kept in it: {names}. `codeact export {name} --files FOLDER` writes them under their names")
     if name != str(path):
-        remove_old(path, largest_size())
+        remove_oldest(path, max_total_size())

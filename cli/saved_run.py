@@ -10,8 +10,8 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
-from autogen_codeact.cli.keeping import name_of
 from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.run_storage import run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
@@ -61,15 +61,15 @@ def show_run(path: Path, *, as_json: bool) -> int:
         if is_being_written(path):
             say("the run is still going on")
         else:
-            say(f"the run was interrupted: `codeact resume {name_of(path)}` continues it")
+            say(f"the run was interrupted: `codeact resume {run_name(path)}` continues it")
     elif finished is not None and finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if run.started.conversation:
-        say(f"`codeact chat --resume {name_of(path)}` goes on with the conversation")
+        say(f"`codeact chat --resume {run_name(path)}` goes on with the conversation")
     elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {name_of(path)}` continues the run")
+        say(f"`codeact resume {run_name(path)}` continues the run")
     return 0
 
 
