@@ -104,7 +104,7 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     _check_options(job)
     if job.save is not None:
         check_folder(job.save)
-    largest = max_total_size()
+    max_size = max_total_size()
     silence_libraries()
     client = open_model(job.model)
     folder = job.save
@@ -120,7 +120,7 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     finally:
         run.close_page(wait=False)
         if folder is not None and folder != job.save:
-            remove_oldest(folder, largest)
+            remove_oldest(folder, max_size)
     return status
 
 
