@@ -132,16 +132,20 @@ def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
     """Return the first and the last calls within bounds, and the number of those left out."""
     half = MAX_METADATA_CALLS // 2
     shown = [*calls[:half], *calls[max(half, len(calls) - half) :]]
-    kept: list[str] = []
+    included: list[str] = []
     room = MAX_METADATA_BYTES
     for call in shown:
-        kept.append(json.dumps(_as_object(call), ensure_ascii=False))
-        room -= len(kept[-1].encode("utf-8", "replace"))
+        included.append(json.dumps(_as_object(call), ensure_ascii=False))
+        room -= len(included[-1].encode("utf-8", "replace"))
         if room < 0:
-            kept.pop()
+            included.pop()
             break
-    metadata = {"tool_calls": f"[{', '.join(kept)}]"}
-    return metadata if len(kept) == len(calls) else {**metadata, "tool_calls_left_out": str(len(calls) - len(kept))}
+    metadata = {"tool_calls": f"[{', '.join(included)}]"}
+    return (
+        metadata
+        if len(included) == len(calls)
+        else {**metadata, "tool_calls_left_out": str(len(calls) - len(included))}
+    )
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
@@ -306,8 +310,8 @@ def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool =
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
-    kept = "all of it" if complete else "all that was kept of the output"
-    where = f"; {kept} is in the file {whole}" if whole is not None else ""
+    content = "all of it" if complete else "all that was kept of the output"
+    where = f"; {content} is in the file {whole}" if whole is not None else ""
     gap = f"[… {len(text) - limit} characters left out here{where} …]"
     return f"{text[:head]}\n{gap}\n{text[len(text) - tail :]}"
 

@@ -44,8 +44,8 @@ class BatchContext:
             gate: The gate of that process.
             pool: A running pool, in place of one that is made. Default: none.
         """
-        given = self.make_agent
-        make = AgentTemplate(given) if isinstance(given, Mapping | ComponentModel) else given
+        make_agent = self.make_agent
+        make = AgentTemplate(make_agent) if isinstance(make_agent, Mapping | ComponentModel) else make_agent
         sandboxes = Sandboxes(self.sandboxes, pool, self.expected)
         return WorkerContext(make, sandboxes, gate, self.settings.task_timeout, self.waits)
 

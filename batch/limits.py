@@ -77,7 +77,7 @@ class LocalGate:
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._rate_limit = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None
@@ -96,7 +96,7 @@ class LocalGate:
             BatchBudgetError: The budget is used up.
         """
         self._check()
-        await self._pace.enter()
+        await self._rate_limit.enter()
         self._check()
 
     def used(self, prompt_tokens: int, completion_tokens: int) -> None:

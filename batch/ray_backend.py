@@ -153,11 +153,11 @@ class Ray:
         return all(actor.refused is not None for actor in self._actors)
 
     def _not_placed(self, options: Mapping[str, Any]) -> str:
-        wanted = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), **(options.get("resources") or {})}
-        there = {name: count for name, count in self._cluster.ray.cluster_resources().items() if name in wanted}
+        requested = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), **(options.get("resources") or {})}
+        there = {name: count for name, count in self._cluster.ray.cluster_resources().items() if name in requested}
         return (
             f"no Ray actor was ready within {self._start_timeout:g} s. Each needs "
-            f"{ {name: count for name, count in wanted.items() if count} }, and the cluster has {there}: "
+            f"{ {name: count for name, count in requested.items() if count} }, and the cluster has {there}: "
             "change actor_options=, or give a longer start_timeout= if nodes are still being added."
         )
 

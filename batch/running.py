@@ -88,8 +88,8 @@ def run_batch(
     if isinstance(sandbox, SandboxOptions):
         if sandbox_options:
             raise ValueError(f"sandbox= has the options already: {', '.join(sorted(sandbox_options))} can't be added.")
-        given = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
-        sandbox, sandbox_options = sandbox.backend, given
+        options = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
+        sandbox, sandbox_options = sandbox.backend, options
     few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
     concurrency = max(1, min(settings.concurrency, few))
     spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes, sandbox_uses)

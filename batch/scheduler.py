@@ -111,7 +111,7 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
+        self._rate_limit = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -247,7 +247,7 @@ class Scheduler:
             job = await self._next(jobs)
             if job is None:
                 break
-            await self._pace.enter()
+            await self._rate_limit.enter()
             if self._stopping:
                 slots.release()
                 continue

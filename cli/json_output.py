@@ -130,12 +130,12 @@ def error_object(
     """
     cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    told = {
+    details = {
         "class": type(cause).__name__,
         "message": message,
         "advice": _resume_advice(run) or _advice(error, command) or advice,
     }
-    return {"type": "error", "outcome": "failed", "error": told, "run": _absolute(run)}
+    return {"type": "error", "outcome": "failed", "error": details, "run": _absolute(run)}
 
 
 def _of_model(error: BaseException) -> bool:

@@ -94,9 +94,9 @@ async def first_answer(
         control: The page's buttons, or None.
         code: The code that is to run.
     """
-    asked = asyncio.ensure_future(terminal)
+    in_terminal = asyncio.ensure_future(terminal)
     pages = {asyncio.ensure_future(_on_page(control, code))} if control is not None else set()
-    waiting: set[asyncio.Future[ApprovalResponse]] = {asked, *pages}
+    waiting: set[asyncio.Future[ApprovalResponse]] = {in_terminal, *pages}
     nobody = ApprovalResponse(approved=False, reason="there is nobody to ask")
     try:
         while waiting:

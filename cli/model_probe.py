@@ -81,11 +81,11 @@ def probe_servers(
         CommandError: A variable holds no address.
     """
     until = time.monotonic() + deadline_s
-    asked = [_Probe(preset, server_address(preset, environment), environment, until) for preset in presets]
+    probes = [_Probe(preset, server_address(preset, environment), environment, until) for preset in presets]
     if base_url is not None:
         other = replace(OPENAI, name=OTHER, title="Another server", key_variable=api_key_env or "OPENAI_API_KEY")
-        asked.insert(0, _Probe(replace(other, needs_key=False), base_url.rstrip("/"), environment, until))
-    waiting = [(probe, _in_thread(probe)) for probe in asked]
+        probes.insert(0, _Probe(replace(other, needs_key=False), base_url.rstrip("/"), environment, until))
+    waiting = [(probe, _in_thread(probe)) for probe in probes]
     return [_result(probe, future, until, deadline_s) for probe, future in waiting]
 
 

@@ -264,11 +264,11 @@ def _import_recording(folder: Path | None) -> None:
 
 def _say_files(files: list[str], folder: Path | None) -> None:
     """Tell which of the files that the code has made are gone, and which are in the run's folder."""
-    kept = set(files) & _kept_in(folder) if files and folder is not None else set()
-    if kept and folder is not None:
-        names = ", ".join(map(printable, sorted(kept)))
+    saved = set(files) & _kept_in(folder) if files and folder is not None else set()
+    if saved and folder is not None:
+        names = ", ".join(map(printable, sorted(saved)))
         say(f"with the files {names}: `codeact export {short_run_name(folder)} --files FOLDER` writes them")
-    if gone := sorted(set(files) - kept):
+    if gone := sorted(set(files) - saved):
         say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
 
 

@@ -53,8 +53,8 @@ def show_run(path: Path, *, as_json: bool) -> int:
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
     for name, file in kept_files(run).items():
-        if (kept := run.folder.path_of(file)) is not None:
-            say(f"the file {printable(name)} is {kept}")
+        if (copy := run.folder.path_of(file)) is not None:
+            say(f"the file {printable(name)} is {copy}")
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:

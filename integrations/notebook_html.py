@@ -192,8 +192,8 @@ def run_to_text(run: TaskResult) -> str:
     Args:
         run: What `run` or the end of `run_stream` returns.
     """
-    kept = _kept(run.messages)
-    return "\n\n".join([*map(message_to_text, kept), ending(run)])
+    shown = _kept(run.messages)
+    return "\n\n".join([*map(message_to_text, shown), ending(run)])
 
 
 def response_to_text(response: Response) -> str:

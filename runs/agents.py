@@ -55,8 +55,8 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
     options = getattr(agent, "_options", None)
     functions: list[str] = []
     if isinstance(options, RunOptions):
-        given = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
-        functions = [name for name, function in given.items() if function is not None]
+        callables = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
+        functions = [name for name, function in callables.items() if function is not None]
     return AgentInfo(
         name=name,
         kind=type(agent).__name__,

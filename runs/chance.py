@@ -38,9 +38,9 @@ def variables_of_chance(codes: Iterable[str]) -> list[str]:
 
 
 def _parse(code: str) -> ast.Module | None:
-    kept = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!")))
+    python_lines = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!")))
     try:
-        return ast.parse(kept)
+        return ast.parse(python_lines)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

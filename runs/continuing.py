@@ -114,7 +114,7 @@ async def resumed(
             f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
         )
     later = ("approval_func",) if approval_func is not None else ()
-    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, given_later=later)
+    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, set_later=later)
     token = cancellation_token or CancellationToken()
     try:
         if agent is None and wrap_model is not None:
@@ -128,7 +128,7 @@ async def resumed(
             past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0
             changes = await restore_agents(
-                plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+                plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, rebuild=rebuild
             )
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, past):
@@ -151,7 +151,7 @@ async def restore_agents(
     *,
     on_rebuild: OnRebuild | None,
     limit: float | None,
-    wanted: bool,
+    rebuild: bool,
 ) -> list[JournalChange]:
     """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
 
@@ -175,7 +175,7 @@ async def restore_agents(
         if not blocks:
             continue
         seconds, reason = plan.seconds.get(session.number, 0.0), None
-        if not wanted:
+        if not rebuild:
             reason = NOT_WANTED
         elif limit is not None and seconds > limit:
             reason = TOO_LONG.format(seconds=seconds, limit=limit)

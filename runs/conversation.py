@@ -121,7 +121,7 @@ class RecordedConversation:
             limit = rebuild_limit if rebuild else 0.0
             token = cancellation_token or CancellationToken()
             changes = await restore_agents(
-                plan, agent_or_team, conversation._past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+                plan, agent_or_team, conversation._past, log, token, on_rebuild=on_rebuild, limit=limit, rebuild=rebuild
             )
             resumed = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes)
             await log.write(resumed, sync=True)

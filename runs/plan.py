@@ -188,7 +188,7 @@ class _Reader:
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._pasts: dict[str, Past] = {}
-        self._asked: dict[tuple[str, int], ModelCallStarted] = {}
+        self._requests: dict[tuple[str, int], ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
         self._changes: list[JournalChange] = []
@@ -217,7 +217,7 @@ class _Reader:
                 self._before = self._points[-2].task if len(self._points) > 1 else None
                 del self._points[-2:]
             case ModelCallStarted():
-                self._asked[event.agent, event.number] = event
+                self._requests[event.agent, event.number] = event
             case ModelCallFinished():
                 self._answered(event)
             case BlockStarted():
@@ -301,8 +301,8 @@ class _Reader:
         self._changes.append(change)
         # The first entries are older than the log, which has no times of them.
         known = self._seconds.get(change.executor, [])
-        kept = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
-        self._seconds[change.executor] = kept + [seconds / len(change.added) for _ in change.added]
+        durations = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
+        self._seconds[change.executor] = durations + [seconds / len(change.added) for _ in change.added]
 
     def _past(self, agent: str) -> Past:
         return self._pasts.setdefault(agent, Past())
@@ -317,15 +317,15 @@ class _Reader:
             self._turn = self._before = None
         self.messages.clear()
         self.seconds_since = 0.0
-        self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
+        self._items, self._requests, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:
         self._past(event.agent).calls = event.number
-        asked = self._asked.pop((event.agent, event.number), None)
-        if asked is None:
+        request = self._requests.pop((event.agent, event.number), None)
+        if request is None:
             return
         result = CreateResult.model_validate(event.result) if event.result is not None else None
-        answer = ModelAnswer(event.number, asked.request, result, event.error, asked.note)
+        answer = ModelAnswer(event.number, request.request, result, event.error, request.note)
         self._items.setdefault(event.agent, []).append(answer)
 
     def _block_finished(self, event: BlockFinished) -> None:

@@ -27,7 +27,7 @@ def load_agents(
     api_key: str | KeyOf | None = None,
     *,
     trust: bool = False,
-    given_later: Collection[str] = (),
+    set_later: Collection[str] = (),
 ) -> ChatAgent | BaseTeam:
     """Make the agent or team of a run from the configuration in its log.
 
@@ -37,7 +37,7 @@ def load_agents(
         api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
             Default, and for None: AutoGen's clients read it from the environment.
         trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
-        given_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
+        set_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
 
     Raises:
         RunNotResumableError: Something is missing; the message names it.
@@ -48,12 +48,12 @@ def load_agents(
             f"{path} has no configuration of the {started.kind} {started.name!r} ({started.component_error}): make it in your "
             "program as for the first time, and pass it as agent=."
         )
-    if functions := {name for info in started.agents for name in info.functions if name not in given_later}:
+    if functions := {name for info in started.agents for name in info.functions if name not in set_later}:
         raise RunNotResumableError(
             f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
             "your program as for the first time, and pass it as agent=."
         )
-    given = {tool_name(tool): tool for tool in tools}
+    tools_by_name = {tool_name(tool): tool for tool in tools}
     needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
@@ -74,13 +74,13 @@ def load_agents(
             f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
         )
     known = set(_tools_of(loaded))
-    if missing := _missing(needed - given.keys(), loaded):
+    if missing := _missing(needed - tools_by_name.keys(), loaded):
         raise RunNotResumableError(
             f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
             "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
         )
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
-        own = [given[name] for name in info.tools if name in given and name not in known]
+        own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
         executor = capabilities_of(getattr(agent, "code_executor", None)).tools
         if own and executor is not None:
             executor.add_tools(own)

@@ -69,14 +69,14 @@ class RecordedWorkbench(StaticStreamWorkbench):
             async for item in self._forward(name, arguments, cancellation_token, call_id):
                 yield item
             return
-        given = dict(arguments or {})
-        if (past := self._steps.tool_answer(name, given)) is not None:
+        values = dict(arguments or {})
+        if (past := self._steps.tool_answer(name, values)) is not None:
             yield _result_of(past)
             return
         number, began = await self._steps.new_tool_call(), time.monotonic()
         agent, log = self._steps.agent, self._steps.log
-        await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=given), sync=True)
-        record = CallRecord(name=name, arguments=given, outcome="cancelled")
+        await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=values), sync=True)
+        record = CallRecord(name=name, arguments=values, outcome="cancelled")
         try:
             async for item in self._forward(name, arguments, cancellation_token, call_id):
                 if isinstance(item, ToolResult):

@@ -66,13 +66,13 @@ async def recorded(
     dumped = dump(agent_or_team)
     log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team, dumped)))
     try:
-        given = task_messages(task)
-        log.put(run_started(agent_or_team, given, dumped, redacted=redact is not None))
+        messages = task_messages(task)
+        log.put(run_started(agent_or_team, messages, dumped, redacted=redact is not None))
         with recording(agent_or_team, log):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
-                task=task if given is None else given, cancellation_token=cancellation_token
+                task=task if messages is None else messages, cancellation_token=cancellation_token
             )
             async with aclosing(logged(stream, log)) as events:
                 async for event in events:

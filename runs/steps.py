@@ -142,11 +142,11 @@ class AgentSteps:
             RunDivergedError: The next thing that the log has is something else.
         """
         items = self._past.items
-        given = self.log.redaction.value(arguments)
+        redacted = self.log.redaction.value(arguments)
         for at, item in enumerate(items):
             if not isinstance(item, ToolAnswer):
                 break
-            if (item.name, item.arguments) == (name, given):
+            if (item.name, item.arguments) == (name, redacted):
                 del items[at]
                 return item
         if all(isinstance(item, ToolAnswer) for item in items):

@@ -104,7 +104,7 @@ def _inflated(pieces: list[bytes], most: int) -> int:
 
 def _jpeg(data: bytes) -> bytes:
     """The file without its metadata."""
-    at, sized, kept = 2, False, [data[:2]]
+    at, sized, parts = 2, False, [data[:2]]
     for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
             raise PictureRefused(BROKEN_PICTURE)
@@ -122,12 +122,12 @@ def _jpeg(data: bytes) -> bytes:
         if length < 2:
             raise PictureRefused(BROKEN_PICTURE)
         if marker not in _JPEG_DROPPED:
-            kept.append(data[at : at + 2 + length])
+            parts.append(data[at : at + 2 + length])
         at += 2 + length
     end = data.rfind(b"\xff\xd9", at)
     if not sized or end < 0:
         raise PictureRefused(BROKEN_PICTURE)
-    return b"".join((*kept, data[at : end + 2]))
+    return b"".join((*parts, data[at : end + 2]))
 
 
 def _gif(data: bytes) -> bytes:

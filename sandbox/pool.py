@@ -108,9 +108,9 @@ class SandboxPool:
                 f"the pool's sandboxes are for {self.options.backend}, not for {options.backend}: make a pool of the other kind"
             )
         _refuse_unfit(options)
-        wanted = {**options.shape(), "tools": tools.settings()}
+        requested = {**options.shape(), "tools": tools.settings()}
         pooled = {**self.options.shape(), "tools": self._tools.settings()}
-        differing = sorted(name for name in wanted if wanted[name] != pooled.get(name))
+        differing = sorted(name for name in requested if requested[name] != pooled.get(name))
         if differing:
             raise ValueError(
                 f"the executor and its pool differ in {', '.join(differing)}: a pool makes sandboxes of one kind. Give both "

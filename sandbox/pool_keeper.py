@@ -273,9 +273,9 @@ class Keeper:
             return
         ahead = self._size() if time.monotonic() >= self._next_try else 0
         coming = sum(held.idle or held.resetting for held in self._held) + self._starting
-        wanted = len(self._waiting) + ahead - coming
+        needed = len(self._waiting) + ahead - coming
         room = self._limits.max_alive - len(self._held) - self._starting
-        for _ in range(min(wanted, room, self._limits.starts_at_once - self._starting)):
+        for _ in range(min(needed, room, self._limits.starts_at_once - self._starting)):
             self._starting += 1
             yield self._start, self._not_started
 

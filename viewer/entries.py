@@ -26,9 +26,9 @@ class LiveText:
         self.pieces.append(text)
         self.chars += len(text)
         if self.chars > 2 * _LIVE_CHARS or len(self.pieces) > 10_000:
-            kept = "".join(self.pieces)[-_LIVE_CHARS:]
-            self.dropped += self.chars - len(kept)
-            self.pieces, self.chars = [kept], len(kept)
+            tail = "".join(self.pieces)[-_LIVE_CHARS:]
+            self.dropped += self.chars - len(tail)
+            self.pieces, self.chars = [tail], len(tail)
 
     def __str__(self) -> str:
         note = f"[… {self.dropped:,} characters dropped …]\n" if self.dropped else ""

@@ -202,14 +202,14 @@ class RunSteps:
         Raises:
             RunFolderError: The log can't be read any more.
         """
-        wanted = text.casefold()
+        needle = text.casefold()
         # As it stands in the log; most steps need not be made into documents.
         escaped = json.dumps(text, ensure_ascii=False)[1:-1].casefold()
         found = []
         for entry in (each for number in numbers for each in self._range(number, number)):
             lines = [data.decode("utf-8", "replace").casefold() for _, data in self._read_lines(entry.places)]
             likely = not lines or any(escaped in line or '"stored":{}' not in line for line in lines)
-            if likely and wanted in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
+            if likely and needle in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
                 found.append(entry.number)
         return found
 

@@ -165,8 +165,8 @@ class FunctionHostTool(StubbedTool):
         values = {**self._arguments.validate(arguments), **rich}
         if self._token is not None:
             values[self._token] = token
-        given = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
-        call = inspect.BoundArguments(inspect.Signature(self._parameters), given)
+        ordered = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
+        call = inspect.BoundArguments(inspect.Signature(self._parameters), ordered)
         if any(p.kind == p.POSITIONAL_ONLY and p.name not in values for p in self._parameters):
             call.apply_defaults()
         return call
@@ -229,12 +229,12 @@ async def contained(call: Awaitable[Any]) -> Any:
 
 def merged_definitions(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the definitions of two schemas: a class in both also has the keys that only results have."""
-    taken, given = definitions_of(arguments), definitions_of(result)
-    merged = {**given, **taken}
-    for name in taken.keys() & given.keys():
-        if "properties" in taken[name]:
-            more = given[name].get("properties", {})
-            merged[name] = {**taken[name], "properties": {**more, **taken[name]["properties"]}}
+    of_arguments, of_result = definitions_of(arguments), definitions_of(result)
+    merged = {**of_result, **of_arguments}
+    for name in of_arguments.keys() & of_result.keys():
+        if "properties" in of_arguments[name]:
+            more = of_result[name].get("properties", {})
+            merged[name] = {**of_arguments[name], "properties": {**more, **of_arguments[name]["properties"]}}
     return merged
 
 

@@ -39,8 +39,8 @@ def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> Too
     """
     parts = [_part(content) for content in result.content]
     if result.isError:
-        said = "\n".join(part for part in parts if isinstance(part, str)).strip()
-        raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
+        text = "\n".join(part for part in parts if isinstance(part, str)).strip()
+        raise RuntimeError(text or "the MCP server reported an error and said nothing of it")
     if structured and result.structuredContent is not None:
         value = result.structuredContent
         images = tuple(part for part in parts if isinstance(part, Picture))
