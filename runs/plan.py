@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import ToolCall
+from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -35,7 +36,6 @@ from autogen_codeact.runs.events import (
     ValueLogged,
 )
 from autogen_codeact.runs.known_messages import KnownMessages
-from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.store import EVENTS
 
@@ -72,7 +72,7 @@ class Plan:
     Args:
         run: The run.
         boundary: Where it continues.
-        pasts: What the agents have got since the boundary, by their names in the log.
+        histories: What the agents have received since the boundary, by their names in the log.
         changes: How the journals of the executors' sessions have changed since then, in order.
         seconds: How long the blocks in the journal of each executor's session took, as far as they are in the log.
         messages: The messages since then.
@@ -87,7 +87,7 @@ class Plan:
 
     run: Run
     boundary: Boundary
-    pasts: dict[str, Past]
+    histories: dict[str, AgentHistory]
     changes: list[JournalChange] = field(default_factory=list)
     seconds: dict[int, float] = field(default_factory=dict)
     messages: KnownMessages = field(default_factory=KnownMessages)
@@ -187,7 +187,7 @@ class _Reader:
         self._boundary: Boundary | None = None
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
-        self._pasts: dict[str, Past] = {}
+        self._histories: dict[str, AgentHistory] = {}
         self._requests: dict[tuple[str, int], ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
@@ -221,7 +221,7 @@ class _Reader:
             case ModelCallFinished():
                 self._answered(event)
             case BlockStarted():
-                self._past(event.agent).steps = event.number
+                self._history(event.agent).steps = event.number
                 step = self._steps[event.agent, event.number] = _Step(event)
                 self._items.setdefault(event.agent, []).append(step)
             case BlockFinished():
@@ -254,11 +254,11 @@ class _Reader:
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         for agent, items in self._items.items():
-            self._past(agent).items.extend(self._made(items))
+            self._history(agent).items.extend(self._made(items))
         return Plan(
             self._run,
             self._boundary,
-            self._pasts,
+            self._histories,
             self._changes,
             {executor: sum(seconds) for executor, seconds in self._seconds.items()},
             self.messages,
@@ -272,7 +272,7 @@ class _Reader:
 
     def _value(self, event: ValueLogged) -> None:
         if event.kind == "facts":
-            self._past(event.agent).facts = event.value
+            self._history(event.agent).facts = event.value
         else:
             self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
 
@@ -281,7 +281,7 @@ class _Reader:
             if (step := self._steps.get((event.agent, event.block))) is not None:
                 step.calls[event.call] = event
         elif isinstance(event, HostCallStarted):
-            self._past(event.agent).tool_calls = event.call
+            self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
@@ -304,8 +304,8 @@ class _Reader:
         durations = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
         self._seconds[change.executor] = durations + [seconds / len(change.added) for _ in change.added]
 
-    def _past(self, agent: str) -> Past:
-        return self._pasts.setdefault(agent, Past())
+    def _history(self, agent: str) -> AgentHistory:
+        return self._histories.setdefault(agent, AgentHistory())
 
     def _at_boundary(self, event: Boundary) -> None:
         if event.state is None:
@@ -320,7 +320,7 @@ class _Reader:
         self._items, self._requests, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:
-        self._past(event.agent).calls = event.number
+        self._history(event.agent).calls = event.number
         request = self._requests.pop((event.agent, event.number), None)
         if request is None:
             return

@@ -92,10 +92,10 @@ def _skip_recorded_answers(plan: Plan, target: ChatAgent | BaseTeam) -> None:
     """Have AutoGen's replay clients go on after the answers that they have given before."""
     for key, agent in agent_keys(target):
         client: Any = getattr(agent, "_model_client", None)
-        past = plan.pasts.get(key)
+        history = plan.histories.get(key)
         # By name: importing it takes long, and it is there if the configuration has one.
-        if past is not None and type(client).__name__ == "ReplayChatCompletionClient":
-            client.chat_completions = client.chat_completions[past.calls :]
+        if history is not None and type(client).__name__ == "ReplayChatCompletionClient":
+            client.chat_completions = client.chat_completions[history.calls :]
 
 
 def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:

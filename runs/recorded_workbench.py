@@ -15,8 +15,8 @@ from autogen_core.tools import (
     Workbench,
 )
 
+from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
-from autogen_codeact.runs.past import ToolAnswer
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
 from autogen_codeact.sandbox.result import CallOutcome
@@ -70,8 +70,8 @@ class RecordedWorkbench(StaticStreamWorkbench):
                 yield item
             return
         values = dict(arguments or {})
-        if (past := self._steps.tool_answer(name, values)) is not None:
-            yield _result_of(past)
+        if (recorded := self._steps.tool_answer(name, values)) is not None:
+            yield _result_of(recorded)
             return
         number, began = await self._steps.new_tool_call(), time.monotonic()
         agent, log = self._steps.agent, self._steps.log
@@ -136,12 +136,12 @@ class RecordedWorkbench(StaticStreamWorkbench):
         return self._workbench.dump_component()
 
 
-def _result_of(past: ToolAnswer) -> ToolResult:
+def _result_of(recorded: ToolAnswer) -> ToolResult:
     """Return the result that a call had, or that it is not known."""
-    record = past.record
+    record = recorded.record
     if record is not None and record.result is not None:
         return ToolResult.model_validate(record.result)
     text = UNKNOWN
     if record is not None and record.error is not None:
         text = f"{record.error.type}: {record.error.message}"
-    return ToolResult(name=past.name, result=[TextResultContent(content=text)], is_error=True)
+    return ToolResult(name=recorded.name, result=[TextResultContent(content=text)], is_error=True)

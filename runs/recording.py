@@ -17,6 +17,7 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import capabilities_of
+from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
@@ -24,7 +25,6 @@ from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.origin import sign
 from autogen_codeact.runs.parts import exchange_parts
-from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
@@ -130,23 +130,23 @@ async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 
 @contextmanager
-def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None) -> Iterator[None]:
+def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None) -> Iterator[None]:
     """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
 
     Args:
         agent_or_team: What runs.
         log: The log.
-        past: What the agents have got already, in a run that is continued.
+        history: What the agents have received, if the run is resumed.
     """
     recorder = CallRecorder(log)
     with ExitStack() as attached:
-        attached.callback(exchange_parts(agent_or_team, log, past))
+        attached.callback(exchange_parts(agent_or_team, log, history))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):
-            attached.enter_context(_boundaries(agent_or_team, log, known=past is not None and past.at_turn))
+            attached.enter_context(_boundaries(agent_or_team, log, known=history is not None and history.at_turn))
         yield
 
 
