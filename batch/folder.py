@@ -23,7 +23,7 @@ from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_row, row_key
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
-from autogen_codeact.runs.whole_file import PART, whole_bytes
+from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
 from autogen_codeact.sandbox.formatting import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
@@ -193,7 +193,7 @@ class BatchFolder:
             "created": created or datetime.now(UTC).isoformat(),
             "configuration": dict(configuration),
         }
-        with whole_bytes(self.path / MANIFEST, private=True, sync=True) as file:
+        with atomic_binary_file(self.path / MANIFEST, private=True, sync=True) as file:
             file.write(to_json(manifest, indent=2) + b"\n")
 
     def _open_lines(self, name: str) -> int:

@@ -17,11 +17,11 @@ from typing import Any, Self
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
-from autogen_codeact.runs.whole_file import sync_folder
 from autogen_codeact.sandbox.host.waiting import complete
 
 logger = logging.getLogger("autogen_codeact")
@@ -153,7 +153,7 @@ class LogWriter:
                 reserve.write(bytes(RESERVE_BYTES))
             if not new:
                 os.ftruncate(descriptor, self._size)
-            sync_folder(self.folder)
+            sync_directory(self.folder)
         except BaseException:
             os.close(descriptor)
             raise
