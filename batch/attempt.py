@@ -35,10 +35,10 @@ from autogen_codeact.batch.tasks import Task
 from autogen_codeact.batch.waits import SANDBOX, Waits
 from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.agents import secrets_of
-from autogen_codeact.runs.continuing import resumed
 from autogen_codeact.runs.parts import wrap_models
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.redaction import Redaction, known_secrets
+from autogen_codeact.runs.resuming import resumed
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""

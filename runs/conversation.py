@@ -20,13 +20,13 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
-from autogen_codeact.runs.continuing import OnRebuild, continued_stream, restore_agents
 from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
 from autogen_codeact.runs.plan import MAX_POINTS, Plan, Point
 from autogen_codeact.runs.rebuilt_agents import check_agents
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.resuming import OnRebuild, continued_stream, restore_agents
 from autogen_codeact.runs.sessions import Rebuilding, sessions_of
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of

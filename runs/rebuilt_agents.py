@@ -13,7 +13,7 @@ from autogen_core import ComponentLoader
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
-from autogen_codeact.runs.origin import is_own
+from autogen_codeact.runs.config_signature import is_signed_by_user
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 
@@ -102,7 +102,7 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
     """Return a copy of the configuration, if it may be loaded: that can run code, and give it folders and keys."""
     started, path = plan.started, plan.run.folder.path
     component = deepcopy(started.component) or {}
-    if trust or is_own(component, started.signature):
+    if trust or is_signed_by_user(component, started.signature):
         return component
     try:
         return check_untrusted(component, allow_keys=True)

@@ -19,11 +19,11 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
+from autogen_codeact.runs.config_signature import sign_config
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.origin import sign
 from autogen_codeact.runs.parts import exchange_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import ErrorRecord
@@ -116,7 +116,7 @@ def run_started(
         conversation=conversation,
     )
     # What is signed is what a reader gets.
-    started.signature = sign(started.model_dump(mode="json")["component"])
+    started.signature = sign_config(started.model_dump(mode="json")["component"])
     return started
 
 
