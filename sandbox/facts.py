@@ -185,7 +185,7 @@ async def _ask(sandbox: AsyncSandbox) -> dict[str, Any]:
     if client is not None and pooled is not None and key in pooled:
         return {**pooled[key], **await _files_in(client)}
     answer = _checked(
-        await sandbox.run_aside(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S)
+        await sandbox.run_in_new_process(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S)
     )
     # Code that has run meanwhile could have changed the answer.
     if key is not None and pooled is not None and sandbox.facts_of_pool is pooled and sandbox.client is client:
