@@ -35,8 +35,8 @@ from autogen_codeact.batch.tasks import Task
 from autogen_codeact.batch.waits import SANDBOX, Waits
 from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.agents import secrets_of
-from autogen_codeact.runs.parts import wrap_models
 from autogen_codeact.runs.recording import recorded
+from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 

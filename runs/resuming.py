@@ -19,10 +19,10 @@ from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.parts import exchange_parts, wrap_models
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, had_approval, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
+from autogen_codeact.runs.recording_parts import insert_recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import (
     NOT_WANTED,
@@ -159,7 +159,7 @@ async def restore_agents(
         The journals that begin anew.
     """
     # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
-    restore_parts = exchange_parts(target, log, history)
+    restore_parts = insert_recording_parts(target, log, history)
     try:
         await target.load_state(plan.boundary.state or {})
     except Exception as error:

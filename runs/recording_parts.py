@@ -1,4 +1,4 @@
-"""Puts into the agents of a run what keeps their steps in its log, or answers from it."""
+"""Replaces the model clients, executors and workbenches of agents by ones that write to the log of a run, or answer from it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SELECTOR = "{team}.selector"
 """Name in the log of the model that chooses the speakers of a team. No agent has it: it is no identifier."""
 
 
-def exchange_parts(
+def insert_recording_parts(
     agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None
 ) -> Callable[[], None]:
-    """Have the log keep what the agents get from their models and their code, until the returned function is called.
+    """Write what the agents receive from models and code into the log, until the returned function is called.
 
     Args:
         agent_or_team: The agent, or the team with all its agents.
