@@ -276,15 +276,15 @@ class TestBounds:
     async def test_what_a_cancelled_one_was_given_goes_to_the_next(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             await pool.ready()
-            keeper = pool._running()
+            manager = pool._running()
             # Granted, but cancelled before the event loop has told who waits.
-            promise = keeper.request()
-            assert promise.done()
+            future = manager.request()
+            assert future.done()
             assert (pool.idle, pool.leased) == (0, 1)
-            keeper.withdraw(promise)
+            manager.withdraw(future)
             assert (pool.idle, pool.leased) == (1, 0)
             async with pool.executor() as executor:
-                assert name_of(executor) == promise.result().name
+                assert name_of(executor) == future.result().name
 
 
 class TestTheEnd:

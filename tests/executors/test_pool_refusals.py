@@ -187,12 +187,14 @@ class TestNoEngine:
         """What a restart of the engine without live-restore does to its containers."""
         async with SandboxPool(2) as pool:
             await pool.ready()
-            assert pool._keeper is not None
-            first = {held.sandbox.name for held in pool._keeper._held}
+            assert pool._manager is not None
+            first = {held.sandbox.name for held in pool._manager._sandboxes}
             with closing(connect()) as client:
                 for name in first:
                     client.remove_container(name, force=True)
-            await until(lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._keeper._held}, 20)
+            await until(
+                lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._manager._sandboxes}, 20
+            )
 
 
 class TestNoBubblewrap:

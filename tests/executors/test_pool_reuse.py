@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import Limits, SandboxDied, SandboxPool
-from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox import pool_manager
 
 from .pooled import KINDS, alive, left, name_of, signal_idle, until, what_is_new
 from .sandboxes import out, run
@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def nothing_is_left(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Containers, processes, threads, descriptors and control groups are after the test what they were before it."""
-    monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 30.0)  # a loaded machine must not change what a test sees
+    monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 30.0)  # a loaded machine must not change what a test sees
     before = left()
     yield
     assert what_is_new(before) == {}
@@ -249,7 +249,7 @@ class TestAnotherSandbox:
 
     @ONE_KIND
     async def test_follows_one_whose_reset_takes_too_long(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 0.0)
+        monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 0.0)
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name = name_of(executor)
