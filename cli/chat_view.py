@@ -17,7 +17,7 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
-from autogen_codeact.agents.ending import headline
+from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.answer_printer import AnswerPrinter
 from autogen_codeact.cli.chat_files import FileChanges
@@ -139,7 +139,7 @@ class ChatView:
         if self._files is not None and isinstance(result, ExecutionResult):
             for name, lines in await self._files.changes(result):
                 self._show_difference(name, lines)
-        self._terminal.line(f"[{headline(result)}]", "green" if result.exit_code == 0 else "red")
+        self._terminal.line(f"[{outcome_summary(result)}]", "green" if result.exit_code == 0 else "red")
 
     def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:

@@ -12,7 +12,7 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.agents.ending import headline
+from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.cli.code_file import CodeInFile, read_code
 from autogen_codeact.cli.exit import run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
@@ -115,5 +115,5 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
     position = ""
     if result.error is not None and result.error.line is not None:
         position = f" at {block.position(name, result.error.line)}"
-    terminal.line(f"{headline(result)}{position}", "green" if result.exit_code == 0 else "red")
+    terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()
