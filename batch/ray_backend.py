@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import BatchContext
-from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError, BatchBudgetError
 from autogen_codeact.batch.folder_changes import FolderChanges, input_pieces
 from autogen_codeact.batch.folder_copy import FolderCopy, whole_lines
@@ -28,6 +27,7 @@ from autogen_codeact.batch.pieces import Piece, PieceError
 from autogen_codeact.batch.ray_cluster import Cluster
 from autogen_codeact.batch.ray_worker import MAX_RESULT, RESULT, Inputs, RayWorker, WorkerRestartedError
 from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
+from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.executors import in_thread, printable
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.sandbox.formatting import format_count
@@ -175,7 +175,7 @@ class Ray:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                await finish(attempt.cancel(running))
+                await run_uncancelled(attempt.cancel(running))
                 raise
             except Exception as error:
                 if not _is_loss(error):
@@ -208,7 +208,7 @@ class Ray:
             yield actor, key
         finally:
             actor.running.discard(key)
-            await finish(self._notify())
+            await run_uncancelled(self._notify())
 
     async def _notify(self) -> None:
         async with self._changed:

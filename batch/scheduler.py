@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
-from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import LocalGate, RateLimit
@@ -36,6 +35,7 @@ from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_te
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
 from autogen_codeact.executors import in_thread
 from autogen_codeact.sandbox.formatting import format_count
@@ -219,7 +219,7 @@ class Scheduler:
         finally:
             if deadline is not None:
                 deadline.cancel()
-            await finish(self._end(dispatcher, jobs))
+            await run_uncancelled(self._end(dispatcher, jobs))
             source.close()
 
     async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
