@@ -48,7 +48,7 @@ from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import StepRecord
-from autogen_codeact.executors import HostToolProtocol
+from autogen_codeact.sandbox import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}

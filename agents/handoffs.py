@@ -12,7 +12,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
-from autogen_codeact.executors import ToolAnswer, ToolArgumentError, ToolCall
+from autogen_codeact.sandbox import ToolAnswer, ToolCall
+from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 STUB = '''
 def {name}(message=None):

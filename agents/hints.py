@@ -8,7 +8,10 @@ from collections.abc import Callable
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.environment import shown_name, size
-from autogen_codeact.executors import WORKSPACE, ExecutionResult, SandboxFacts, written_by_code
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.facts import SandboxFacts
+from autogen_codeact.sandbox.result import written_by_code
 
 MAX_LOOKED_AT_CHARS = 20_000
 """Of the end of an output, where errors are."""

@@ -12,20 +12,19 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.pictures import pictures_of
-from autogen_codeact.executors import (
-    REFUSALS,
-    STOPPED,
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import (
     Artifact,
     ErrorInfo,
-    ExecutionResult,
     SandboxDied,
     SandboxError,
     SandboxProtocolError,
     SandboxTimeout,
     ToolCall,
-    fold_carriage_returns,
-    written_by_code,
 )
+from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.host.blocks import REFUSALS
+from autogen_codeact.sandbox.result import STOPPED, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

@@ -5,7 +5,9 @@ from __future__ import annotations
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import INTERRUPTED
-from autogen_codeact.executors import STOPPED, ExecutionResult, format_duration, printable
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.result import STOPPED, format_duration
 
 _OUTCOMES = {
     "timeout": "timed out and was stopped",

@@ -12,7 +12,9 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
-from autogen_codeact.executors import BROKEN_PICTURE, ExecutionResult, PictureRefused, check_picture, to_image
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.tools.adapters import to_image
+from autogen_codeact.sandbox.pictures import BROKEN_PICTURE, PictureRefused, check_picture
 
 MAX_PICTURES = 4
 MAX_BYTES = 4 * 1024 * 1024

@@ -14,17 +14,13 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.executors import (
-    ExternalEffectsError,
-    NotAllowed,
-    ReplaySandbox,
-    Result,
-    SandboxError,
-    SessionExecutor,
-    ToolAnswer,
-    cancel_scope,
-    printable,
-)
+from autogen_codeact.executors.capabilities import SessionExecutor
+from autogen_codeact.executors.executor import cancel_scope
+from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.protocols import ReplaySandbox
+from autogen_codeact.sandbox.replay import ExternalEffectsError
+from autogen_codeact.sandbox.tools.broker import NotAllowed
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200

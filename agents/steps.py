@@ -9,7 +9,7 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.run_events import RunEvent
-from autogen_codeact.executors import SandboxError
+from autogen_codeact.sandbox import SandboxError
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]

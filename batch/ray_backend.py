@@ -28,10 +28,10 @@ from autogen_codeact.batch.ray_cluster import Cluster
 from autogen_codeact.batch.ray_worker import MAX_RESULT, RESULT, Inputs, RayWorker, WorkerRestartedError
 from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.executors import in_thread, printable
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.formatting import format_count
-from autogen_codeact.sandbox.host.waiting import in_threads
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 logger = logging.getLogger("autogen_codeact")
 

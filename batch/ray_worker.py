@@ -31,8 +31,7 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
 from autogen_codeact.batch.folder_changes import FolderChanges
 from autogen_codeact.batch.folder_copy import FolderCopy
 from autogen_codeact.batch.pieces import Header, Piece, cut
-from autogen_codeact.executors import in_thread
-from autogen_codeact.sandbox.host.waiting import in_threads
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 FOLDER, LOCK = "codeact-ray-", "lock"
 POLL_S = 0.1

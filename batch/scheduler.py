@@ -37,8 +37,8 @@ from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
-from autogen_codeact.executors import in_thread
 from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
 

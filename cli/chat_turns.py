@@ -20,9 +20,10 @@ from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message
-from autogen_codeact.executors import SandboxError, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:

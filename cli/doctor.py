@@ -26,11 +26,11 @@ from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
+from autogen_codeact.sandbox import Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
+from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import format_duration

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.executors import SandboxError, SandboxUnavailable
+from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect

@@ -13,7 +13,7 @@ from autogen_codeact.cli.json_output import JsonPrinter
 from autogen_codeact.cli.progress import Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 
 
 class MessagePrinter:

@@ -18,8 +18,8 @@ from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for
 from autogen_codeact.cli.progress import STARTING, Progress
 from autogen_codeact.cli.run import RunOutcome, silence_libraries
-from autogen_codeact.executors import SandboxError
 from autogen_codeact.runs import LogLocked, Rebuilding, RunError, load_run, resumed
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.formatting import format_count
 
 

@@ -43,7 +43,8 @@ from autogen_codeact.cli.run_storage import (
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.transcript import Message
-from autogen_codeact.executors import SandboxError, ToolExecutor
+from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination
 

@@ -21,7 +21,9 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.saved_files import SavedFiles
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
-from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.sandbox import OutputChunk
 from autogen_codeact.sandbox.formatting import format_count
 
 

@@ -17,10 +17,11 @@ from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.outcome_summary import end_is_unknown, outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
-from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import Artifact
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.result import format_duration, written_by_code
+from autogen_codeact.sandbox.result import STOPPED, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000

@@ -10,9 +10,9 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents.steps import Kind
-from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.runs.events import CodeText
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}

@@ -18,7 +18,8 @@ from pydantic import SecretStr
 
 from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import capabilities_of, omitting_functions
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.tools.configs import omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
 from autogen_codeact.runs.redaction import known_secrets
 from autogen_codeact.teams.parts import agents_of, models_of

@@ -17,7 +17,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
 from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted

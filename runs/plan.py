@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.executors import ToolCall
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import (
@@ -38,6 +37,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.sandbox import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
 MAX_POINTS = 50

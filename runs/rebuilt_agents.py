@@ -11,7 +11,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
 from autogen_codeact.runs.config_signature import is_signed_by_user
 from autogen_codeact.runs.plan import Plan, RunNotResumableError

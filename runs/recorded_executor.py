@@ -9,8 +9,8 @@ from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
-from autogen_codeact.executors import SandboxError
 from autogen_codeact.runs.steps import AgentSteps
+from autogen_codeact.sandbox import SandboxError
 
 
 class RecordedExecutor(CodeExecutor):

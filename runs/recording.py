@@ -16,7 +16,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
 from autogen_codeact.runs.config_signature import sign_config

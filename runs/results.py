@@ -10,15 +10,8 @@ from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.executors import (
-    Artifact,
-    CallOutcome,
-    Display,
-    ErrorInfo,
-    ExecutionResult,
-    NetworkConnection,
-    ToolCall,
-)
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
 from autogen_codeact.sandbox.result import Outcome, State
 from autogen_codeact.sandbox.tools.tool import Picture
 

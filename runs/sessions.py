@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
 from autogen_codeact.agents.replay import EMPTY
-from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import JournalChange
 from autogen_codeact.runs.nondeterminism import nondeterministic_variables

@@ -16,13 +16,12 @@ from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
-from autogen_codeact.sandbox.host.waiting import complete
+from autogen_codeact.sandbox.host.waiting import complete, in_thread
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -12,8 +12,8 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
 from opentelemetry.trace import TracerProvider
 
-from autogen_codeact.executors import ObservedExecutor
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox
+from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 from autogen_codeact.telemetry.agents import instrument_agent, instrument_team
 from autogen_codeact.telemetry.content import Redact

@@ -10,12 +10,8 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    Capabilities,
-    SandboxCodeExecutor,
-    capabilities_of,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors.capabilities import Capabilities, capabilities_of
 from autogen_codeact.teams import coder_executor_team
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told

@@ -15,10 +15,9 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     Limits,
     SandboxCodeExecutor,
-    SandboxFacts,
-    SandboxFiles,
 )
 from autogen_codeact.sandbox import facts as facts_module
+from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
 

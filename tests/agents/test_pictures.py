@@ -24,7 +24,8 @@ from autogen_codeact.agents.pictures import (
     read_picture,
     with_encoded_images,
 )
-from autogen_codeact.executors import Artifact, Display, ExecutionResult, ToolCall
+from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
+from autogen_codeact.sandbox import Display
 from autogen_codeact.sandbox.tools.answers import as_picture
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")

@@ -17,14 +17,13 @@ from pydantic import ValidationError
 from autogen_codeact.executors import (
     DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
-    DockerHost,
-    DockerTLS,
     Limits,
     SandboxNameInUse,
     SandboxStartError,
     SandboxUnavailable,
     ToolLimits,
 )
+from autogen_codeact.sandbox import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DERIVED
 

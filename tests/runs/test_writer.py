@@ -12,14 +12,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult
 from pydantic import SecretStr
 
-from autogen_codeact.executors import (
-    Artifact,
-    Display,
-    ErrorInfo,
-    ExecutionResult,
-    NetworkConnection,
-    ToolCall,
-)
+from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, NetworkConnection, ToolCall
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -37,6 +30,7 @@ from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
+from autogen_codeact.sandbox import Display
 from autogen_codeact.sandbox.tools.tool import Picture
 
 
