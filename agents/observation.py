@@ -11,7 +11,7 @@ from typing import Any
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
-from autogen_codeact.agents.pictures import pictures_of
+from autogen_codeact.agents.images import images_of
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import (
     Artifact,
@@ -29,7 +29,7 @@ from autogen_codeact.sandbox.result import STOPPED, written_by_code
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
 MAX_NAME_CHARS = 120
-MAX_PICTURE_NAME_CHARS = 40
+MAX_IMAGE_NAME_CHARS = 40
 MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
@@ -90,7 +90,7 @@ def describe(
         limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
         whole: File in the sandbox that holds all of the result's output. Default: none.
         session: Whether the code ran in a session; after an error, the text says that it was kept. Default: no.
-        vision: Whether pictures of host tools follow; if not, the text mentions them. Default: yes.
+        vision: Whether images of host tools follow; if not, the text mentions them. Default: yes.
 
     Returns:
         The text, never empty.
@@ -186,10 +186,10 @@ async def as_message(
         further: Sentences that follow.
     """
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
-    images, left_out = await asyncio.to_thread(pictures_of, result) if vision else ([], [])
+    images, left_out = await asyncio.to_thread(images_of, result) if vision else ([], [])
     if left_out:
-        not_shown = _listed([f"{name[:MAX_PICTURE_NAME_CHARS]} ({why})" for name, why in left_out])
-        text = f"{text.rstrip()}\nPictures that you are not shown: {not_shown}."
+        not_shown = _listed([f"{name[:MAX_IMAGE_NAME_CHARS]} ({why})" for name, why in left_out])
+        text = f"{text.rstrip()}\nImages that you are not shown: {not_shown}."
     if further:
         text = "\n\n".join([text.rstrip(), *further])
     return UserMessage(content=[text, *images] if images else text, source=source)
@@ -358,7 +358,7 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
         lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
-        lines.append(f"Host tools gave {images} picture{'s' if images > 1 else ''}, which you can't see.")
+        lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
     if result.artifacts:
         lines.append(f"Files made or changed: {_files(result.artifacts)}.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.result import Artifact, Result
 
 MAX_INLINE = 256 * 1024
-"""Bytes of a picture or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
+"""Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
 LOG_S = 5.0
 """Seconds to wait until the result of a block is in the log."""
 MAX_MISSES = 2

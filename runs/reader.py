@@ -184,7 +184,7 @@ class Run:
             record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
 
         Raises:
-            RunFileError: A form of a display, or a picture of a tool, is missing or was changed.
+            RunFileError: A form of a display, or an image of a tool, is missing or was changed.
         """
         result = record.result(self.read_file)
         if isinstance(result, ExecutionResult):

@@ -175,7 +175,7 @@ def _error(finished: RunFinished | None) -> str | None:
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a task; its pictures and other things are named by their type.
+    """Return the text of a task; its images and other things are named by their type.
 
     Args:
         messages: Its messages, as AutoGen dumps them.
@@ -186,4 +186,4 @@ def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]
         parts += (
             content if isinstance(content, list) else [content if isinstance(content, str) else message.get("type")]
         )
-    return "\n".join(part if isinstance(part, str) else "[picture]" for part in parts if part)
+    return "\n".join(part if isinstance(part, str) else "[image]" for part in parts if part)

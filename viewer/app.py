@@ -176,7 +176,7 @@ class Viewer:
         return Response(body, media_type="text/plain; charset=utf-8")
 
     async def file(self, request: Request) -> Response:
-        """Answer with a file of the run: pictures are shown, everything else is a download."""
+        """Answer with a file of the run: images are shown, everything else is a download."""
         digest = request.path_params["sha256"]
         kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
         return await self._run(request).call(lambda steps: file_answer(steps.run.folder, digest, kind, name))

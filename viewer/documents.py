@@ -229,7 +229,7 @@ def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, A
 
 def _words(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(each if isinstance(each, str) else "[picture]" for each in content)
+        return "\n".join(each if isinstance(each, str) else "[image]" for each in content)
     return content if isinstance(content, str) else json_text(content)
 
 
@@ -348,7 +348,7 @@ def _call(record: CallRecord) -> CallDocument:
         "error": _error(record.error),
         "duration_s": seconds(record.duration_s),
         "approval": "refused" if record.outcome == "refused" else None,
-        "images": [_picture(each) for each in record.images[:20]],
+        "images": [_image(each) for each in record.images[:20]],
     }
 
 
@@ -362,8 +362,8 @@ def _plain(result: Any) -> Any:
     return result
 
 
-def _picture(picture: Any) -> FileReference:
-    found = reference(picture.file, picture.media_type)
+def _image(image: Any) -> FileReference:
+    found = reference(image.file, image.media_type)
     assert found is not None
     return found
 

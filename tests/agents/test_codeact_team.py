@@ -1,4 +1,4 @@
-"""The agent that acts in code among others: AutoGen's teams and console, pictures, its own config."""
+"""The agent that acts in code among others: AutoGen's teams and console, images, its own config."""
 
 import inspect
 import json
@@ -81,7 +81,7 @@ async def test_metadata_distinguish_chunks_of_model_and_code(session: SandboxCod
     assert "".join(of_model).split() == [*acts.split()[:-1], "```Done."]  # AutoGen's replay client keeps words only
 
 
-async def test_pictures_of_tools_reach_a_model_that_sees(session: SandboxCodeExecutor) -> None:
+async def test_images_of_tools_reach_a_model_that_sees(session: SandboxCodeExecutor) -> None:
     def photo(size: int) -> Image:
         """Take a photo."""
         return Image.from_pil(PILImage.new("RGB", (size, size), "red"))
@@ -95,7 +95,7 @@ async def test_pictures_of_tools_reach_a_model_that_sees(session: SandboxCodeExe
     assert isinstance(content, list)
     assert content[0] == shown
     assert [part.image.size for part in content[1:] if isinstance(part, Image)] == [(3, 3), (4, 4)]
-    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools gave 2 pictures, which you can't see.")
+    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see.")
     (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
     ledger = json.loads(event.metadata["tool_calls"])
     assert [(call["name"], call["result"], call["images"]) for call in ledger] == [

@@ -272,9 +272,9 @@ class TestApproval:
 
 @on_one_kind
 class TestTheResult:
-    async def test_has_the_pictures_of_a_tool(self, make: Make) -> None:
-        picture = Image(Pillow.new("RGB", (2, 2)))
-        executor = await make(Tool(add, images=(picture,)))
+    async def test_has_the_images_of_a_tool(self, make: Make) -> None:
+        image = Image(Pillow.new("RGB", (2, 2)))
+        executor = await make(Tool(add, images=(image,)))
         result = await run(executor, "add(1)")
         assert [[each.size for each in call.images] for call in result.tool_calls] == [[(2, 2)]]
 

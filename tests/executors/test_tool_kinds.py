@@ -177,7 +177,7 @@ class TestWorkbenches:
             "stop",
         ]
 
-    async def test_a_result_with_a_picture_or_an_error(self):
+    async def test_a_result_with_an_image_or_an_error(self):
         workbench = SchemaWorkbench([LOOK_UP])
         (tool,) = await HostTools([workbench]).start()
         image = Image.from_pil(PILImage.new("RGB", (2, 1)))
@@ -229,7 +229,7 @@ class TestAnMcpServer:
             "place_order": "(lines: list[Line], paid_by: Literal['card', 'cash'] = 'card', note: str | None = None) -> Receipt",
             "shop_stock_take": "(sku: str) -> str",
             "fail": "(why: str) -> str",
-            "picture": "() -> str",
+            "image": "() -> str",
             "print_": "(text: str) -> str",
         }
         assert "\n\nLine, a dict: One line of an order.\n    sku: str  # What is bought\n    amount: int = 1\n\n" in (
@@ -244,12 +244,12 @@ class TestAnMcpServer:
         code = f"{total}(place_order([{{'sku': 'x', 'amount': 2}}, {{'sku': 'y'}}], paid_by='cash'))"
         assert await shop.run(code) == (3.0, "cash", ["x", "y"])
 
-    async def test_its_errors_and_pictures_arrive(self, shop: StubHost):
+    async def test_its_errors_and_images_arrive(self, shop: StubHost):
         with pytest.raises(RuntimeError, match=r"^Error executing tool fail: out of paper$"):
             await shop.run("fail('out of paper')")
         with pytest.raises(ToolArgumentError, match=r"^a must be of type integer, not 'x'$"):
             await shop.run("add('x')")
-        assert await shop.run("picture()") == "see\n[image 1: 1×1 pixels]"
+        assert await shop.run("image()") == "see\n[image 1: 1×1 pixels]"
         assert [[each.size for each in answer.images] for answer in shop.answers] == [[(1, 1)]]
 
     async def test_calls_in_parallel_are_answered_each_for_itself(self, shop: StubHost):

@@ -156,7 +156,7 @@ class TestFunctions:
             "Help on function double in module host_tools:\n\ndouble(number: int, times: int = 2) -> int\n    Multiply.\n\n"
         )
 
-    async def test_pictures_are_in_the_call_log(self, make: Make):
+    async def test_images_are_in_the_call_log(self, make: Make):
         def plot() -> Image:
             return Image.from_pil(PILImage.new("RGB", (3, 2)))
 

@@ -137,11 +137,11 @@ async def test_all_kinds_of_messages_as_content(exported: Exported) -> None:
     usage = RequestUsage(prompt_tokens=1, completion_tokens=2)
     result = CreateResult(finish_reason="function_calls", content=[call], usage=usage, cached=False, thought="Hm.")
     client = scripted(result, vision=True)
-    picture = Image(PILImage.new("RGB", (2, 2)))
+    image = Image(PILImage.new("RGB", (2, 2)))
     answer = FunctionExecutionResult(content="seen", name="look", call_id="1", is_error=False)
     messages: Any = [
         SystemMessage(content="Be kind."),
-        UserMessage(content=["What is this?", picture], source="user"),
+        UserMessage(content=["What is this?", image], source="user"),
         AssistantMessage(content=[call], source="actor", thought="So."),
         FunctionExecutionResultMessage(content=[answer]),
         AssistantMessage(content="It.", source="actor"),
