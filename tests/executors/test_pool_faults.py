@@ -62,7 +62,7 @@ async def test_many_users_cancelled_at_random_lose_nothing(tight: SandboxPool) -
 
 
 @pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-def test_started_by_many_threads_it_has_one_manager(sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make = pool_module.PoolManager
 
     def slow(*given: Any) -> Any:
