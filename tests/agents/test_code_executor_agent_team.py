@@ -121,7 +121,7 @@ class Plotter(CodeExecutor):
 
 
 @pytest.mark.parametrize("vision", [True, False])
-async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, vision: bool) -> None:
+async def test_plots_are_sent_to_models_with_vision_only(tmp_path: Path, vision: bool) -> None:
     client = scripted(WORKS, "A red one.", vision=vision)
     agent = CodeExecutorAgent("coder", Plotter(tmp_path / "plot.png"), model_client=client)
 
@@ -140,7 +140,7 @@ async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, visi
     await other.run(task="And?")
 
 
-async def test_a_task_with_an_image_reaches_a_blind_model_without_it(executor: CodeExecutor) -> None:
+async def test_task_with_an_image_reaches_a_model_without_vision_without_it(executor: CodeExecutor) -> None:
     client = scripted("ok")
     image = Image.from_pil(PILImage.new("RGB", (2, 2)))
     task = MultiModalMessage(content=["What is this?", image], source="user")

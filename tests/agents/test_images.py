@@ -81,7 +81,7 @@ def test_a_complete_image_is_passed_on_unchanged(kind: str, options: dict[str, A
     assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
 
 
-def test_a_figure_at_300_dots_per_inch_is_shown() -> None:
+def test_figure_at_300_dots_per_inch_is_shown() -> None:
     assert read_image(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
 
 

@@ -117,7 +117,7 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
         ),
     ],
 )
-def test_words(made: CodeResult, words: str) -> None:
+def test_failures_are_described(made: CodeResult, words: str) -> None:
     assert describe(made) == words
 
 
@@ -135,7 +135,7 @@ def test_after_an_error_it_is_said_that_the_session_was_kept() -> None:
     assert describe(result(0, "x"), session=True) == "x"
 
 
-def test_files_are_named_briefly_and_can_not_speak_for_us() -> None:
+def test_file_names_are_shortened_and_quoted() -> None:
     files = (
         Artifact("a.csv", 12, "text/csv", Path("a.csv")),
         Artifact("big.bin", 9_000_000, "application/octet-stream", None, "too large"),

@@ -105,7 +105,7 @@ def row(number, outcome="failed", **fields):
     return Row(id=f"task-{number}", outcome=outcome, **{**error, **fields})
 
 
-def test_words_of_a_batch_begin_with_the_most_important():
+def test_progress_line_begins_with_the_most_important_part():
     assert describe_progress(COUNTS) == WORDS
     unknown = BatchCounts(done=3, running=1)
     assert describe_progress(unknown) == ["3 done", "0 failed", "1 running"]
@@ -216,7 +216,7 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_what_is_waited_for_is_shown_as_long_as_it_is(screen):
+def test_reason_for_waiting_is_shown_while_attempts_wait(screen):
     waits = [{"a sandbox": 3, "model calls a minute": 1}]
     with shown(screen, lambda: replace(COUNTS, waits=waits[-1])):
         wait_until(lambda: screen.read() or "waiting" in screen.written, "the reason")
@@ -231,7 +231,7 @@ def test_time_to_the_next_attempt_is_shown():
     assert "1 token" in describe_progress(BatchCounts(completion_tokens=1))
 
 
-def test_attempt_that_is_made_again_is_told(screen):
+def test_repeated_attempt_is_reported(screen):
     with shown(screen) as display:
         display.on_event(AttemptFailed("task-1", 1, 1, "RateLimitError", "429", 8.0))
         text = "task-1 failed (RateLimitError) and is tried again in 8 s"
