@@ -1,4 +1,4 @@
-"""Checks of constructor arguments: a mistake is reported where it was made, not in the first turn."""
+"""Checks of constructor arguments, so that a mistake is reported by the constructor and not in the first turn."""
 
 from __future__ import annotations
 

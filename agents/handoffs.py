@@ -56,7 +56,7 @@ class Transfer:
 
 @dataclass
 class BlockEnd:
-    """How one block asked to end the turn.
+    """How one block ended the turn: by an answer or by handoffs.
 
     Args:
         answered: Whether it has given the answer.
@@ -102,7 +102,7 @@ class HandoffTool:
         return hash(self.name)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Note the call; the agent looks at it when the block has ended.
+        """Record the call; the agent evaluates it when the block has ended.
 
         Raises:
             ToolArgumentError: There is something else than a message.

@@ -83,7 +83,7 @@ def describe(
     session: bool = False,
     vision: bool = True,
 ) -> str:
-    """Describe a result to a model; a plain success is its output and nothing else, progress bars in their last state.
+    """Describe a result to a model; a success without remarks is its output only, with progress bars in their last state.
 
     Args:
         result: Result of any AutoGen code executor.

@@ -38,7 +38,7 @@ def outcome_summary(result: CodeResult) -> str:
 
 
 def end_is_unknown(result: ExecutionResult) -> bool:
-    """Return whether the program ended while the code was running.
+    """Return whether the program ended while the code was running, so that the outcome is unknown.
 
     Args:
         result: The result.

@@ -151,7 +151,7 @@ async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResul
 
 
 class _Inner(Exception):
-    """Carries a TimeoutError of the attempt past that of its own deadline."""
+    """Wraps a TimeoutError raised inside an attempt, to distinguish it from the attempt's own deadline."""
 
     def __init__(self, error: TimeoutError) -> None:
         super().__init__()

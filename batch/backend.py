@@ -54,7 +54,7 @@ class Backend(Protocol):
     """Runs attempts."""
 
     async def start(self, context: BatchContext) -> None:
-        """Get ready.
+        """Prepare for attempts.
 
         Raises:
             Exception: It can't; `stop` is called after that, too.
@@ -84,7 +84,7 @@ class LocalBackend:
         self._worker: WorkerContext | None = None
 
     async def start(self, context: BatchContext) -> None:
-        """Get ready.
+        """Prepare for attempts.
 
         Raises:
             SandboxUnavailable: There is no sandbox on this machine.

@@ -1,4 +1,4 @@
-"""The folder of a batch: what it was made for, its rows, and which tasks are done."""
+"""The folder of a batch: its configuration, its rows, and which tasks are done."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ class BatchFolder:
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
 
     def _forget(self, key: int) -> None:
-        """Have a task run anew; its old row counts until there is a new one."""
+        """Mark a task to be run again; its old row counts until there is a new one."""
         place = self._index.pop(key, 0)
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:

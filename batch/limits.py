@@ -47,7 +47,7 @@ class RateLimit:
 
 
 class ModelGate(Protocol):
-    """What each model call of a batch passes."""
+    """Limits and counts the model calls of a batch."""
 
     async def enter(self) -> None:
         """Wait until a call may begin.
@@ -126,7 +126,7 @@ class LocalGate:
 
 
 class GatedClient(ForwardingClient):
-    """Has each call of a model client pass the gate of the batch.
+    """Forwards to a model client; each call waits for the gate of the batch.
 
     Args:
         client: Is asked.

@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: attempts in sandboxes of its node, whose logs the driver asks for piece by piece.
+"""The program in a Ray actor: it runs attempts in sandboxes of its node, and the driver requests their logs piece by piece.
 
 Importing this imports no Ray: `ray_backend.py` makes actors of `RayWorker`.
 """
@@ -135,7 +135,7 @@ class RayWorker:
             await attempt.close()
 
     async def stop(self) -> None:
-        """End everything."""
+        """End all attempts."""
         attempts, self._attempts = list(self._attempts.values()), {}
         await asyncio.gather(*(attempt.close() for attempt in attempts), return_exceptions=True)
         if self._context is not None:

@@ -1,4 +1,4 @@
-"""Reports: what came out of a batch, and how two batches differ, task by task."""
+"""Reports: the results of a batch, and the differences between two batches, task by task."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Unsuccessful(BaseModel):
 
 
 class Summary(BaseModel):
-    """What came out of a batch.
+    """The results of a batch in numbers.
 
     Args:
         tasks: Tasks with a row.

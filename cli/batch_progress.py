@@ -1,4 +1,4 @@
-"""How far a batch is: a few lines at the bottom of a terminal, or now and then a line where there is none."""
+"""The progress of a batch: a few lines at the bottom of a terminal, or a line from time to time without a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _END_S = 5.0
 
 
 class BatchDisplay:
-    """Shows how far a batch is; a context manager.
+    """Shows the progress of a batch; a context manager.
 
     All of it is written by a thread of its own: a terminal that stands still does not stop the batch.
 

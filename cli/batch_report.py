@@ -1,4 +1,4 @@
-"""What a batch has come to, as text or JSON."""
+"""Prints the results of a batch, as text or JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
-    """Print in a few lines what a batch has come to.
+    """Print the summary of a batch in a few lines.
 
     Args:
         summary: Its summary.
@@ -61,7 +61,7 @@ def print_summary(summary: Summary, folder: Path) -> None:
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """Return what a batch has come to in a few lines."""
+    """Return the summary of a batch in a few lines."""
     outcomes = ", ".join(f"{format_number(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
     repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
     lines = [f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]

@@ -41,7 +41,7 @@ HISTORY = "chat-history"
 
 
 def run_chat(job: ChatJob) -> int:
-    """Have a conversation until the person leaves.
+    """Run a chat until the user leaves.
 
     Args:
         job: The options.
@@ -107,7 +107,7 @@ class Chat:
         """Ends the chat in the middle of what it does."""
 
     async def run(self) -> int:
-        """Talk until the person leaves; return the exit status."""
+        """Run the chat until the user leaves; return the exit status."""
         job = self._job
         plan = await asyncio.to_thread(_read_plan, job.resume) if job.resume is not None else None
         self._reader = reader = open_reader(_history_file(job))

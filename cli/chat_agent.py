@@ -1,4 +1,4 @@
-"""Who answers in a chat: made from options, from a component's file, or from the log of an earlier chat."""
+"""The agent or team of a chat: made from options, from a component's file, or from the log of an earlier chat."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def _close(target: Any) -> None:
 
 
 def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
-    """Have an agent ask another model, if it has one."""
+    """Give an agent another model client, if it has one."""
     if client is None or getattr(agent, CLIENT, None) is None:
         return
     if isinstance(agent, BaseCodeAgent):
@@ -240,7 +240,7 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
 def _resumed_model(
     job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
 ) -> ChatCompletionClient | None:
-    """Return what an agent of an earlier chat asks from now on.
+    """Return the model client of an agent of an earlier chat.
 
     Args:
         job: The options.

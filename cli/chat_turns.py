@@ -76,7 +76,7 @@ class Turns:
         return self._running is not None
 
     async def say(self, text: str) -> None:
-        """Have a message answered, and print what happens."""
+        """Run a turn with a message, and print what happens."""
         await self._run(self.conversation.turn(text))
 
     async def go_on(self) -> None:
@@ -84,7 +84,7 @@ class Turns:
         await self._run(self.conversation.go_on())
 
     async def retry(self) -> None:
-        """Undo the last turn, and have its message answered once more."""
+        """Undo the last turn, and run it again with the same message."""
         task = self.conversation.last_task
         if task is None:
             self._terminal.line("There is no message to send again.", "yellow")
@@ -253,7 +253,7 @@ class Turns:
         return [entry.code for journal in journals.values() for entry in journal.entries]
 
     def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
-        """Say what was lost if another sandbox has taken the place of the last one."""
+        """Print what was lost if the sandbox was replaced."""
         pairs = zip(sandboxes, self._sandboxes(), strict=False)
         if not any(before and now > before for before, now in pairs):
             return

@@ -1,4 +1,4 @@
-"""What a chat prints of a turn, while it happens."""
+"""Prints the messages of a turn while they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that code defines in a session."""
+"""Lists the names that code defines in a session."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _PIECE = 1024 * 1024
 
 
 class JsonEnd:
-    """Prints the last line, whatever happens; a context manager around all that a command does.
+    """Prints the last line of `--json` however the command ends; a context manager around the command.
 
     Args:
         enabled: Whether JSON is wanted. Otherwise it does nothing.

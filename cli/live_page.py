@@ -87,7 +87,7 @@ def _wait_for_interrupt() -> None:
 async def first_answer(
     terminal: Awaitable[ApprovalResponse], control: RunControl | None, code: str
 ) -> ApprovalResponse:
-    """Ask on the page as well, if there is one, and return the first answer; the other question is withdrawn.
+    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn.
 
     Args:
         terminal: Asks in the terminal; it raises `EOFError` if nobody is there.

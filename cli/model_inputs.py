@@ -1,4 +1,4 @@
-"""What a model client takes from the machine of the command, so that it can be opened on another one."""
+"""The environment variables and the file that a model client needs, so that it can be opened on another machine."""
 
 from __future__ import annotations
 

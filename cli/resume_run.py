@@ -25,7 +25,7 @@ from autogen_codeact.sandbox.formatting import format_count
 
 @dataclass(frozen=True)
 class ResumeJob:
-    """The options of a continuation.
+    """The options of `codeact resume`.
 
     Args:
         path: The run's folder.

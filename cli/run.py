@@ -224,7 +224,7 @@ class _Run:
             page.close(wait=wait)
 
     def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
-        """With `--approve`, have a person asked before code runs."""
+        """With `--approve`, ask the user before code runs."""
         if self._job.approve:
             from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
@@ -258,13 +258,13 @@ def _files_stay(job: Job) -> bool:
 
 
 def _import_recording(folder: Path | None) -> None:
-    """Import what keeps a run, while the sandbox starts."""
+    """Import the recording of runs while the sandbox starts."""
     if folder is not None:
         import autogen_codeact.runs.recording  # noqa: F401, PLC0415
 
 
 def _say_files(files: list[str], folder: Path | None) -> None:
-    """Tell which of the files that the code has made are gone, and which are in the run's folder."""
+    """Print which files of the code are gone, and which are in the run's folder."""
     saved = set(files) & _kept_in(folder) if files and folder is not None else set()
     if saved and folder is not None:
         names = ", ".join(map(printable, sorted(saved)))
@@ -325,7 +325,7 @@ class RunOutcome:
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
 
     def complain(self) -> None:
-        """Say what is wrong with the answer."""
+        """Print what is wrong with the answer."""
         if self.empty_answer:
             say("the model's answer is empty")
         if self.cut_off:

@@ -150,7 +150,7 @@ class Transcript:
         self._show_end(title, output, notes, outcome_summary(event.result), good=event.result.exit_code == 0)
 
     def _show_reply(self, message: TextMessage) -> None:
-        """Print how code has ended of which an agent without a model tells the others."""
+        """Print how code has ended that an agent without a model ran."""
         code = message.metadata["exit_code"]
         ended = "ok" if code == "0" else f"exit code {code}"
         if message.metadata.get("outcome") == "crashed" and message.metadata.get("error") == INTERRUPTED:

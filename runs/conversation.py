@@ -1,4 +1,4 @@
-"""A conversation of a person with an agent or a team: its turns are in one log, can be undone, and go on in another process."""
+"""A conversation with an agent or a team: its turns are in one log, can be undone, and can continue in another process."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class RecordedConversation:
     async def turn(
         self, message: str | BaseChatMessage, cancellation_token: CancellationToken | None = None
     ) -> AsyncGenerator[Message | TaskResult, None]:
-        """Have a message answered.
+        """Run a turn with a message.
 
         Args:
             message: What the person says.

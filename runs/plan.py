@@ -1,4 +1,4 @@
-"""What a run's log says about continuing it."""
+"""Reads from the log of a run how to resume it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Point:
 
 @dataclass
 class Plan:
-    """How a run is continued.
+    """How to resume a run.
 
     Args:
         run: The run.
@@ -176,7 +176,7 @@ _Item = ModelAnswer | _Step | _ToolCall | Value
 
 
 class _Reader:
-    """Collects what the events say."""
+    """Collects the state of a run from its events."""
 
     def __init__(self, run: Run) -> None:
         self.seconds_since = 0.0

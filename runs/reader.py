@@ -1,4 +1,4 @@
-"""Reads the log of a run, event by event. What it holds was written by a model's code, so nothing in it is trusted."""
+"""Reads the log of a run, event by event. Its content comes from models and their code, so nothing in it is trusted."""
 
 from __future__ import annotations
 

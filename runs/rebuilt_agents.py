@@ -1,4 +1,4 @@
-"""The agents of a run that is continued: made from the configuration in its log, or compared with it."""
+"""The agents of a resumed run: made from the configuration in its log, or compared with it."""
 
 from __future__ import annotations
 

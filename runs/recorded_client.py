@@ -1,4 +1,4 @@
-"""A model client whose answers are kept in a run's log, or come from it in a run that is continued."""
+"""A model client that writes its answers to the log of a run, or in a resumed run returns answers from the log."""
 
 from __future__ import annotations
 

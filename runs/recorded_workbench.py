@@ -1,4 +1,4 @@
-"""A workbench of AutoGen's `AssistantAgent` whose calls are kept in a run's log, or answered from it when a run is continued."""
+"""A workbench of an `AssistantAgent` that writes its calls to a run's log, or in a resumed run returns results from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sessions of a run that is continued: rebuilt from their journals, or begun anew."""
+"""The sessions of a resumed run: rebuilt from their journals, or empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: they are kept in the log, and answered from it in a run that is continued."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 
 class RunDivergedError(RunError):
-    """The agent did something else than the log says, so what the log says can't be its answer."""
+    """The resumed agent did something other than the log says, so the log has no answer for it."""
 
 
 @cache
@@ -126,7 +126,7 @@ class AgentSteps:
         self._history.calls += 1
 
     async def go_live(self) -> str | None:
-        """Do what was put off while the log answered, and return the note for the model, once."""
+        """Do what was postponed while the log answered, and return the note for the model, once."""
         await self._do_late()
         note, self.note = self.note, None
         return note

@@ -1,4 +1,4 @@
-"""What a run was, in one line: for lists of runs."""
+"""Summaries of runs, for lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run was.
+    """The summary of a run.
 
     Args:
         path: Its folder.
@@ -97,7 +97,7 @@ def _summary_or_reason(path: Path) -> RunSummary | UnreadableRun:
 
 
 def summarize(run: Run) -> RunSummary:
-    """Read a run to its end and return what it was.
+    """Read a run to its end and return its summary.
 
     Raises:
         RunFolderError: The log can't be read.

@@ -315,7 +315,7 @@ class _Item:
         self._done = done
 
     def resolve(self) -> None:
-        """Wake up who waits."""
+        """Wake up the caller that waits."""
         if self._done is not None:
             with suppress(RuntimeError):  # its event loop has been closed
                 self._done.get_loop().call_soon_threadsafe(complete, self._done)

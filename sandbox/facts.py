@@ -1,4 +1,4 @@
-"""What code finds in a sandbox: versions, free space, files, and what the options allow."""
+"""Facts about a sandbox for code and models: versions, free space, files, and what the options allow."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SandboxFiles:
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What code finds in a sandbox. What was read in the sandbox is not trustworthy.
+    """Facts about a sandbox. Those that were read in the sandbox are not trustworthy.
 
     Args:
         timeout_s: Seconds that a block may take.
@@ -159,7 +159,7 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
 
 
 async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
-    """Return what code finds in a sandbox; the sandbox is started if it is not running.
+    """Return the facts about a sandbox; the sandbox is started if it is not running.
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
     the options. Sandboxes of a pool in which no code has run are asked once for all with the same Python, except for files.

@@ -1,4 +1,4 @@
-"""What a sandbox may use."""
+"""Resource limits of a sandbox."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _share(most: int, memory: str | int) -> int:
 
 
 class Limits(BaseModel):
-    """What a sandbox may use; the defaults suit one agent on a laptop.
+    """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:
         memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 20m. Default 1g.

@@ -1,4 +1,4 @@
-"""What a run of a team may use."""
+"""The budget of a run of a team."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Budget(BaseModel):
 
 
 class Used(BaseModel):
-    """What a run has used.
+    """The tokens, turns and seconds that a run has used.
 
     Args:
         tokens: Tokens of prompts and completions.

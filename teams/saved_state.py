@@ -26,7 +26,7 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, Recursion
 
 @dataclass
 class Memory(Generic[P]):
-    """What a team remembers between two turns.
+    """The state of a team between two turns.
 
     Args:
         position: Where the speaker policy is.

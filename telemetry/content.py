@@ -1,4 +1,4 @@
-"""What was said, as text for span attributes: only if it is wanted, redacted, and of limited length."""
+"""Messages and values as text for span attributes: only if switched on, redacted, and of limited length."""
 
 from __future__ import annotations
 

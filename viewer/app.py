@@ -134,7 +134,7 @@ class Viewer:
             raise HTTPException(400, str(error)) from None
 
     async def header(self, request: Request) -> Response:
-        """Answer with what is known of a run."""
+        """Answer with the header of a run."""
         return _json(await self._run(request).header())
 
     async def summaries(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What a person can do to a run from its page: answer whether code may call a tool, and stop the run."""
+"""The buttons of a live run's page: approve or refuse code and calls of tools, and stop the run."""
 
 from __future__ import annotations
 

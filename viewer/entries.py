@@ -1,4 +1,4 @@
-"""What is kept in memory of each step of a run: its short form, and where in the log its events are."""
+"""The index entries of the steps of a run, kept in memory: the summary of each step, and the places of its events in the log."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Entry:
 
     @property
     def timing(self) -> Timing:
-        """Where its time went."""
+        """The seconds spent in the model, the sandbox and host tools."""
         return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
 
     def name_it(self, text: object) -> None:

@@ -1,4 +1,4 @@
-"""Sorts the events of a log into steps as they come; what an event says in full is read again when its step is shown."""
+"""Assigns the events of a log to steps while they are read; the full content is read again when a step is shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DISPLAY_LINES = 16
 
 @dataclass
 class _Agent:
-    """What an agent is doing, as far as the log says."""
+    """The present state of an agent, according to the log."""
 
     key: str
     call: Entry | None = None  # a call of its model whose answer has not become a message yet

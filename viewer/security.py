@@ -1,4 +1,4 @@
-"""Who may talk to the viewer: those who have the address with its token, and no page of another origin."""
+"""Access control of the viewer: requests need the token of its address, and pages of other origins are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host tool is to the rest of the package, wherever it came from."""
+"""The interface of host tools in this package."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ Address = tuple[str, DockerTLS | None]
 
 @dataclass(eq=False)
 class _Engine:
-    """What this process knows of an engine."""
+    """The state of an engine, as this process knows it."""
 
     host: DockerHost
     slots: set[Slot] = field(default_factory=set)
