@@ -17,7 +17,7 @@ from autogen_core.tools import Tool, ToolSchema
 
 
 class ForwardingClient(ChatCompletionClient):
-    """Forwards to another client. Subclasses override the requests; everything else, also the configuration, is the other client's.
+    """Forwards to another client. Subclasses override the requests; everything else, also the configuration, is that client's.
 
     Args:
         client: The other one.

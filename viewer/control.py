@@ -69,7 +69,7 @@ class ApprovalQuestion:
 
 
 @dataclass
-class _Open:
+class _OpenQuestion:
     question: ApprovalQuestion
     answer: Future[bool] = field(default_factory=Future)
 
@@ -89,7 +89,7 @@ class RunControl:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenQuestion] = {}
         self._listeners: set[Callable[[QuestionDocument], None]] = set()
         self.stopped = False
         """Whether somebody has asked to stop the run."""
@@ -113,7 +113,7 @@ class RunControl:
         """
         if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
             raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
-        waiting = _Open(question)
+        waiting = _OpenQuestion(question)
         with self._lock:
             number = next(self._numbers)
             self._open[number] = waiting

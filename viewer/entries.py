@@ -36,7 +36,7 @@ class LiveText:
 
 
 @dataclass
-class Entry:
+class StepEntry:
     """One step.
 
     Args:
