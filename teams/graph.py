@@ -124,7 +124,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
                 position.remaining[name][group] = self._edges_to[name][group]
         return speakers
 
-    def heard(self, position: GraphPosition, speaker: str, messages: Sequence[Message]) -> None:
+    def turn_ended(self, position: GraphPosition, speaker: str, messages: Sequence[Message]) -> None:
         """Follow the edges of whoever has spoken."""
         chat_messages = [message for message in messages if isinstance(message, BaseChatMessage)]
         if speaker not in self._graph.nodes or not chat_messages:

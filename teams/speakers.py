@@ -102,7 +102,7 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
             SpeakerError: There is nobody; the message says what to change.
         """
 
-    def heard(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
+    def turn_ended(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
         """Update the position after a whole turn."""
 
     def complete(self, position: P, names: Sequence[str]) -> str | None:
