@@ -171,7 +171,7 @@ class Run:
         return {name: self.answers[name] for name in self.turns}
 
     def commit(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
-        """Make the turns under way part of the run; return what was `messages`."""
+        """Make the turns under way part of the run; return their messages, as `turn_messages` has them."""
         turns = self.turn_messages
         self.batches.append([message for messages, _ in turns.values() for message in messages])
         self.turns, self.answers = {}, {}
