@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import io
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 from autogen_core import CancellationToken, Image
@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
 from autogen_codeact.sandbox.tools.stub import StubbedTool
-from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolImage
+from autogen_codeact.sandbox.tools.tool import DescribedTool, HostToolProtocol, ToolAnswer, ToolImage
 
 T = TypeVar("T")
 
@@ -69,20 +69,8 @@ async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
         raise
 
 
-class HostToolWithToken(Protocol):
+class HostToolWithToken(DescribedTool, Protocol):
     """A `HostToolProtocol` whose `run` takes a cancellation token, as in version 0.1."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def signature(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def source(self) -> str | Mapping[str, Any]: ...
 
     async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer: ...
 
@@ -94,18 +82,15 @@ class UserHostTool:
     Two are equal if the tools are, whatever these say of themselves: agents of a shared session may have handoffs of one name.
 
     Args:
-        name: Its name.
-        signature: Its parameters and result.
-        description: Its docstring.
-        source: Its definition for the sandbox.
         tool: The tool.
     """
 
-    name: str = field(compare=False)
-    signature: str = field(compare=False)
-    description: str = field(compare=False)
-    source: str | Mapping[str, Any] = field(compare=False)
     tool: Any
+
+    name = property(lambda self: str(self.tool.name))
+    signature = property(lambda self: str(self.tool.signature))
+    description = property(lambda self: str(self.tool.description))
+    source = property(lambda self: self.tool.source)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run it."""
@@ -120,7 +105,7 @@ def as_host_tool(tool: Any) -> HostToolProtocol:
     """Return the tool as the sandbox library runs it."""
     if isinstance(tool, StubbedTool | UserHostTool):
         return cast(HostToolProtocol, tool)
-    return UserHostTool(str(tool.name), str(tool.signature), str(tool.description), tool.source, tool)
+    return UserHostTool(tool)
 
 
 def _takes_token(run: Callable[..., Any]) -> bool:

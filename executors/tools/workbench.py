@@ -9,7 +9,7 @@ from typing import Any
 from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchema, Workbench
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
-from autogen_codeact.executors.tools.described import BaseToolHostTool
+from autogen_codeact.executors.tools.base_tool import from_tool
 from autogen_codeact.executors.tools.mcp import McpTools, is_mcp, is_running, stop_mcp
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
@@ -105,5 +105,5 @@ def _static_tools(workbench: Workbench) -> Sequence[HostTool]:
     for tool in getattr(workbench, "_tools", []):
         override = overrides.get(tool.name)
         name, description = (override.name, override.description) if override is not None else (None, None)
-        tools.append(BaseToolHostTool(tool, name=name, description=description))
+        tools.append(from_tool(tool, name=name, description=description))
     return tools

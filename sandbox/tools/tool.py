@@ -47,8 +47,8 @@ class ToolStuckError(TimeoutError):
     """The tool's own thread is busy with a call for which nobody waits any more."""
 
 
-class HostTool(Protocol):
-    """A function that runs on the host and is called from the sandbox."""
+class DescribedTool(Protocol):
+    """What the sandbox and the model see of a host tool."""
 
     @property
     def name(self) -> str:
@@ -73,6 +73,10 @@ class HostTool(Protocol):
         the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
         ...
+
+
+class HostTool(DescribedTool, Protocol):
+    """A function that runs on the host and is called from the sandbox."""
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
