@@ -13,7 +13,6 @@ from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.tools.adapters import to_image
 from autogen_codeact.sandbox.image_check import BROKEN_IMAGE, ImageRefused, check_image
 
 MAX_IMAGES = 4
@@ -79,7 +78,7 @@ def images_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
             room -= len(data)
         except ImageRefused as error:
             left_out.append((name, str(error)))
-    of_tools = [to_image(image) for call in result.tool_calls for image in call.images]
+    of_tools = [Image(PILImage.open(BytesIO(image.data))) for call in result.tool_calls for image in call.images]
     rest = MAX_IMAGES - len(images)
     left_out += [("an image of a host tool", f"only the first {MAX_IMAGES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.pool import SandboxPool as SandboxPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
-    from autogen_codeact.executors.tools.approval import ToolApprovalRequest as ToolApprovalRequest
+    from autogen_codeact.executors.tools.adapters import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.executors.tools.host_tools import ToolLike as ToolLike
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel

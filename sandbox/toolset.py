@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeGuard
+from typing import Any, ClassVar
 
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
@@ -14,22 +14,10 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
-
-
-class ToolSource(Protocol):
-    """Something that must be started before its tools are known, such as the connection to a server."""
-
-    async def start(self) -> Sequence[HostTool]:
-        """Start it, unless it is running, and list its tools."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop it, if it was started here."""
-        ...
-
 
 Tool = Callable[..., Any] | HostTool | ToolSource
 """A typed Python function, sync or async, an object of the `HostTool` protocol, or a source of such objects."""
@@ -73,7 +61,7 @@ class Toolset:
         Raises:
             TypeError: It is neither.
         """
-        if is_host_tool(tool) or _is_source(tool):
+        if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
             raise TypeError(f"{tool!r} is not a tool: give a typed function")
@@ -123,7 +111,7 @@ class Toolset:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
             raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
         ready = [*self._ready, *map(self.adapt, tools)]
-        self._check_names([each for each in ready if is_host_tool(each)])
+        self._check_names([each for each in ready if not isinstance(each, ToolSource)])
         if len(ready) > len(self._ready):
             self._ready = ready
             self._know()
@@ -132,7 +120,7 @@ class Toolset:
 
     def _know(self) -> None:
         """List the tools if no source has to be started for it."""
-        tools = [each for each in self._ready if is_host_tool(each)]
+        tools = [each for each in self._ready if not isinstance(each, ToolSource)]
         self.known = tuple(tools) if len(tools) == len(self._ready) else None
 
     def _use(self, tools: Sequence[HostTool]) -> None:
@@ -165,10 +153,7 @@ class Toolset:
         tools: list[HostTool] = []
         try:
             for each in self._ready:
-                if is_host_tool(each):
-                    tools.append(each)
-                elif _is_source(each):
-                    tools += await each.start()
+                tools += await each.start() if isinstance(each, ToolSource) else [each]
             self._check_names(tools)
         except BaseException:
             with contextlib.suppress(Exception):
@@ -186,7 +171,7 @@ class Toolset:
         """
         self._threads.close()
         self._know()
-        stops = [each.stop() for each in self._ready if _is_source(each)]
+        stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
         for end in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
@@ -212,10 +197,6 @@ class Toolset:
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
         """Return the handler of the calls of one block (its `code` and `language`)."""
         return self.broker.block(block.code, block.language, context, ident)
-
-
-def _is_source(thing: object) -> TypeGuard[ToolSource]:
-    return not callable(thing) and all(hasattr(thing, name) for name in ("start", "stop"))
 
 
 def _checked(approve: ApproveTool | None) -> ApproveTool | None:

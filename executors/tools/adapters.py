@@ -1,19 +1,20 @@
-"""AutoGen's types at the border of the sandbox library: cancellation tokens, images, and host tools that users wrote."""
+"""AutoGen's types at the border of the sandbox library: images, cancellation tokens, approvals, and tools that users wrote."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, cast
 
 from autogen_core import CancellationToken, Image
 from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
 from PIL import Image as PILImage
 
+from autogen_codeact.sandbox.tools import approval
 from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
+from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
 from autogen_codeact.sandbox.tools.stub import StubbedTool
@@ -36,11 +37,6 @@ class HostTool(SandboxHostTool):
     """A typed function as a host tool, as `autogen_codeact.sandbox.HostTool`; it may use AutoGen's tokens and images."""
 
     library = AUTOGEN
-
-
-def to_image(image: ToolImage) -> Image:
-    """Convert an image to AutoGen's `Image`, which decodes it when it is needed."""
-    return Image(PILImage.open(io.BytesIO(image.data)))
 
 
 def answer_of(result: ToolResult, name: str) -> ToolAnswer:
@@ -67,6 +63,35 @@ async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
     except asyncio.CancelledError:
         token.cancel()
         raise
+
+
+@dataclass(frozen=True)
+class ToolApprovalRequest(approval.ToolApprovalRequest):
+    """A call that waits for its approval; the tool gets a copy of the arguments, so changing these changes nothing.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments by name, as JSON gave them; not checked yet.
+        signature: The tool's parameters and result as Python writes them.
+        description: The tool's docstring.
+        code: The block that calls it.
+        language: The block's language.
+        cancellation_token: Cancelled when nobody waits for the answer any more.
+    """
+
+    cancellation_token: CancellationToken = field(default_factory=CancellationToken)
+
+
+def with_tokens(approve: ApproveTool | None) -> ApproveTool | None:
+    """Return an approval function whose requests have a cancellation token."""
+    if approve is None:
+        return None
+
+    async def approve_with_token(request: approval.ToolApprovalRequest) -> ToolApproval:
+        values = {each.name: getattr(request, each.name) for each in fields(approval.ToolApprovalRequest)}
+        return await with_token(lambda token: approve(ToolApprovalRequest(**values, cancellation_token=token)))
+
+    return approve_with_token
 
 
 class HostToolWithToken(DescribedTool, Protocol):

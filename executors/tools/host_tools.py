@@ -8,18 +8,18 @@ from typing import Any
 
 from autogen_core.tools import BaseTool, Workbench
 
-from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool
-from autogen_codeact.executors.tools.approval import with_tokens
+from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool, with_tokens
 from autogen_codeact.executors.tools.base_tool import from_tool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
-from autogen_codeact.executors.tools.workbench import OpenWorkbench
+from autogen_codeact.executors.tools.workbench import source_of
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
-from autogen_codeact.sandbox.toolset import Toolset, ToolSource
+from autogen_codeact.sandbox.toolset import Toolset
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
@@ -34,7 +34,7 @@ class HostTools(Toolset):
     def adapt(self, tool: Any) -> HostTool | ToolSource:
         """Make a host tool, or a source of host tools, of a `ToolLike`."""
         if isinstance(tool, Workbench):
-            return OpenWorkbench(tool)
+            return source_of(tool)
         if is_host_tool(tool):
             return as_host_tool(tool)
         if is_tool(tool):

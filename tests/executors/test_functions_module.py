@@ -30,8 +30,11 @@ from autogen_codeact.executors.functions_module import (
     check_module_name,
     functions_prompt,
     required_packages,
-    to_stub,
 )
+
+
+def to_stub(function: Any) -> str:
+    return functions_prompt([function], "functions", "$functions")
 
 
 def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:

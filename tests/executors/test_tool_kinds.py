@@ -24,10 +24,10 @@ from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from autogen_codeact.executors.tools import workbench as workbenches
-from autogen_codeact.executors.tools.adapters import from_autogen, to_image
+from autogen_codeact.executors.tools.adapters import from_autogen
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
+from autogen_codeact.sandbox.tools import source
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 from .schema_workbench import SchemaWorkbench
@@ -186,7 +186,7 @@ class TestWorkbenches:
         )
         answer = await tool.run({"key-word": "x"})
         assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (from_autogen(image),))
-        assert [to_image(each).image.size for each in answer.images] == [(2, 1)]
+        assert [each.size for each in answer.images] == [(2, 1)]
         workbench.result = ToolResult(name="x", result=[TextResultContent(content="no such workbench")], is_error=True)
         with pytest.raises(RuntimeError, match=r"^no such workbench$"):
             await tool.run({"key-word": "x"})
@@ -271,7 +271,7 @@ class TestMcpServer:
             await HostTools([bench]).start()
 
     async def test_silent_mcp_server_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(workbenches, "START_TIMEOUT_S", 3.0)
+        monkeypatch.setattr(source, "START_TIMEOUT_S", 3.0)
         with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 3 s; see whether"):
             await HostTools([mcp("deaf")]).start()
 
