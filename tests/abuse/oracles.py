@@ -180,17 +180,22 @@ def control_groups(pid: int | None = None) -> set[str]:
     return found
 
 
-_versions: dict[str, str] = {}
+_engines = threading.local()
 
 
 def known_engine() -> docker.APIClient:
-    """Connect to the engine and ask for its version the first time only: it starts other programs to tell it."""
+    """Return a client of the engine, one for each thread, to use with `closing`, which ends its connections only.
+
+    To make one, and to ask the engine for its version, takes longer than a request.
+    """
     where = engine._endpoint(None)
+    if "tls" in where:
+        return engine.connect()
     host = str(where.get("base_url"))
-    if host not in _versions:
-        with closing(engine.connect()) as client:
-            _versions[host] = client._version
-    return engine._client(**where, version=_versions[host], timeout=engine.REQUEST_TIMEOUT)
+    known: dict[str, docker.APIClient] = _engines.__dict__.setdefault("clients", {})
+    if host not in known:
+        known[host] = engine.connect()
+    return known[host]
 
 
 def containers() -> set[str]:
@@ -365,7 +370,7 @@ def descendants(pid: int, without: Collection[int] = ()) -> set[int]:
 def _children_of(pid: int) -> set[int]:
     """A process's children, whichever of its threads has started them; none where it has ended."""
     found = set[int]()
-    # Plain calls, because each case does this several times; and only processes of ours, as a machine may have hundreds of others.
+    # Plain calls, because each case does this several times.
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
