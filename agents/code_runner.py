@@ -231,8 +231,8 @@ class CodeRunner:
             )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
-            transfer, told = end.transfer(succeeded=result.exit_code == 0)
-            results.append(_with_notes(result, *told))
+            transfer, notes = end.transfer(succeeded=result.exit_code == 0)
+            results.append(_with_notes(result, *notes))
             if transfer is not None:
                 emit(AnswerGiven(transfer))
             ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None

@@ -291,8 +291,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         metadata = metadata_of(result) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
-            told = shown if self._runner.did_more(result) else None
-            return answer.as_message(self.name, context_for(generated, told, self.name), {"steps": str(step)})
+            output = shown if self._runner.did_more(result) else None
+            return answer.as_message(self.name, context_for(generated, output, self.name), {"steps": str(step)})
         if answer is None:
             return None
         return self._message(answer, None, {"steps": str(step), "answered_by": "final_answer"})

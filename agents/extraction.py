@@ -131,7 +131,7 @@ def normalise_language(label: str) -> str:
 
 @dataclass(slots=True)
 class _Fence:
-    """An opening fence, and what is known of its block."""
+    """An opening fence and its block."""
 
     mark: str
     size: int

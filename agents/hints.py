@@ -1,4 +1,4 @@
-"""Hints for a model whose code failed because of the sandbox: what is there instead, and which option would allow it."""
+"""Hints for a model whose code failed because of a limit of the sandbox: the alternative, and the option that would allow it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 
 
 class JournalEntry(BaseModel):
-    """A block that was not killed; its output is kept as a digest, because it may contain secrets.
+    """A block that was not killed, with a digest of its output, because the output may contain secrets.
 
     Args:
         language: Its language.

@@ -1,4 +1,4 @@
-"""A person as a part of a team."""
+"""A user at the terminal as a participant of a team."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could n
 
 @dataclass(frozen=True)
 class Replay:
-    """How the rebuilding of a session went.
+    """The outcome of rebuilding a session.
 
     Args:
         blocks: Blocks that were run again.
@@ -73,7 +73,7 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether the session is what it was, as far as can be seen."""
+        """Whether no difference from the original session was detected."""
         return not self._count and self.empty is None
 
     @property
@@ -191,7 +191,7 @@ class _Replayer:
         self._until = time.monotonic() + MAX_SECONDS
 
     def result(self) -> Replay:
-        """Return how it went."""
+        """Return the outcome."""
         return Replay(
             len(self._journal.entries),
             tuple(self._differences),

@@ -1,4 +1,4 @@
-"""What happens while an agent's code runs."""
+"""Events of running an agent's code."""
 
 from __future__ import annotations
 

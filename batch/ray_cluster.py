@@ -191,7 +191,7 @@ def _in_daemon_thread(work: Callable[..., None], *arguments: Any) -> Future[None
 
 
 async def _within(seconds: float, done: Future[None]) -> None:
-    """Wait for what a thread does.
+    """Wait for the work of a thread.
 
     Raises:
         BatchBackendError: It takes too long.

@@ -24,7 +24,7 @@ from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 MAX_FILES = 100
@@ -200,7 +200,7 @@ def _export(run: Path, name: str) -> None:
 
 
 def _say_rebuilding(rebuilding: Rebuilding) -> None:
-    say(f"rebuilding the session: {counted(rebuilding.blocks, 'block')}")
+    say(f"rebuilding the session: {format_count(rebuilding.blocks, 'block')}")
 
 
 def _unknown(name: str, known: list[str]) -> str:

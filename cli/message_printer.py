@@ -36,7 +36,7 @@ class MessagePrinter:
 
     @contextmanager
     def watching(self, executor: CodeExecutor) -> Iterator[None]:
-        """Follow what an executor does, if it can be observed."""
+        """Show the activity of an executor, if it can be observed."""
         observed = capabilities_of(executor).observed
         watcher = self._progress.watcher if self._json is None else self._json.watcher
         detach = observed.attach(observers=[watcher]) if observed is not None else None

@@ -1,4 +1,4 @@
-"""The executor of an AutoGen agent, whose runs are kept in a run's log, or answered from it when a run is continued."""
+"""The executor of an AutoGen agent that writes its results to a run's log, or in a resumed run returns results from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object can do that runs code in a sandbox, for callers that look for methods and not for a class."""
+"""Protocols of objects that run code in a sandbox, for callers that check methods and not a class."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SessionSandbox(Protocol):
 
 @runtime_checkable
 class KnowsSandbox(Protocol):
-    """An executor that knows what code finds in its sandbox."""
+    """An executor that knows facts about its sandbox."""
 
     @property
     def starts(self) -> int:

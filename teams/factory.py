@@ -143,7 +143,7 @@ def coder_executor_team(
 
 
 def _tools_of(executor: CodeExecutor) -> str:
-    """What coder and reviewer are told of the functions of the host."""
+    """Return the description of host tools for coder and reviewer."""
     can = capabilities_of(executor)
     known = can.tools.known_tools if can.tools is not None else ()
     if known is None:

@@ -79,8 +79,8 @@ def instrument(
             raise TypeError(
                 f"{part!r} can't be instrumented: give agents, teams, executors, sandboxes or model clients."
             )
-    wanted = _wanted_by_environment() if content is None else content
-    spans = Spans(tracer_provider, content=wanted, redact=redact)
+    capture = _wanted_by_environment() if content is None else content
+    spans = Spans(tracer_provider, content=capture, redact=redact)
     with ExitStack() as ends:
         for each, begin in _all(parts, spans):
             ends.callback(share(each, tracer_provider, begin))

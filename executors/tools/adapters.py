@@ -1,4 +1,4 @@
-"""AutoGen's types at the border of the sandbox library: pictures, cancellation tokens, approvals, and tools that users wrote."""
+"""AutoGen's types at the border of the sandbox library: images, cancellation tokens, approvals, and tools that users wrote."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
 from PIL import Image as PILImage
 
 from autogen_codeact.sandbox.tools import approval
-from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
+from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
 from autogen_codeact.sandbox.tools.stub import StubbedTool
-from autogen_codeact.sandbox.tools.tool import DescribedTool, HostToolProtocol, Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import DescribedTool, HostToolProtocol, ToolAnswer, ToolImage
 
 T = TypeVar("T")
 
 
 def from_autogen(value: Any) -> Any:
-    """Convert AutoGen's images to pictures and parts of its results to their content; return anything else as it is."""
+    """Convert AutoGen's images to `ToolImage`s, and parts of its results to their content; return anything else as it is."""
     if isinstance(value, ImageResultContent | TextResultContent):
         value = value.content
-    return as_picture(value.image if isinstance(value, Image) else value)
+    return as_tool_image(value.image if isinstance(value, Image) else value)
 
 
-AUTOGEN = LibraryTypes(token=CancellationToken, pictures=(Image, PILImage.Image, Picture), convert=from_autogen)
+AUTOGEN = LibraryTypes(token=CancellationToken, images=(Image, PILImage.Image, ToolImage), convert=from_autogen)
 
 
 class HostTool(SandboxHostTool):
@@ -40,7 +40,7 @@ class HostTool(SandboxHostTool):
 
 
 def answer_of(result: ToolResult, name: str) -> ToolAnswer:
-    """Convert AutoGen's result of a tool: its texts, and its pictures beside them.
+    """Convert AutoGen's result of a tool: its texts, and its images beside them.
 
     Args:
         result: The result.

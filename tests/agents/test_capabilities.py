@@ -73,7 +73,7 @@ def test_third_party_executor_has_what_its_methods_offer() -> None:
     assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session, observed=session)
 
 
-def test_autogens_executors_have_none_of_it(executor: CodeExecutor) -> None:
+def test_executors_of_autogen_have_no_capabilities(executor: CodeExecutor) -> None:
     assert capabilities_of(executor) == Capabilities()
 
 

@@ -30,7 +30,7 @@ def test_each_line_has_its_last_state(text: str, folded: str) -> None:
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40))
-def test_it_is_what_writing_over_the_line_gives(text: str) -> None:
+def test_folded_text_is_what_a_terminal_shows(text: str) -> None:
     expected = []
     for line in text.split("\n"):
         cells: list[str] = []
