@@ -272,8 +272,8 @@ async def test_calls_in_parallel_are_approved_each_by_itself(
                 return str(error)
         print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
     """
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, tools=[get, pay], approve_tool=again, timeout=30
+    async with reused.executor_with_tools(
+        DockerCommandLineCodeExecutor, [get, pay], approve_tool=again, timeout=30
     ) as executor:
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)
