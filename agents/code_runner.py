@@ -32,25 +32,23 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.agents.run_events import AnswerGiven, CallEnded, Emit, OutputWritten, RunEnded, RunEvent
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import StepRecord
-from autogen_codeact.executors import (
-    WORKSPACE,
-    ExecutionResult,
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
+from autogen_codeact.sandbox import (
     HostToolProtocol,
-    KnowsSandbox,
     OutputChunk,
-    RunContext,
     SandboxDied,
     SandboxError,
-    SandboxFacts,
     SandboxProtocolError,
     SandboxTimeout,
-    SessionExecutor,
     ToolCall,
-    ToolExecutor,
-    capabilities_of,
-    combine,
-    in_thread,
 )
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.facts import SandboxFacts
+from autogen_codeact.sandbox.host.blocks import combine
+from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.protocols import KnowsSandbox
+from autogen_codeact.sandbox.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -234,8 +232,8 @@ class CodeRunner:
             )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
-            transfer, told = end.transfer(succeeded=result.exit_code == 0)
-            results.append(_with_notes(result, *told))
+            transfer, notes = end.transfer(succeeded=result.exit_code == 0)
+            results.append(_with_notes(result, *notes))
             if transfer is not None:
                 emit(AnswerGiven(transfer))
             ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None

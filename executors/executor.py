@@ -13,18 +13,13 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
 from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
+from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
-from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.options import Mode, SandboxOptions
+from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
-
-__all__ = ["LOST", "WORKSPACE", "SandboxCodeExecutor", "cancel_scope"]
 
 
 class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
@@ -52,39 +47,6 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     def sandbox(self) -> Self:
         """The executor itself."""
         return self
-
-    @property
-    def mode(self) -> Mode:
-        """`process` or `session`."""
-        return self.sandbox.options.mode
-
-    def add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None = None) -> None:
-        """Let the code call more functions of the host, from the next block on; agents add their `tools` in this way.
-
-        A config contains only what the constructor was given: agents write their own tools into their config.
-
-        Args:
-            tools: As for the constructor; those that it already has are ignored.
-            approve_tool: Called before each call to any tool. The call is made only if it approves.
-
-        Raises:
-            TypeError: Something is not a tool.
-            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
-        """
-        self.tools.add(tools, approve_tool)
-
-    def offer_tool(self, tool: HostTool) -> None:
-        """Let the code call a function that belongs to an agent itself: it is not listed, and its calls need no approval.
-
-        Raises:
-            ValueError: Another tool has its name.
-        """
-        self.tools.offer(tool)
-
-    @property
-    def known_tools(self) -> tuple[HostTool, ...] | None:
-        """The functions of the host that the code can call; None if there are workbenches that have not been started."""
-        return self.tools.known
 
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT

@@ -36,15 +36,6 @@ def required_packages(functions: Sequence[CodeFunction]) -> list[str]:
     return list(dict.fromkeys(packages))
 
 
-def to_stub(function: CodeFunction) -> str:
-    """Write a function's signature and docstring, with `...` for its body.
-
-    Raises:
-        ValueError: It is no function or has no source; the message names it.
-    """
-    return stub(_described(function))
-
-
 def functions_prompt(functions: Sequence[CodeFunction], module: str, template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
     """Tell a model which functions its code can import.
 

@@ -50,7 +50,6 @@ class SandboxPool(sandbox_pool.SandboxPool):
         max_uses: int = 1,
         **options: Any,
     ) -> None:
-        sandbox_pool.check_sizes(size, max_alive, starts_at_once, max_uses)
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]

@@ -214,8 +214,8 @@ class AsyncSandbox(SandboxLifecycle):
         """
         await self._ready()
 
-    async def run_aside(self, code: str, timeout: float) -> str:
-        """Run Python in a process of its own, which has no access to a session's variables, and is no block of the journal.
+    async def run_in_new_process(self, code: str, timeout: float) -> str:
+        """Run Python code in a new process: it sees no variables of the session, and does not count as a block.
 
         Args:
             code: The code; it can't call host tools.

@@ -1,4 +1,4 @@
-"""What code finds in a sandbox: versions, free space, files, and what the options allow."""
+"""Facts about a sandbox for code and models: versions, free space, files, and what the options allow."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SandboxFiles:
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What code finds in a sandbox. What was read in the sandbox is not trustworthy.
+    """Facts about a sandbox. Those that were read in the sandbox are not trustworthy.
 
     Args:
         timeout_s: Seconds that a block may take.
@@ -159,7 +159,7 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
 
 
 async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
-    """Return what code finds in a sandbox; the sandbox is started if it is not running.
+    """Return the facts about a sandbox; the sandbox is started if it is not running.
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
     the options. Sandboxes of a pool in which no code has run are asked once for all with the same Python, except for files.
@@ -167,14 +167,14 @@ async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
     Args:
         sandbox: The sandbox.
     """
-    asked: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     try:
         await sandbox.start_if_needed()
         async with asyncio.timeout(PROBE_DEADLINE_S):
-            asked = await _ask(sandbox)
+            answer = await _ask(sandbox)
     except (SandboxError, TimeoutError, ValueError, RecursionError):
         pass  # code that needs the sandbox will raise
-    return replace(known_facts(sandbox.options), **asked)
+    return replace(known_facts(sandbox.options), **answer)
 
 
 async def _ask(sandbox: AsyncSandbox) -> dict[str, Any]:
@@ -184,11 +184,13 @@ async def _ask(sandbox: AsyncSandbox) -> dict[str, Any]:
     key = (client.python, *names) if client is not None and client.python is not None else None
     if client is not None and pooled is not None and key in pooled:
         return {**pooled[key], **await _files_in(client)}
-    asked = _checked(await sandbox.run_aside(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S))
+    answer = _checked(
+        await sandbox.run_in_new_process(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S)
+    )
     # Code that has run meanwhile could have changed the answer.
     if key is not None and pooled is not None and sandbox.facts_of_pool is pooled and sandbox.client is client:
-        pooled[key] = {name: asked[name] for name in ("python", "packages", "commands")}
-    return asked
+        pooled[key] = {name: answer[name] for name in ("python", "packages", "commands")}
+    return answer
 
 
 async def _files_in(client: RunnerClient) -> dict[str, Any]:

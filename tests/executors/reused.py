@@ -233,7 +233,12 @@ def processes() -> set[int]:
 
 
 def _held() -> dict[str, Any]:
-    return {held.sandbox.name: held for pool in _pools if pool._keeper is not None for held in list(pool._keeper._held)}
+    return {
+        held.sandbox.name: held
+        for pool in _pools
+        if pool._manager is not None
+        for held in list(pool._manager._sandboxes)
+    }
 
 
 def _present() -> list[tuple[RunnerClient, Any, set[str]]]:
@@ -251,7 +256,7 @@ def without(found: Found) -> Found:
         return found
     present = _present()
     names = {client.name for client, _, _ in present}
-    threads = {id(pool._keeper._thread) for pool in _pools if pool._keeper is not None}
+    threads = {id(pool._manager._thread) for pool in _pools if pool._manager is not None}
     threads |= {id(connection._thread) for _, connection, _ in present}
     pids = processes() if found.get("children") else set[int]()
     opened = set[str]().union(*(each for _, _, each in present))

@@ -41,11 +41,11 @@ async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCo
     assert await out(limited, "print('next')") == "next\n"
 
 
-async def test_time_asleep_does_not_count(limited: SandboxCodeExecutor) -> None:
+async def test_sleeping_does_not_use_cpu_time(limited: SandboxCodeExecutor) -> None:
     assert await out(limited, "import time; time.sleep(1.2); print('slept')") == "slept\n"
 
 
-async def test_each_block_has_its_own(limited: SandboxCodeExecutor) -> None:
+async def test_each_block_has_its_own_cpu_limit(limited: SandboxCodeExecutor) -> None:
     code = "import time\nend = time.process_time() + 0.055\nwhile time.process_time() < end: pass\nprint('done')"
     for _ in range(3):
         assert await out(limited, code) == "done\n"
@@ -60,11 +60,13 @@ async def test_each_block_has_its_own(limited: SandboxCodeExecutor) -> None:
     ],
     ids=["at once", "one after the other", "apart"],
 )
-async def test_its_processes_count_together(limited: SandboxCodeExecutor, backend: Backend, code: str) -> None:
+async def test_cpu_time_of_all_processes_of_a_block_is_added_up(
+    limited: SandboxCodeExecutor, backend: Backend, code: str
+) -> None:
     check_exceeded(await run(limited, code), backend)
 
 
-async def test_children_that_nobody_waits_for_count_too(limited: SandboxCodeExecutor, backend: Backend) -> None:
+async def test_cpu_time_of_unreaped_children_counts(limited: SandboxCodeExecutor, backend: Backend) -> None:
     backend.require_memory_group()
     code = """
     import os, signal
@@ -78,7 +80,7 @@ async def test_children_that_nobody_waits_for_count_too(limited: SandboxCodeExec
     check_exceeded(await run(limited, code), backend)
 
 
-async def test_what_runs_beside_it_does_not_count(limited: SandboxCodeExecutor, backend: Backend) -> None:
+async def test_cpu_time_of_other_blocks_does_not_count(limited: SandboxCodeExecutor, backend: Backend) -> None:
     if backend.session:
         pytest.skip("blocks of a session run one after the other")
     idle = asyncio.ensure_future(run(limited, "import time; time.sleep(3); print('idle')"))
@@ -87,19 +89,19 @@ async def test_what_runs_beside_it_does_not_count(limited: SandboxCodeExecutor, 
     assert (await idle).output == "idle\n"
 
 
-async def test_init_command_is_no_block(make: Make) -> None:
+async def test_init_command_has_no_cpu_limit(make: Make) -> None:
     spin = "import time\nwhile time.process_time() < 0.25: pass"
     executor = await make(timeout=50, limits=LIMITS, init_command=f"python3 -c '{spin}'")
     assert await out(executor, "print('started')") == "started\n"
 
 
-async def test_is_kept_in_the_config(backend: Backend) -> None:
+async def test_cpu_limit_is_kept_in_the_config(backend: Backend) -> None:
     given = backend.make(limits=Limits(cpu_seconds=2.5))
     loaded = type(given).load_component(given.dump_component())  # type: ignore[attr-defined]
     assert loaded.sandbox.options.limits == Limits(cpu_seconds=2.5)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), "much"])
-async def test_refuses_what_is_no_time(value: object) -> None:
+async def test_invalid_cpu_limit_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="cpu_seconds"):
         Limits(cpu_seconds=value)  # type: ignore[arg-type]
