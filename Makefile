@@ -72,7 +72,7 @@ bench-batch: image ## batches beside other libraries, 14 minutes on a quiet mach
 bench-quick: image ## a short benchmark that reports what became slower than in the last full one
 	@$(BIN)/python benchmarks/compare.py --quick
 
-screenshots: $(VENV)/.installed ## the pictures of docs/ (needs Chromium, tmux and a sandbox)
+screenshots: $(VENV)/.installed ## the screenshots of docs/ (needs Chromium, tmux and a sandbox)
 	@$(BIN)/python docs/make_screenshots.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt

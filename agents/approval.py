@@ -20,7 +20,8 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.executors import ErrorInfo, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import ErrorInfo
 
 __all__ = [
     "ApprovalFuncType",

@@ -1,4 +1,4 @@
-"""Checks of constructor arguments: a mistake is reported where it was made, not in the first turn."""
+"""Checks of constructor arguments, so that a mistake is reported by the constructor and not in the first turn."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def check_lists(**lists: Iterable[Any] | None) -> None:
     Raises:
         TypeError: One of them is something else.
     """
-    for name, given in lists.items():
-        if given is not None and (isinstance(given, str | Mapping) or not isinstance(given, Iterable)):
-            raise TypeError(f"{name} must be a list, not {_shown(given)}.")
+    for name, value in lists.items():
+        if value is not None and (isinstance(value, str | Mapping) or not isinstance(value, Iterable)):
+            raise TypeError(f"{name} must be a list, not {_shown(value)}.")
 
 
 def check_output_type(output_type: object, format_string: object, name: str = "output_content_type") -> None:
@@ -105,14 +105,14 @@ def _has(part: object, method: str) -> bool:
     return not isinstance(part, type) and callable(getattr(part, method, None))
 
 
-def _shown(given: object) -> str:
+def _shown(value: object) -> str:
     """Describe a value, and show only short, plain ones: an object may hold a key."""
-    if isinstance(given, type):
-        return f"the class {given.__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     if (
-        given is None
-        or isinstance(given, bool | int | float)
-        or (isinstance(given, str) and len(given) < MAX_SHOWN_CHARS)
+        value is None
+        or isinstance(value, bool | int | float)
+        or (isinstance(value, str) and len(value) < MAX_SHOWN_CHARS)
     ):
-        return repr(given)
-    return f"a {type(given).__name__}"
+        return repr(value)
+    return f"a {type(value).__name__}"

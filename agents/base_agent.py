@@ -48,7 +48,7 @@ from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import StepRecord
-from autogen_codeact.executors import HostToolProtocol
+from autogen_codeact.sandbox import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -279,7 +279,7 @@ class BaseCodeAgent(BaseChatAgent):
         return self._runner.journal()
 
     def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
-        """Have a record keep what the agent gets from outside, and ask another model client; for the time of a run.
+        """Record what the agent receives from outside, and use another model client, for the time of a run.
 
         Args:
             steps: The record; None for none.
@@ -296,7 +296,7 @@ class BaseCodeAgent(BaseChatAgent):
             self._conversation.client = model_client
 
     def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
-        """Have another function decide whether code may run, from the next block on; None to run all code."""
+        """Set the function that approves code, from the next block on; None to run all code."""
         self._options = replace(self._options, approval_func=approval_func)
         self._runner.use_options(self._options)
 

@@ -33,7 +33,8 @@ from autogen_codeact.agents.run_events import RunEnded
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
+from autogen_codeact.executors import ToolLike
+from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -195,8 +196,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                     await conversation.notify(problem)
                 if is_last or problem is None:
                     # What is cut off can't be a typed answer; the model gives another one.
-                    said = generated if problem is None or self._options.output_type is None else None
-                    return await self._finish(conversation, said, token, emit, ran=ran)
+                    final_message = generated if problem is None or self._options.output_type is None else None
+                    return await self._finish(conversation, final_message, token, emit, ran=ran)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
             await emit(self._generation_event(attempt, generated, code))
@@ -229,22 +230,22 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     async def _finish(
         self,
         conversation: Conversation,
-        said: CreateResult | None,
+        final_message: CreateResult | None,
         token: CancellationToken,
         emit: Emit,
         *,
         ran: Sequence[str],
     ) -> BaseChatMessage:
-        """Have the model give the answer, unless it has `said` it already; a typed one that does not fit is sent back."""
+        """Have the model give the answer, unless `final_message` is it; a typed answer that does not fit is sent back."""
         output_type = self._options.output_type
         if output_type is None:
-            return self._answer(said or await conversation.generate(token, emit), ran)
+            return self._answer(final_message or await conversation.generate(token, emit), ran)
         for correction in range(MAX_CORRECTIONS + 1):
-            generated = said or await conversation.generate(token, emit, output_type)
+            generated = final_message or await conversation.generate(token, emit, output_type)
             try:
                 answer = from_text(str(generated.content), output_type)
             except ValueError as error:
-                misfit, said = str(error), None
+                misfit, final_message = str(error), None
             else:
                 return answer.message(self.name, usage=generated.usage, format_string=self._options.output_format)
             if correction < MAX_CORRECTIONS:

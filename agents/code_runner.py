@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -32,25 +31,23 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.agents.run_events import AnswerGiven, CallEnded, Emit, OutputWritten, RunEnded, RunEvent
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import StepRecord
-from autogen_codeact.executors import (
-    WORKSPACE,
-    ExecutionResult,
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
+from autogen_codeact.sandbox import (
     HostToolProtocol,
-    KnowsSandbox,
     OutputChunk,
-    RunContext,
     SandboxDied,
     SandboxError,
-    SandboxFacts,
     SandboxProtocolError,
     SandboxTimeout,
-    SessionExecutor,
     ToolCall,
-    ToolExecutor,
-    capabilities_of,
-    combine,
-    in_thread,
 )
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.facts import SandboxFacts
+from autogen_codeact.sandbox.host.blocks import combine
+from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.protocols import KnowsSandbox
+from autogen_codeact.sandbox.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -234,8 +231,8 @@ class CodeRunner:
             )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
-            transfer, told = end.transfer(succeeded=result.exit_code == 0)
-            results.append(_with_notes(result, *told))
+            transfer, notes = end.transfer(succeeded=result.exit_code == 0)
+            results.append(_with_notes(result, *notes))
             if transfer is not None:
                 emit(AnswerGiven(transfer))
             ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None
@@ -330,11 +327,8 @@ class CodeRunner:
 
     async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
-            with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
-                file.write(text.encode("utf-8", "replace"))
-                file.flush()
-                await executor.upload(file.name, name)
-        except (OSError, SandboxError) as error:
+            await executor.write(name, text.encode("utf-8", "replace"))
+        except SandboxError as error:
             logger.warning("an output could not be put into %s: %s", name, error)
             return None
         return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory

@@ -33,7 +33,9 @@ from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike, capabilities_of
+from autogen_codeact.executors import ToolLike
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
 
 CLOSING_DEADLINE_S = 120.0
 
@@ -289,8 +291,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         metadata = metadata_of(result) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
-            told = shown if self._runner.did_more(result) else None
-            return answer.as_message(self.name, context_for(generated, told, self.name), {"steps": str(step)})
+            output = shown if self._runner.did_more(result) else None
+            return answer.as_message(self.name, context_for(generated, output, self.name), {"steps": str(step)})
         if answer is None:
             return None
         return self._message(answer, None, {"steps": str(step), "answered_by": "final_answer"})

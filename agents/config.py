@@ -27,10 +27,11 @@ from pydantic import (
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
+from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
-from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded, refuse_functions
+from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, refuse_functions
+from autogen_codeact.executors.tools.policies import loaded
 
 
 class AgentConfig(BaseModel):
@@ -67,15 +68,15 @@ class CodeExecutorAgentConfig(AgentConfig):
     sources: list[str] | None = None
 
 
-def _handoff_fields(given: Any) -> Any:
+def _handoff_fields(value: Any) -> Any:
     """Return the fields of a handoff, which may be the name of an agent; AutoGen's `Handoff` itself raises for other things."""
-    if isinstance(given, str):
-        return {"target": given}
-    if not isinstance(given, Handoff) and not (isinstance(given, dict) and isinstance(given.get("target"), str)):
+    if isinstance(value, str):
+        return {"target": value}
+    if not isinstance(value, Handoff) and not (isinstance(value, dict) and isinstance(value.get("target"), str)):
         raise ValueError(  # noqa: TRY004 - pydantic reports only these
             "a handoff is the name of an agent, or an object with the name as its target"
         )
-    return given
+    return value
 
 
 class CodeActAgentConfig(AgentConfig):
@@ -215,11 +216,11 @@ def dump_parts(
 
 def _refuse_functions(agent: str, functions: Mapping[str, object]) -> None:
     names = [name for name, function in functions.items() if function is not None]
-    given = " and ".join(names)
+    listed = " and ".join(names)
     refuse_functions(
         names,
-        f"Cannot serialize {agent} with {given} set: a function has no configuration. "
-        f"Dump the agent without {given}, and pass {given} again after loading.",
+        f"Cannot serialize {agent} with {listed} set: a function has no configuration. "
+        f"Dump the agent without {listed}, and pass {listed} again after loading.",
     )
 
 

@@ -38,7 +38,7 @@ Emit = Callable[[BaseAgentEvent], Awaitable[None]]
 
 
 class Conversation:
-    """An agent's model, and the messages that it has been sent.
+    """The conversation of an agent with its model.
 
     Args:
         context: Keeps the messages.

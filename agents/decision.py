@@ -1,4 +1,4 @@
-"""Decides whether code that failed is worth another attempt, with any model."""
+"""Asks a model whether to retry after code has failed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision and what it cost.
+    """A decision and the tokens that it used.
 
     Args:
         decision: Retry or not, and why.
@@ -65,7 +65,7 @@ class _Reply:
 
 
 class RetryDecider:
-    """Gets retry decisions from one model, in the strictest form that the model and its server accept.
+    """Requests retry decisions from one model, in the strictest output format that the model and its server accept.
 
     Args:
         client: The model.
@@ -124,7 +124,7 @@ class RetryDecider:
     async def _create(
         self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
     ) -> CreateResult:
-        """Try each form; a server may refuse one that the model's description promises."""
+        """Try each output format: a server may refuse one that the model's description claims."""
         *strict, plain = forms
         for form in strict:
             try:
@@ -164,7 +164,7 @@ class RetryDecider:
 
 
 def parse_decision(text: str) -> RetryDecision:
-    """Read a decision out of a model's answer, wrapped in whatever prose, fence or thinking it comes with.
+    """Parse the decision in a model's answer, which may contain prose, fences or thoughts around it.
 
     Args:
         text: The answer; of several decisions in it the last one counts.

@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from autogen_codeact.executors import find_language
+from autogen_codeact.sandbox.host.languages import find_language
 
 OUTPUT_LABELS = frozenset(
     (
@@ -131,7 +131,7 @@ def normalise_language(label: str) -> str:
 
 @dataclass(slots=True)
 class _Fence:
-    """An opening fence, and what is known of its block."""
+    """An opening fence and its block."""
 
     mark: str
     size: int

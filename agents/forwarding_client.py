@@ -1,4 +1,4 @@
-"""What model clients have in common that forward to another one and add something."""
+"""Base class of model clients that forward requests to another client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autogen_core.tools import Tool, ToolSchema
 
 
 class ForwardingClient(ChatCompletionClient):
-    """Forwards to another client: subclasses say how they ask it. Everything else is the other one's, its configuration too.
+    """Forwards to another client. Subclasses override the requests; everything else, also the configuration, is that client's.
 
     Args:
         client: The other one.
@@ -65,7 +65,7 @@ class ForwardingClient(ChatCompletionClient):
 
 
 def unwrapped(client: Any) -> Any:
-    """Return the client that is asked in the end, or any other object unchanged."""
+    """Return the innermost client, or any other object unchanged."""
     while isinstance(client, ForwardingClient):
         client = client.client
     return client

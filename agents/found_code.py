@@ -45,10 +45,10 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
         tags_only: Whether only `<execute>` tags count, fences being shown and not run.
     """
     found = [block for text in texts for block in extract_code_blocks(text)]
-    wanted = [block for block in found if block.language in languages and (block.tagged or not tags_only)]
+    runnable = [block for block in found if block.language in languages and (block.tagged or not tags_only)]
     # Where one block is cut off none is run: blocks of an answer build on each other.
-    whole = all(block.complete for block in wanted)
-    blocks = [CodeBlock(code=block.code, language=block.language) for block in wanted] if whole else []
+    whole = all(block.complete for block in runnable)
+    blocks = [CodeBlock(code=block.code, language=block.language) for block in runnable] if whole else []
     reasons = [(block, why_not_run(block, languages, tags_only=tags_only)) for block in found]
     not_run = tuple(NotRun(block.language, reason, block.code) for block, reason in reasons if reason is not None)
     return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run)

@@ -12,7 +12,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
-from autogen_codeact.executors import ToolAnswer, ToolArgumentError, ToolCall
+from autogen_codeact.sandbox import ToolAnswer, ToolCall
+from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 STUB = '''
 def {name}(message=None):
@@ -55,7 +56,7 @@ class Transfer:
 
 @dataclass
 class BlockEnd:
-    """How one block asked to end the turn.
+    """How one block ended the turn: by an answer or by handoffs.
 
     Args:
         answered: Whether it has given the answer.
@@ -101,7 +102,7 @@ class HandoffTool:
         return hash(self.name)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Note the call; the agent looks at it when the block has ended.
+        """Record the call; the agent evaluates it when the block has ended.
 
         Raises:
             ToolArgumentError: There is something else than a message.
@@ -119,18 +120,18 @@ class HandoffTool:
         return ToolAnswer(None)
 
 
-def as_handoffs(given: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
+def as_handoffs(values: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
     """Check an agent's handoffs.
 
     Args:
-        given: Handoffs, or names of agents.
+        values: Handoffs, or names of agents.
 
     Raises:
         TypeError: Something is neither.
         ValueError: The name of a function can't be used, or is there twice.
     """
     handoffs = []
-    for each in given or ():
+    for each in values or ():
         if not isinstance(each, Handoff | str):
             raise TypeError(f"handoffs must hold names of agents and Handoff objects, not a {type(each).__name__}.")
         handoffs.append(_checked(Handoff(target=each) if isinstance(each, str) else each))

@@ -1,4 +1,4 @@
-"""Hints for a model whose code failed because of the sandbox: what is there instead, and which option would allow it."""
+"""Hints for a model whose code failed because of a limit of the sandbox: the alternative, and the option that would allow it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Callable
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.environment import shown_name, size
-from autogen_codeact.executors import WORKSPACE, ExecutionResult, SandboxFacts, written_by_code
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.facts import SandboxFacts
+from autogen_codeact.sandbox.result import written_by_code
 
 MAX_LOOKED_AT_CHARS = 20_000
 """Of the end of an output, where errors are."""

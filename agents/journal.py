@@ -16,16 +16,10 @@ from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.executors import (
-    MAX_FILES,
-    CallOutcome,
-    ErrorInfo,
-    ExecutionResult,
-    Manifest,
-    SessionExecutor,
-    ToolCall,
-    is_safe,
-)
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.capabilities import SessionExecutor
+from autogen_codeact.sandbox import CallOutcome, ErrorInfo, ToolCall
+from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -69,7 +63,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 
 
 class JournalEntry(BaseModel):
-    """A block that was not killed; its output is kept as a digest, because it may contain secrets.
+    """A block that was not killed, with a digest of its output, because the output may contain secrets.
 
     Args:
         language: Its language.

@@ -33,7 +33,7 @@ _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
 
 
 async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
-    """Await `call`, which ends when the token is cancelled, also if it does not look at the token itself.
+    """Await `call`, and cancel it when the token is cancelled, also if `call` ignores the token.
 
     Raises:
         asyncio.CancelledError: The token or the surrounding task was cancelled, even if `call` swallowed that.
@@ -121,7 +121,7 @@ async def _answer(
 async def _chunks(
     client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any]
 ) -> AsyncGenerator[str | CreateResult, None]:
-    """Stream, and request token counts from clients that need that, if the server does not refuse."""
+    """Stream the answer, with token counts for clients that must request them, unless the server refuses that."""
     begun = False
     if client not in _NO_USAGE and "include_usage" in inspect.signature(unwrapped(client).create_stream).parameters:
         counted = cast(Any, client).create_stream(messages, include_usage=True, **more)
@@ -160,7 +160,7 @@ def explain_unreadable_answer() -> Iterator[None]:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether the server or its client refused the form of a request, rather than failed."""
+    """Return whether the server or its client refused the format of a request, and did not just fail."""
     if isinstance(error, _UNREADABLE_ANSWER):
         return False
     return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED

@@ -194,7 +194,7 @@ def _why(block: NotRun, run: str) -> str:
 
 
 class NotRunNotes:
-    """Remembers, during one turn, which blocks the model has been told of: each block is named once."""
+    """Keeps track, during one turn, of the blocks that the model has been told about: each block is named once."""
 
     def __init__(self) -> None:
         self._named: set[NotRun] = set()

@@ -11,26 +11,25 @@ from typing import Any
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
-from autogen_codeact.agents.pictures import pictures_of
-from autogen_codeact.executors import (
-    REFUSALS,
-    STOPPED,
+from autogen_codeact.agents.images import images_of
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import (
     Artifact,
     ErrorInfo,
-    ExecutionResult,
     SandboxDied,
     SandboxError,
     SandboxProtocolError,
     SandboxTimeout,
     ToolCall,
-    fold_carriage_returns,
-    written_by_code,
 )
+from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.host.blocks import REFUSALS
+from autogen_codeact.sandbox.result import STOPPED, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
 MAX_NAME_CHARS = 120
-MAX_PICTURE_NAME_CHARS = 40
+MAX_IMAGE_NAME_CHARS = 40
 MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
@@ -84,14 +83,14 @@ def describe(
     session: bool = False,
     vision: bool = True,
 ) -> str:
-    """Describe a result to a model; a plain success is its output and nothing else, progress bars in their last state.
+    """Describe a result to a model; a success without remarks is its output only, with progress bars in their last state.
 
     Args:
         result: Result of any AutoGen code executor.
         limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
         whole: File in the sandbox that holds all of the result's output. Default: none.
         session: Whether the code ran in a session; after an error, the text says that it was kept. Default: no.
-        vision: Whether pictures of host tools follow; if not, the text mentions them. Default: yes.
+        vision: Whether images of host tools follow; if not, the text mentions them. Default: yes.
 
     Returns:
         The text, never empty.
@@ -132,16 +131,20 @@ def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
     """Return the first and the last calls within bounds, and the number of those left out."""
     half = MAX_METADATA_CALLS // 2
     shown = [*calls[:half], *calls[max(half, len(calls) - half) :]]
-    kept: list[str] = []
+    included: list[str] = []
     room = MAX_METADATA_BYTES
     for call in shown:
-        kept.append(json.dumps(_as_object(call), ensure_ascii=False))
-        room -= len(kept[-1].encode("utf-8", "replace"))
+        included.append(json.dumps(_as_object(call), ensure_ascii=False))
+        room -= len(included[-1].encode("utf-8", "replace"))
         if room < 0:
-            kept.pop()
+            included.pop()
             break
-    metadata = {"tool_calls": f"[{', '.join(kept)}]"}
-    return metadata if len(kept) == len(calls) else {**metadata, "tool_calls_left_out": str(len(calls) - len(kept))}
+    metadata = {"tool_calls": f"[{', '.join(included)}]"}
+    return (
+        metadata
+        if len(included) == len(calls)
+        else {**metadata, "tool_calls_left_out": str(len(calls) - len(included))}
+    )
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
@@ -183,10 +186,10 @@ async def as_message(
         further: Sentences that follow.
     """
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
-    images, left_out = await asyncio.to_thread(pictures_of, result) if vision else ([], [])
+    images, left_out = await asyncio.to_thread(images_of, result) if vision else ([], [])
     if left_out:
-        not_shown = _listed([f"{name[:MAX_PICTURE_NAME_CHARS]} ({why})" for name, why in left_out])
-        text = f"{text.rstrip()}\nPictures that you are not shown: {not_shown}."
+        not_shown = _listed([f"{name[:MAX_IMAGE_NAME_CHARS]} ({why})" for name, why in left_out])
+        text = f"{text.rstrip()}\nImages that you are not shown: {not_shown}."
     if further:
         text = "\n\n".join([text.rstrip(), *further])
     return UserMessage(content=[text, *images] if images else text, source=source)
@@ -306,8 +309,8 @@ def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool =
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
-    kept = "all of it" if complete else "all that was kept of the output"
-    where = f"; {kept} is in the file {whole}" if whole is not None else ""
+    content = "all of it" if complete else "all that was kept of the output"
+    where = f"; {content} is in the file {whole}" if whole is not None else ""
     gap = f"[… {len(text) - limit} characters left out here{where} …]"
     return f"{text[:head]}\n{gap}\n{text[len(text) - tail :]}"
 
@@ -355,7 +358,7 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
         lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
-        lines.append(f"Host tools gave {images} picture{'s' if images > 1 else ''}, which you can't see.")
+        lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
     if result.artifacts:
         lines.append(f"Files made or changed: {_files(result.artifacts)}.")

@@ -1,11 +1,12 @@
-"""A person as a part of a team."""
+"""A user at the terminal as a participant of a team."""
 
 from __future__ import annotations
 
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.executors import ask_line, printable
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.tools.terminal import ask_line
 
 
 async def ask_in_terminal(prompt: str, cancellation_token: CancellationToken | None = None) -> str:

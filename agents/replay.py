@@ -14,17 +14,13 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.executors import (
-    ExternalEffectsError,
-    NotAllowed,
-    ReplaySandbox,
-    Result,
-    SandboxError,
-    SessionExecutor,
-    ToolAnswer,
-    cancel_scope,
-    printable,
-)
+from autogen_codeact.executors.capabilities import SessionExecutor
+from autogen_codeact.executors.executor import cancel_scope
+from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.protocols import ReplaySandbox
+from autogen_codeact.sandbox.replay import ExternalEffectsError
+from autogen_codeact.sandbox.tools.broker import NotAllowed
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
@@ -55,7 +51,7 @@ NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could n
 
 @dataclass(frozen=True)
 class Replay:
-    """How the rebuilding of a session went.
+    """The outcome of rebuilding a session.
 
     Args:
         blocks: Blocks that were run again.
@@ -77,7 +73,7 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether the session is what it was, as far as can be seen."""
+        """Whether no difference from the original session was detected."""
         return not self._count and self.empty is None
 
     @property
@@ -195,7 +191,7 @@ class _Replayer:
         self._until = time.monotonic() + MAX_SECONDS
 
     def result(self) -> Replay:
-        """Return how it went."""
+        """Return the outcome."""
         return Replay(
             len(self._journal.entries),
             tuple(self._differences),

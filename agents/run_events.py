@@ -1,4 +1,4 @@
-"""What happens while an agent's code runs."""
+"""Events of running an agent's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.handoffs import Transfer
-from autogen_codeact.executors import SandboxError, ToolCall
+from autogen_codeact.sandbox import SandboxError, ToolCall
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What keeps a record of an agent's steps, and can answer from it."""
+"""The interface of a record of an agent's steps, from which a resumed run is answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.run_events import RunEvent
-from autogen_codeact.executors import SandboxError
+from autogen_codeact.sandbox import SandboxError
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]
@@ -17,7 +17,7 @@ Kind = Literal["facts", "rebuild", "file"]
 
 
 class RunsCode(Protocol):
-    """What runs an agent's code: its `CodeRunner`."""
+    """The part of an agent that runs its code: its `CodeRunner`."""
 
     in_session: bool
 
@@ -31,7 +31,7 @@ class RunsCode(Protocol):
 
 
 class StepRecord(Protocol):
-    """Keeps what an agent gets from outside itself. In a run that is continued, it answers with what the agent got before."""
+    """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
 
     def run(
         self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]

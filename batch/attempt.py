@@ -33,12 +33,12 @@ from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, re
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.batch.waits import SANDBOX, Waits
-from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.agents import secrets_of
-from autogen_codeact.runs.continuing import resumed
-from autogen_codeact.runs.parts import wrap_models
 from autogen_codeact.runs.recording import recorded
+from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
+from autogen_codeact.runs.resuming import resumed
+from autogen_codeact.sandbox.host.waiting import in_thread
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
@@ -151,7 +151,7 @@ async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResul
 
 
 class _Inner(Exception):
-    """Carries a TimeoutError of the attempt past that of its own deadline."""
+    """Wraps a TimeoutError raised inside an attempt, to distinguish it from the attempt's own deadline."""
 
     def __init__(self, error: TimeoutError) -> None:
         super().__init__()

@@ -44,8 +44,8 @@ class BatchContext:
             gate: The gate of that process.
             pool: A running pool, in place of one that is made. Default: none.
         """
-        given = self.make_agent
-        make = AgentTemplate(given) if isinstance(given, Mapping | ComponentModel) else given
+        make_agent = self.make_agent
+        make = AgentTemplate(make_agent) if isinstance(make_agent, Mapping | ComponentModel) else make_agent
         sandboxes = Sandboxes(self.sandboxes, pool, self.expected)
         return WorkerContext(make, sandboxes, gate, self.settings.task_timeout, self.waits)
 
@@ -54,7 +54,7 @@ class Backend(Protocol):
     """Runs attempts."""
 
     async def start(self, context: BatchContext) -> None:
-        """Get ready.
+        """Prepare for attempts.
 
         Raises:
             Exception: It can't; `stop` is called after that, too.
@@ -84,7 +84,7 @@ class LocalBackend:
         self._worker: WorkerContext | None = None
 
     async def start(self, context: BatchContext) -> None:
-        """Get ready.
+        """Prepare for attempts.
 
         Raises:
             SandboxUnavailable: There is no sandbox on this machine.

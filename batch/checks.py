@@ -17,7 +17,7 @@ from autogen_codeact.batch.regex_check import check_with_pattern
 from autogen_codeact.batch.rows import CheckResult, Outcome
 from autogen_codeact.batch.task_files import parse_json
 from autogen_codeact.batch.tasks import Check, Task
-from autogen_codeact.executors import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread
 
 MAX_PATTERN = 20_000
 MAX_CODE = 1_000_000

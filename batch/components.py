@@ -35,7 +35,7 @@ OWN = {
 
 @dataclass
 class Parts:
-    """What stands in for parts of a config while it is loaded.
+    """Replacements for parts of a config while it is loaded.
 
     Args:
         executors: By number.
@@ -54,7 +54,7 @@ class _Number(BaseModel):
 
 
 class LeasedExecutor(CodeExecutor, Component[_Number]):
-    """Stands in a config for an executor that was made before; loading it returns that one."""
+    """Placeholder in a config for an existing executor; loading it returns that executor."""
 
     component_config_schema = _Number
     component_provider_override = "autogen_codeact.batch.components.LeasedExecutor"
@@ -65,7 +65,7 @@ class LeasedExecutor(CodeExecutor, Component[_Number]):
 
 
 class SharedModel(ForwardingClient, Component[_Number]):
-    """Stands in a config for a model client that all tasks share; loading it returns that one."""
+    """Placeholder in a config for a model client that all tasks share; loading it returns that client."""
 
     component_config_schema = _Number
     component_provider_override = "autogen_codeact.batch.components.SharedModel"

@@ -1,4 +1,4 @@
-"""What can be wrong with a batch as a whole, and with one attempt.
+"""Errors of a batch as a whole, and of one attempt.
 
 BatchError
 ├── BatchTasksError     its tasks can't be read at all: no file, an empty one, or of an unknown form

@@ -1,4 +1,4 @@
-"""The folder of a batch: what it was made for, its rows, and which tasks are done."""
+"""The folder of a batch: its configuration, its rows, and which tasks are done."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_row, row_key
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
-from autogen_codeact.runs.whole_file import PART, whole_bytes
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
+from autogen_codeact.sandbox.formatting import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -153,7 +153,9 @@ class BatchFolder:
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
         if damaged := compact(self.path, invalid=False):
-            self.notices.append(f"{counted(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again")
+            self.notices.append(
+                f"{format_count(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again"
+            )
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()
@@ -191,7 +193,7 @@ class BatchFolder:
             "created": created or datetime.now(UTC).isoformat(),
             "configuration": dict(configuration),
         }
-        with whole_bytes(self.path / MANIFEST, private=True, sync=True) as file:
+        with atomic_binary_file(self.path / MANIFEST, private=True, sync=True) as file:
             file.write(to_json(manifest, indent=2) + b"\n")
 
     def _open_lines(self, name: str) -> int:
@@ -318,7 +320,7 @@ class BatchFolder:
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
 
     def _forget(self, key: int) -> None:
-        """Have a task run anew; its old row counts until there is a new one."""
+        """Mark a task to be run again; its old row counts until there is a new one."""
         place = self._index.pop(key, 0)
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:

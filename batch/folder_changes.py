@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from autogen_codeact.batch.pieces import PIECE_BYTES, Header, Kind, Piece, PieceError
-from autogen_codeact.executors import is_safe
 from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
+from autogen_codeact.sandbox.files.manifest import is_safe
 
 _END_OF_BLOCK = b'"block_finished"'
 _Mark = tuple[int, int, int]

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from autogen_codeact.batch.pieces import Piece, PieceError
-from autogen_codeact.executors import is_safe
 from autogen_codeact.runs.files import FILES, MAX_FILE
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.sandbox.files.manifest import is_safe
 
 MAX_RECEIVED = 4 * 1024**3
 """Bytes that one attempt may send."""

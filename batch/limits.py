@@ -16,7 +16,7 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.waits import MODEL_CALLS, Waits
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 class RateLimit:
@@ -47,7 +47,7 @@ class RateLimit:
 
 
 class ModelGate(Protocol):
-    """What each model call of a batch passes."""
+    """Limits and counts the model calls of a batch."""
 
     async def enter(self) -> None:
         """Wait until a call may begin.
@@ -77,7 +77,7 @@ class LocalGate:
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._rate_limit = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None
@@ -96,7 +96,7 @@ class LocalGate:
             BatchBudgetError: The budget is used up.
         """
         self._check()
-        await self._pace.enter()
+        await self._rate_limit.enter()
         self._check()
 
     def used(self, prompt_tokens: int, completion_tokens: int) -> None:
@@ -106,7 +106,7 @@ class LocalGate:
         tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
         settings = self._settings
         if settings.max_tokens is not None and tokens >= settings.max_tokens:
-            self.end(f"the budget of {counted(settings.max_tokens, 'token')} is used up ({tokens:,})")
+            self.end(f"the budget of {format_count(settings.max_tokens, 'token')} is used up ({tokens:,})")
         elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
             self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
 
@@ -126,7 +126,7 @@ class LocalGate:
 
 
 class GatedClient(ForwardingClient):
-    """Has each call of a model client pass the gate of the batch.
+    """Forwards to a model client; each call waits for the gate of the batch.
 
     Args:
         client: Is asked.

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic_core import from_json
 
 from autogen_codeact.batch.rows import Outcome
-from autogen_codeact.runs.whole_file import whole_bytes
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 
 TASKS, RESULTS = "tasks.jsonl", "results.jsonl"
 
@@ -77,7 +77,7 @@ def compact(path: Path, *, invalid: bool = True) -> int:
             places[row_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
     offsets = [offset for _, _, offset in sorted(places.values())]
     if len(offsets) < found or offsets != sorted(offsets):
-        with open(path / RESULTS, "rb") as rows, whole_bytes(path / RESULTS, private=True, sync=True) as file:
+        with open(path / RESULTS, "rb") as rows, atomic_binary_file(path / RESULTS, private=True, sync=True) as file:
             for offset in offsets:
                 rows.seek(offset)
                 file.write(rows.readline())

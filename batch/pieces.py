@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 PIECE_BYTES = 1024 * 1024
 """Content of one piece at most."""
@@ -76,7 +76,7 @@ class Piece:
         try:
             return cls(Header.model_validate_json(line), data)
         except ValidationError as error:
-            raise PieceError(f"a piece has a wrong header: {counted(error.error_count(), 'error')}") from None
+            raise PieceError(f"a piece has a wrong header: {format_count(error.error_count(), 'error')}") from None
 
 
 def cut(kind: Kind, data: bytes) -> list[Piece]:

@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import BatchContext
-from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError, BatchBudgetError
 from autogen_codeact.batch.folder_changes import FolderChanges, input_pieces
 from autogen_codeact.batch.folder_copy import FolderCopy, whole_lines
@@ -28,10 +27,11 @@ from autogen_codeact.batch.pieces import Piece, PieceError
 from autogen_codeact.batch.ray_cluster import Cluster
 from autogen_codeact.batch.ray_worker import MAX_RESULT, RESULT, Inputs, RayWorker, WorkerRestartedError
 from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
-from autogen_codeact.executors import in_thread, printable
+from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.sandbox.host.waiting import in_threads
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -153,11 +153,11 @@ class Ray:
         return all(actor.refused is not None for actor in self._actors)
 
     def _not_placed(self, options: Mapping[str, Any]) -> str:
-        wanted = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), **(options.get("resources") or {})}
-        there = {name: count for name, count in self._cluster.ray.cluster_resources().items() if name in wanted}
+        requested = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), **(options.get("resources") or {})}
+        there = {name: count for name, count in self._cluster.ray.cluster_resources().items() if name in requested}
         return (
             f"no Ray actor was ready within {self._start_timeout:g} s. Each needs "
-            f"{ {name: count for name, count in wanted.items() if count} }, and the cluster has {there}: "
+            f"{ {name: count for name, count in requested.items() if count} }, and the cluster has {there}: "
             "change actor_options=, or give a longer start_timeout= if nodes are still being added."
         )
 
@@ -175,7 +175,7 @@ class Ray:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                await finish(attempt.cancel(running))
+                await run_uncancelled(attempt.cancel(running))
                 raise
             except Exception as error:
                 if not _is_loss(error):
@@ -208,7 +208,7 @@ class Ray:
             yield actor, key
         finally:
             actor.running.discard(key)
-            await finish(self._notify())
+            await run_uncancelled(self._notify())
 
     async def _notify(self) -> None:
         async with self._changed:
@@ -393,7 +393,7 @@ def _result(data: bytes) -> AttemptResult:
     try:
         return RESULT.validate_json(data)
     except ValidationError as error:
-        raise PieceError(f"the result can't be read: {counted(error.error_count(), 'error')}") from None
+        raise PieceError(f"the result can't be read: {format_count(error.error_count(), 'error')}") from None
 
 
 def _raise_error(data: bytes) -> AttemptResult:

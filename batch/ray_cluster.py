@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from autogen_codeact.batch.errors import BatchBackendError
-from autogen_codeact.executors import printable
+from autogen_codeact.sandbox.files.filenames import printable
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -191,7 +191,7 @@ def _in_daemon_thread(work: Callable[..., None], *arguments: Any) -> Future[None
 
 
 async def _within(seconds: float, done: Future[None]) -> None:
-    """Wait for what a thread does.
+    """Wait for the work of a thread.
 
     Raises:
         BatchBackendError: It takes too long.

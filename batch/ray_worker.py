@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: attempts in sandboxes of its node, whose logs the driver asks for piece by piece.
+"""The program in a Ray actor: it runs attempts in sandboxes of its node, and the driver requests their logs piece by piece.
 
 Importing this imports no Ray: `ray_backend.py` makes actors of `RayWorker`.
 """
@@ -31,8 +31,7 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
 from autogen_codeact.batch.folder_changes import FolderChanges
 from autogen_codeact.batch.folder_copy import FolderCopy
 from autogen_codeact.batch.pieces import Header, Piece, cut
-from autogen_codeact.executors import in_thread
-from autogen_codeact.sandbox.host.waiting import in_threads
+from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
 FOLDER, LOCK = "codeact-ray-", "lock"
 POLL_S = 0.1
@@ -136,7 +135,7 @@ class RayWorker:
             await attempt.close()
 
     async def stop(self) -> None:
-        """End everything."""
+        """End all attempts."""
         attempts, self._attempts = list(self._attempts.values()), {}
         await asyncio.gather(*(attempt.close() for attempt in attempts), return_exceptions=True)
         if self._context is not None:
@@ -189,12 +188,12 @@ class RemoteGate:
         self._changed = changed
         self._waiting: list[asyncio.Future[None]] = []
         self._refusal: str | None = None
-        self.asked = 0
-        """Calls that the driver does not know of yet."""
-        self.counted: list[tuple[int, int]] = []
-        """Tokens that the driver does not know of yet."""
-        self.heard = time.monotonic()
-        """When the driver was heard of last."""
+        self.pending_calls = 0
+        """Calls of which the driver has not been told yet."""
+        self.pending_usage: list[tuple[int, int]] = []
+        """Tokens of which the driver has not been told yet."""
+        self.last_contact = time.monotonic()
+        """Monotonic time of the last request of the driver."""
 
     async def enter(self) -> None:
         """Wait until the driver lets the call begin.
@@ -205,12 +204,12 @@ class RemoteGate:
         """
         permit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(permit)
-        self.asked += 1
+        self.pending_calls += 1
         self._changed.set()
         try:
             while not permit.done():
                 await asyncio.wait({permit}, timeout=IDLE_S)
-                if not permit.done() and time.monotonic() - self.heard > DRIVER_LOST_S:
+                if not permit.done() and time.monotonic() - self.last_contact > DRIVER_LOST_S:
                     raise ConnectionError("the driver of the batch does not answer")
         finally:
             with suppress(ValueError):
@@ -220,7 +219,7 @@ class RemoteGate:
 
     def used(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Count the tokens of a call that has ended."""
-        self.counted.append((prompt_tokens, completion_tokens))
+        self.pending_usage.append((prompt_tokens, completion_tokens))
         self._changed.set()
 
     def permit(self, refusal: str | None) -> None:
@@ -286,7 +285,7 @@ class RemoteAttempt:
 
     async def next(self) -> Piece:
         """Return the next piece, when there is one."""
-        self.gate.heard = time.monotonic()
+        self.gate.last_contact = time.monotonic()
         return await anext(self._pieces)
 
     def cancel(self) -> bool:
@@ -306,23 +305,23 @@ class RemoteAttempt:
 
     async def _all_pieces(self) -> AsyncGenerator[Piece, None]:
         assert self._task is not None, "start() first"
-        told = time.monotonic()
+        last_sent = time.monotonic()
         while True:
             self._changed.clear()
             ended = self._task.done()
-            asked, self.gate.asked = self.gate.asked, 0
-            if ended or asked or self._changes.has_grown():  # one look at a local file: a thread would cost more
+            calls, self.gate.pending_calls = self.gate.pending_calls, 0
+            if ended or calls or self._changes.has_grown():  # one look at a local file: a thread would cost more
                 async for piece in in_threads(self._changes.pieces(whole=ended and not _has_result(self._task))):
                     yield piece
-                    told = time.monotonic()
-            while self.gate.counted:
-                yield Piece(Header(kind="used"), to_json(self.gate.counted.pop(0)))
-            for _ in range(asked):
+                    last_sent = time.monotonic()
+            while self.gate.pending_usage:
+                yield Piece(Header(kind="used"), to_json(self.gate.pending_usage.pop(0)))
+            for _ in range(calls):
                 yield Piece(Header(kind="enter"))
             if ended:
                 break
-            if time.monotonic() - told > IDLE_S:
-                told = time.monotonic()
+            if time.monotonic() - last_sent > IDLE_S:
+                last_sent = time.monotonic()
                 yield Piece(Header(kind="idle"))
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):

@@ -1,4 +1,4 @@
-"""Reports: what came out of a batch, and how two batches differ, task by task."""
+"""Reports: the results of a batch, and the differences between two batches, task by task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.statistics import sign_test
 from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Summary, summarize
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.words import percent
+from autogen_codeact.sandbox.formatting import format_percent
 
 SHOWN = 20
 MAX_MANIFEST = 16 * 1024 * 1024
@@ -277,7 +277,7 @@ def _value(value: Any) -> str:
 
 
 def _percent(rate: float | None) -> str:
-    return "-" if rate is None else percent(rate)
+    return "-" if rate is None else format_percent(rate)
 
 
 def _seconds(seconds: float | None) -> str:

@@ -6,16 +6,16 @@ import random
 
 from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.errors import TaskTimeoutError
-from autogen_codeact.executors import (
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.plan import RunIsFinishedError, RunNotResumableError
+from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.sandbox import (
     SandboxDied,
     SandboxProtocolError,
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.plan import RunIsFinishedError, RunNotResumableError
-from autogen_codeact.runs.writer import LogLocked
 
 MAX_BACKOFF_S = 60.0
 _STATUS = frozenset({408, 409, 425, 429})

@@ -137,6 +137,6 @@ def shorten_answer(answer: str | None) -> str | None:
     data = answer.encode("utf-8", "replace")
     if len(data) <= MAX_ANSWER:
         return answer
-    kept = data[: MAX_ANSWER - MARK_BYTES]
-    left_out = f"… {len(data) - len(kept):,} of {len(data):,} bytes are left out here; the run log has all of them"
-    return f"{kept.decode('utf-8', 'ignore')}\n\n{left_out}"
+    beginning = data[: MAX_ANSWER - MARK_BYTES]
+    left_out = f"… {len(data) - len(beginning):,} of {len(data):,} bytes are left out here; the run log has all of them"
+    return f"{beginning.decode('utf-8', 'ignore')}\n\n{left_out}"

@@ -17,7 +17,6 @@ from pydantic_core import from_json, to_json
 
 from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
 from autogen_codeact.batch.components import MakeAgent, is_component
-from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import BatchBudgetError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
@@ -27,6 +26,7 @@ from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
+from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.executors import SandboxPool
 from autogen_codeact.sandbox.options import SandboxOptions
 
@@ -88,8 +88,8 @@ def run_batch(
     if isinstance(sandbox, SandboxOptions):
         if sandbox_options:
             raise ValueError(f"sandbox= has the options already: {', '.join(sorted(sandbox_options))} can't be added.")
-        given = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
-        sandbox, sandbox_options = sandbox.backend, given
+        options = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
+        sandbox, sandbox_options = sandbox.backend, options
     few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
     concurrency = max(1, min(settings.concurrency, few))
     spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes, sandbox_uses)
@@ -165,7 +165,7 @@ async def _rows(
                 async for row in rows:
                     yield row
         finally:
-            await finish(_close(scheduler, backend, opened_folder))
+            await run_uncancelled(_close(scheduler, backend, opened_folder))
         if scheduler.gate.spent is not None:
             raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
 

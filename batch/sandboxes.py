@@ -79,7 +79,7 @@ class Sandboxes:
     ) -> None:
         self._spec = spec
         self._expected = expected
-        self._given = pool
+        self._own_pool = pool
         self._pool = pool
         self._pools: dict[str, SandboxPool] = {}
         self._starting = asyncio.Lock()
@@ -102,7 +102,7 @@ class Sandboxes:
 
     async def stop(self) -> None:
         """Stop all sandboxes, also those in use; a pool of the caller's own stays."""
-        pools = [*self._pools.values(), *([self._pool] if self._pool is not None and self._given is None else [])]
+        pools = [*self._pools.values(), *([self._pool] if self._pool is not None and self._own_pool is None else [])]
         self._pools = {}
         await asyncio.gather(*(pool.stop() for pool in pools), return_exceptions=True)
 

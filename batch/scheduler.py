@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
-from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import LocalGate, RateLimit
@@ -36,9 +35,10 @@ from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_te
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
-from autogen_codeact.executors import in_thread
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -111,7 +111,7 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
+        self._rate_limit = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -219,7 +219,7 @@ class Scheduler:
         finally:
             if deadline is not None:
                 deadline.cancel()
-            await finish(self._end(dispatcher, jobs))
+            await run_uncancelled(self._end(dispatcher, jobs))
             source.close()
 
     async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
@@ -247,7 +247,7 @@ class Scheduler:
             job = await self._next(jobs)
             if job is None:
                 break
-            await self._pace.enter()
+            await self._rate_limit.enter()
             if self._stopping:
                 slots.release()
                 continue
@@ -451,7 +451,7 @@ class Scheduler:
 
     def _tell_unseen(self, folder: BatchFolder) -> None:
         if gone := folder.unseen:
-            text = f"{counted(gone, 'task is', 'tasks are')} no longer among the tasks"
+            text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
             self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:

@@ -1,4 +1,4 @@
-"""Where the tasks of a batch come from; they are read as they are needed, maybe several times."""
+"""The source of the tasks of a batch; they are read when they are needed, maybe several times."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.batch.statistics import interval, mean, pass_at, percentile
-from autogen_codeact.runs.whole_file import whole_bytes
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 
 SUMMARY = "summary.json"
 MAX_GROUPS = 200
@@ -80,7 +80,7 @@ class Unsuccessful(BaseModel):
 
 
 class Summary(BaseModel):
-    """What came out of a batch.
+    """The results of a batch in numbers.
 
     Args:
         tasks: Tasks with a row.
@@ -181,7 +181,7 @@ def write_summary(folder: Path | str) -> Summary:
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
     try:
-        with whole_bytes(path, private=True, sync=True) as file:
+        with atomic_binary_file(path, private=True, sync=True) as file:
             file.write(summary.model_dump_json(indent=2).encode() + b"\n")
     except OSError as error:
         raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error

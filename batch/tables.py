@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from autogen_codeact.batch.errors import BatchError, BatchFolderError
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.runs.whole_file import whole_bytes
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 
 PARQUET = "results.parquet"
 MISSING = "Parquet files need the extra `parquet`: pip install 'autogen-codeact[parquet]'"
@@ -56,7 +56,7 @@ def write_parquet(folder: Path | str) -> Path:
     target = results.folder / PARQUET
     try:
         with (
-            whole_bytes(target, private=True) as file,
+            atomic_binary_file(target, private=True) as file,
             arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer,
         ):
             for rows in _groups(results):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchTasksError
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 MAX_ROW = 16 * 1024 * 1024
 """Bytes of one task."""
@@ -259,7 +259,7 @@ def _read_csv(path: Path, file: BinaryIO) -> Rows:
         elif not any(record):
             yield None
         elif len(record) != len(header):
-            reason = f"it has {counted(len(record), 'column')}, and the header has {len(header)}"
+            reason = f"it has {format_count(len(record), 'column')}, and the header has {len(header)}"
             yield Found(place, name, reason=reason)
         else:
             yield _parse_record(dict(zip(header, record, strict=True)), place, name)

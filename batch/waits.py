@@ -1,4 +1,4 @@
-"""What the attempts of a batch wait for, so that a display can say it."""
+"""Counts what the attempts of a batch wait for, for displays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_AFTER_S = 2.0
 
 
 class Waits:
-    """Who waits now, and for what.
+    """Counts the present waits, by reason.
 
     Args:
         on_change: Called with all that limits make attempts wait for, or None, when that changes. Default: nothing.

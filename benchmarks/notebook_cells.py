@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from PIL import Image, ImageChops, ImageStat
 
-SAME_PICTURE = 0.01
-"""Largest mean difference of two pictures that count as the same, of 1."""
+SAME_IMAGE = 0.01
+"""Largest mean difference of two images that count as the same, of 1."""
 
 THUMBNAIL = (24, 16)
-"""Pixels of the pictures that are compared in tests."""
+"""Pixels of the images that are compared in tests."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Cell:
         code: Its code.
         end: Whether it ended as in the kernel; None: not counted, because the kernel's own runs differ.
         figures: Whether it has shown as many figures, None: it shows none, or not always as many.
-        pictures: For each of its figures whether it is the same picture.
+        images: For each of its figures whether it is the same image.
         value: Whether its value is the same, None: it has none, or not always the same.
         causes: Why it differs: a short cause that many cells share, and the detail.
     """
@@ -32,7 +32,7 @@ class Cell:
     code: str
     end: bool | None = None
     figures: bool | None = None
-    pictures: list[bool] = field(default_factory=list)
+    images: list[bool] = field(default_factory=list)
     value: bool | None = None
     causes: list[tuple[str, str]] = field(default_factory=list)
 
@@ -53,11 +53,11 @@ def differences(cells, first, second, ours):
 
 
 def agreement(cells):
-    """Return lines with the shares of cells, figures, pictures and values that are the same."""
+    """Return lines with the shares of cells, figures, images and values that are the same."""
     columns = {
         "cells end the same": [cell.end for cell in cells],
         "cells with figures show as many": [cell.figures for cell in cells],
-        "figures have the same size and picture": [same for cell in cells for same in cell.pictures],
+        "figures have the same size and image": [same for cell in cells for same in cell.images],
         "values print the same": [cell.value for cell in cells],
     }
     lines = []
@@ -69,7 +69,7 @@ def agreement(cells):
 
 
 def stable_result(first, second):
-    """Return what both runs of the kernel have in common, with thumbnails instead of pictures.
+    """Return what both runs of the kernel have in common, with thumbnails instead of images.
 
     Args:
         first: What one cell did.
@@ -90,10 +90,10 @@ def figure_summary(data):
     Args:
         data: The figure, in Base64.
     """
-    picture = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA")
-    white = Image.new("RGBA", picture.size, "white")
-    small = Image.alpha_composite(white, picture).convert("L").resize(THUMBNAIL)
-    return [*picture.size, base64.b64encode(small.tobytes()).decode()]
+    image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    small = Image.alpha_composite(white, image).convert("L").resize(THUMBNAIL)
+    return [*image.size, base64.b64encode(small.tobytes()).decode()]
 
 
 def unlike(expected, found):
@@ -116,7 +116,7 @@ def unlike(expected, found):
 def _alike(first, second):
     (*size, small), (*other_size, other) = first, second
     pixels = zip(base64.b64decode(small), base64.b64decode(other), strict=True)
-    return size == other_size and sum(abs(a - b) for a, b in pixels) / len(base64.b64decode(small)) / 255 < SAME_PICTURE
+    return size == other_size and sum(abs(a - b) for a, b in pixels) / len(base64.b64decode(small)) / 255 < SAME_IMAGE
 
 
 def _compare(cell, first, second, ours):
@@ -141,30 +141,30 @@ def _compare_figures(cell, first, second, ours):
         cell.causes.append(("figures: another number", f"{len(first)} in the kernel, {len(ours)} here"))
         return
     for expected, again, found in zip(first, second, ours, strict=True):
-        own = picture_difference(expected, again)
-        if own is None or own >= SAME_PICTURE:
-            continue  # the kernel's own pictures differ
-        difference = picture_difference(expected, found)
-        cell.pictures.append(difference is not None and difference < SAME_PICTURE)
+        own = image_difference(expected, again)
+        if own is None or own >= SAME_IMAGE:
+            continue  # the kernel's own images differ
+        difference = image_difference(expected, found)
+        cell.images.append(difference is not None and difference < SAME_IMAGE)
         if difference is None:
-            cell.causes.append(("pictures: another size", ""))
-        elif difference >= SAME_PICTURE:
-            cell.causes.append(("pictures: other pixels", f"mean difference {difference:.4f}"))
+            cell.causes.append(("images: another size", ""))
+        elif difference >= SAME_IMAGE:
+            cell.causes.append(("images: other pixels", f"mean difference {difference:.4f}"))
 
 
-def picture_difference(first, second):
-    """Return the mean difference of two pictures' pixels, from 0 to 1, or None if their sizes differ.
+def image_difference(first, second):
+    """Return the mean difference of two images' pixels, from 0 to 1, or None if their sizes differ.
 
     Args:
-        first: A picture, in Base64.
+        first: An image, in Base64.
         second: The other.
     """
     if first == second:
         return 0.0
-    pictures = [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA") for data in (first, second)]
-    if pictures[0].size != pictures[1].size:
+    images = [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA") for data in (first, second)]
+    if images[0].size != images[1].size:
         return None
-    means = ImageStat.Stat(ImageChops.difference(*pictures)).mean
+    means = ImageStat.Stat(ImageChops.difference(*images)).mean
     return sum(means) / len(means) / 255
 
 

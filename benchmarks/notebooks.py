@@ -65,7 +65,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2, help="notebooks at the same time")
     parser.add_argument("--keep", type=Path, help="folder for what the kernel did")
     parser.add_argument(
-        "--expect", type=Path, help="file for the kernel's stable results, without pictures; needs --keep"
+        "--expect", type=Path, help="file for the kernel's stable results, without images; needs --keep"
     )
     parser.add_argument("--write", type=Path, help="file for what is printed")
     arguments = parser.parse_args()

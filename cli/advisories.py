@@ -14,7 +14,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Advisory:
-    """Vulnerabilities that were fixed in the same releases, by which code can escape from a container.
+    """Vulnerabilities by which code can escape from a container, and the releases that fix them.
 
     Args:
         component: Software that has them: `runc`, `Docker`, `Docker Desktop` or `Linux`.

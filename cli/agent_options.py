@@ -57,13 +57,13 @@ class AgentChoice:
     steps: int | None = None
     describe_environment: bool = True
 
-    def mode(self, given: Mode | None) -> str:
+    def mode(self, option: Mode | None) -> str:
         """Return how blocks run.
 
         Args:
-            given: What the user chose.
+            option: What the user chose.
         """
-        return (given or (Mode.SESSION if self.act else Mode.PROCESS)).value
+        return (option or (Mode.SESSION if self.act else Mode.PROCESS)).value
 
     def check(self, sandbox: SandboxChoice) -> None:
         """Check that the options fit together.

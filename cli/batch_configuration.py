@@ -1,4 +1,4 @@
-"""What the results of `codeact batch` depend on, by name: a later command that differs is noticed."""
+"""The options that the results of `codeact batch` depend on, so that a later command with other options is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing rows while a batch runs, so that whoever reads them slowly does not stop it."""
+"""Prints rows while a batch runs; a slow reader does not stop the batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _END_S = 2.0
 
 
 class OutputClosed(Exception):
-    """Nobody reads the output any more."""
+    """The reader of the output is gone."""
 
 
 class RowWriter:
@@ -51,7 +51,7 @@ class RowWriter:
         """Print a row soon; wait while too many wait.
 
         Raises:
-            OutputClosed: Nobody reads the output any more.
+            OutputClosed: The reader of the output is gone.
         """
         while self._waiting.qsize() >= MAX_WAITING and not self._closed:  # noqa: ASYNC110 - the printing thread has no loop
             await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""How far a batch is: a few lines at the bottom of a terminal, or now and then a line where there is none."""
+"""The progress of a batch: a few lines at the bottom of a terminal, or a line from time to time without a terminal."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from autogen_codeact.batch.progress import (
     TaskFinished,
 )
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.cli.batch_words import format_count, format_left, progress_words, waiting_words
+from autogen_codeact.cli.batch_format import describe_progress, describe_waits, format_number, format_time_left
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import printable, show_status
 from autogen_codeact.cli.progress import find_terminal
-from autogen_codeact.sandbox.words import percent
+from autogen_codeact.sandbox.formatting import format_percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""
@@ -46,7 +46,7 @@ _END_S = 5.0
 
 
 class BatchDisplay:
-    """Shows how far a batch is; a context manager.
+    """Shows the progress of a batch; a context manager.
 
     All of it is written by a thread of its own: a terminal that stands still does not stop the batch.
 
@@ -117,7 +117,7 @@ class BatchDisplay:
             case TaskFinished(row=row) if row.outcome in ("failed", "invalid"):
                 self._lines.add_failure(_failure_line(row))
             case AttemptFailed(retry_in=seconds) if seconds is not None:
-                self.note(f"{event.id} failed ({event.error_class}) and is tried again in {format_left(seconds)}")
+                self.note(f"{event.id} failed ({event.error_class}) and is tried again in {format_time_left(seconds)}")
             case Notice(text=text):
                 self._lines.add(printable(text))
             case _:
@@ -145,7 +145,7 @@ class BatchDisplay:
         """Return what is waited for, and why something takes longer; both may be empty."""
         if counts is None:
             return [self._stage]
-        return [waiting_words(counts), self._note if time.monotonic() - self._noted < NOTE_S else ""]
+        return [describe_waits(counts), self._note if time.monotonic() - self._noted < NOTE_S else ""]
 
 
 def _failure_line(row: Row) -> str:
@@ -197,7 +197,7 @@ class _Lines:
 
     def _take_left_out(self) -> None:
         if self._left_out:
-            self._waiting.append(f"… and {format_count(self._left_out)} more failed")
+            self._waiting.append(f"… and {format_number(self._left_out)} more failed")
             self._left_out = 0
 
 
@@ -217,7 +217,7 @@ class _PlainLines:
         if passed < SHORTEST_S or (passed < LINE_S and part < LINE_PART) or counts.done == counts.total:
             return
         self._written, self._done = time.monotonic(), counts.done
-        say(", ".join([*progress_words(counts), *reasons]))
+        say(", ".join([*describe_progress(counts), *reasons]))
 
 
 class _Drawing(StringIO):
@@ -286,9 +286,9 @@ class _Block:
         return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1) if rows else ""
 
     def _render(self, counts: BatchCounts | None, reasons: list[str], width: int) -> list[Text]:
-        words = progress_words(counts) if counts is not None else []
+        parts = describe_progress(counts) if counts is not None else []
         lines = [self._bar(counts, width)] if counts is not None and counts.total else []
-        lines += [Text(line) for line in _wrapped(words, self._point, width)]
+        lines += [Text(line) for line in _wrapped(parts, self._point, width)]
         lines += [Text(reason, style="dim") for reason in reasons]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
@@ -296,7 +296,7 @@ class _Block:
 
     def _bar(self, counts: BatchCounts, width: int) -> Text:
         total = counts.total or 1
-        part = f" {percent(math.floor(100 * min(counts.done / total, 1)) / 100, digits=0)}"
+        part = f" {format_percent(math.floor(100 * min(counts.done / total, 1)) / 100, digits=0)}"
         bar = ProgressBar(
             total,
             min(counts.done, total),
@@ -321,12 +321,12 @@ class _Block:
             self._stream.flush()
 
 
-def _wrapped(words: list[str], point: str, width: int) -> list[str]:
-    """Join words to lines, and begin a new line where the next one does not fit."""
+def _wrapped(parts: list[str], point: str, width: int) -> list[str]:
+    """Join the parts to lines, and begin a new line where the next one does not fit."""
     lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + len(point) + len(word) <= width:
-            lines[-1] += point + word
+    for part in parts:
+        if lines and len(lines[-1]) + len(point) + len(part) <= width:
+            lines[-1] += point + part
         else:
-            lines.append(word)
+            lines.append(part)
     return lines

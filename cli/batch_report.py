@@ -1,4 +1,4 @@
-"""What a batch has come to, as text or JSON."""
+"""Prints the results of a batch, as text or JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from autogen_codeact.batch.report import compare, comparison_text, summary_text
 from autogen_codeact.batch.summary import Summary, summarize
-from autogen_codeact.cli.batch_words import format_cost, format_count, format_tokens
+from autogen_codeact.cli.batch_format import format_cost, format_number, format_tokens
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.sandbox.words import counted, percent
+from autogen_codeact.sandbox.formatting import format_count, format_percent
 
 _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 
@@ -47,7 +47,7 @@ def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
-    """Print in a few lines what a batch has come to.
+    """Print the summary of a batch in a few lines.
 
     Args:
         summary: Its summary.
@@ -61,17 +61,17 @@ def print_summary(summary: Summary, folder: Path) -> None:
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """Return what a batch has come to in a few lines."""
-    outcomes = ", ".join(f"{format_count(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
-    repeats = f" in {counted(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
-    lines = [f"{counted(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
+    """Return the summary of a batch in a few lines."""
+    outcomes = ", ".join(f"{format_number(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
+    repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
+    lines = [f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
     if summary.checked:
-        part = f"{format_count(summary.passed)} of {format_count(summary.checked)}"
-        lines.append(f"checks: {part} passed ({percent(summary.passed / summary.checked)})")
+        part = f"{format_number(summary.passed)} of {format_number(summary.checked)}"
+        lines.append(f"checks: {part} passed ({format_percent(summary.passed / summary.checked)})")
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
         read, written = format_tokens(summary.prompt_tokens), format_tokens(summary.completion_tokens)
         lines.append(f"tokens: {read} read, {written} written{cost}")
     if summary.errors:
-        lines.append("errors: " + ", ".join(f"{name} {format_count(each)}" for name, each in summary.errors.items()))
+        lines.append("errors: " + ", ".join(f"{name} {format_number(each)}" for name, each in summary.errors.items()))
     return lines

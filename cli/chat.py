@@ -18,8 +18,8 @@ from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
-from autogen_codeact.cli.keeping import choose_folder, largest_size, name_of, remove_old
 from autogen_codeact.cli.run import check_folder, silence_libraries
+from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
@@ -30,7 +30,7 @@ from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ HISTORY = "chat-history"
 
 
 def run_chat(job: ChatJob) -> int:
-    """Have a conversation until the person leaves.
+    """Run a chat until the user leaves.
 
     Args:
         job: The options.
@@ -58,7 +58,7 @@ def run_chat(job: ChatJob) -> int:
     job.check()
     if job.save is not None:
         check_folder(job.save)
-    largest_size()  # a wrong value is told now, not at the end
+    max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     if not os.environ.get("TERM"):
         os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
@@ -107,7 +107,7 @@ class Chat:
         """Ends the chat in the middle of what it does."""
 
     async def run(self) -> int:
-        """Talk until the person leaves; return the exit status."""
+        """Run the chat until the user leaves; return the exit status."""
         job = self._job
         plan = await asyncio.to_thread(_read_plan, job.resume) if job.resume is not None else None
         self._reader = reader = open_reader(_history_file(job))
@@ -155,7 +155,7 @@ class Chat:
         if plan is None:
             return
         count = max(0, len(plan.points) - 1) + (plan.turn is not None)
-        terminal.line(f"Going on with {plan.run.folder.path.name}: {counted(count, 'turn')}.", "dim")
+        terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(count, 'turn')}.", "dim")
         last = plan.turn or next((point.task for point in reversed(plan.points) if point.task), None)
         if last is not None:
             terminal.line(f"The last message was: {task_text(last)[:200]}", "dim")
@@ -185,7 +185,7 @@ class Chat:
     async def _say(self, turns: Turns, text: str) -> None:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
-            conversation.path = choose_folder(text)
+            conversation.path = choose_run_folder(text)
         await self._show_page(turns)
         await turns.say(text)
 
@@ -225,7 +225,7 @@ def _ignore() -> None:
 
 def announce(rebuilding: Rebuilding) -> None:
     """Say that a session is being rebuilt."""
-    blocks = counted(rebuilding.blocks, "block")
+    blocks = format_count(rebuilding.blocks, "block")
     time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
     say(f"rebuilding the session: {blocks}{time}")
 
@@ -268,10 +268,10 @@ def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
-    name = name_of(path)
+    name = run_name(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
     if files:
         names = ", ".join(map(printable, files[:MAX_FILES_NAMED])) + (" …" if len(files) > MAX_FILES_NAMED else "")
         say(f"kept in it: {names}. `codeact export {name} --files FOLDER` writes them under their names")
     if name != str(path):
-        remove_old(path, largest_size())
+        remove_oldest(path, max_total_size())

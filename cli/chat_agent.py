@@ -1,4 +1,4 @@
-"""Who answers in a chat: made from options, from a component's file, or from the log of an earlier chat."""
+"""The agent or team of a chat: made from options, from a component's file, or from the log of an earlier chat."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class ChatJob:
         if self.resume is not None and (self.save is not None or self.no_save):
             raise CommandError("--resume goes on in the log of the earlier chat: leave --save and --no-save out.")
         if (self.resume or self.component) and self.sandbox != SandboxChoice(mode=self.sandbox.mode):
-            given = "--resume" if self.resume else "--agent"
-            raise CommandError(f"The sandbox of {given} is in its configuration: leave options of the sandbox out.")
+            option = "--resume" if self.resume else "--agent"
+            raise CommandError(f"The sandbox of {option} is in its configuration: leave options of the sandbox out.")
         if self.team and self.steps is not None:
             raise CommandError("--steps is for one agent, not for --team.")
         if self.sandbox.kind == "none":
@@ -151,7 +151,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             target = _load(job)
             stack.push_async_callback(_close, target)
         else:
-            target = load_agents(plan, (), _keys(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
+            target = load_agents(plan, (), _keys(job), trust=job.trust, set_later=("approval_func", "approve_tool"))
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))
@@ -228,7 +228,7 @@ async def _close(target: Any) -> None:
 
 
 def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
-    """Have an agent ask another model, if it has one."""
+    """Give an agent another model client, if it has one."""
     if client is None or getattr(agent, CLIENT, None) is None:
         return
     if isinstance(agent, BaseCodeAgent):
@@ -240,7 +240,7 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
 def _resumed_model(
     job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
 ) -> ChatCompletionClient | None:
-    """Return what an agent of an earlier chat asks from now on.
+    """Return the model client of an agent of an earlier chat.
 
     Args:
         job: The options.
@@ -254,19 +254,19 @@ def _resumed_model(
         inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
         return ReliableClient(inner, job.choice.timeout_s, tell=say) if inner is not None else None
     inner = unwrapped(client)
-    return RecordedModel(_not_given(inner, plan)) if isinstance(inner, RecordedModel) else client
+    return RecordedModel(_unused_answers(inner, plan)) if isinstance(inner, RecordedModel) else client
 
 
-def _not_given(client: RecordedModel, plan: Plan) -> list[Any]:
-    """Return the answers of a recording without those at its beginning that the chat has had before."""
-    given = []
+def _unused_answers(client: RecordedModel, plan: Plan) -> list[Any]:
+    """Return the answers of a recording that the chat has not used yet."""
+    used = []
     for raw in plan.run.raw_events():
         event = plan.run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "model_call_finished" else None
         if isinstance(event, ModelCallFinished) and event.result is not None:
-            given.append(event.result.get("content"))
+            used.append(event.result.get("content"))
     answers = [each for each in client.chat_completions if not isinstance(each, str)]
-    known = [each.content for each in answers[: len(given)]] == given
-    return answers[len(given) :] if known else answers
+    known = [each.content for each in answers[: len(used)]] == used
+    return answers[len(used) :] if known else answers
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

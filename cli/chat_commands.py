@@ -15,14 +15,16 @@ from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.export_run import export_run
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors import SandboxCodeExecutor, SandboxError, capabilities_of
+from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 MAX_FILES = 100
@@ -198,7 +200,7 @@ def _export(run: Path, name: str) -> None:
 
 
 def _say_rebuilding(rebuilding: Rebuilding) -> None:
-    say(f"rebuilding the session: {counted(rebuilding.blocks, 'block')}")
+    say(f"rebuilding the session: {format_count(rebuilding.blocks, 'block')}")
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""How code has changed files: what they were before, and the lines that differ."""
+"""Shows how code has changed files: the lines that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person types in a chat: lines of a pipe or a simple terminal. `chat_prompt.py` has the editor of other terminals."""
+"""Reads the messages of a chat from a pipe or a simple terminal. `chat_prompt.py` has the editor for other terminals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Interrupted(Exception):
 
 
 class Reader(Protocol):
-    """Reads what a person says."""
+    """Reads messages and answers of the user."""
 
     async def message(self) -> str:
         """Show the prompt and return what was typed, maybe of several lines.

@@ -161,8 +161,8 @@ def _open_history(file: str | None) -> History:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         if path.stat().st_size > _MAX_HISTORY_BYTES:
-            kept = path.read_bytes()[-_MAX_HISTORY_BYTES // 2 :]
-            path.write_bytes(kept[kept.find(b"\n\n") + 1 :])
+            history = path.read_bytes()[-_MAX_HISTORY_BYTES // 2 :]
+            path.write_bytes(history[history.find(b"\n\n") + 1 :])
     except OSError:
         return InMemoryHistory()
     return FileHistory(file)

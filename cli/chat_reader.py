@@ -1,4 +1,4 @@
-"""Which editor a chat has."""
+"""Chooses the editor of a chat."""
 
 from __future__ import annotations
 

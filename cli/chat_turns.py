@@ -13,16 +13,17 @@ from autogen_agentchat.base import TaskResult
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.cli.chat_lines import Interrupted, Reader
-from autogen_codeact.cli.chat_lost import names_defined
 from autogen_codeact.cli.chat_view import ChatView
+from autogen_codeact.cli.defined_names import defined_names
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message
-from autogen_codeact.executors import SandboxError, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Turns:
         return self._running is not None
 
     async def say(self, text: str) -> None:
-        """Have a message answered, and print what happens."""
+        """Run a turn with a message, and print what happens."""
         await self._run(self.conversation.turn(text))
 
     async def go_on(self) -> None:
@@ -83,7 +84,7 @@ class Turns:
         await self._run(self.conversation.go_on())
 
     async def retry(self) -> None:
-        """Undo the last turn, and have its message answered once more."""
+        """Undo the last turn, and run it again with the same message."""
         task = self.conversation.last_task
         if task is None:
             self._terminal.line("There is no message to send again.", "yellow")
@@ -252,11 +253,11 @@ class Turns:
         return [entry.code for journal in journals.values() for entry in journal.entries]
 
     def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
-        """Say what was lost if another sandbox has taken the place of the last one."""
+        """Print what was lost if the sandbox was replaced."""
         pairs = zip(sandboxes, self._sandboxes(), strict=False)
         if not any(before and now > before for before, now in pairs):
             return
-        names = names_defined(codes)
+        names = defined_names(codes)
         lost = ", ".join(names) if names else "the variables of this turn"
         self._terminal.line(
             f"The sandbox had died, and a new one was started. Lost: {lost}. Files of the workspace were put back as far as this "

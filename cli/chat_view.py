@@ -1,4 +1,4 @@
-"""What a chat prints of a turn, while it happens."""
+"""Prints the messages of a turn while they arrive."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
-from autogen_codeact.agents.ending import headline
+from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
+from autogen_codeact.cli.answer_printer import AnswerPrinter
 from autogen_codeact.cli.chat_files import FileChanges
-from autogen_codeact.cli.chat_words import Words
 from autogen_codeact.cli.terminal import Terminal, shorten
 from autogen_codeact.cli.transcript import Message, remarks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.result import format_duration, written_by_code
-from autogen_codeact.sandbox.words import counted
 
 
 class ChatView:
@@ -43,7 +43,7 @@ class ChatView:
         self._terminal = terminal
         self._files = files
         self._team = team
-        self._words = Words(terminal)
+        self._answer = AnswerPrinter(terminal)
         self._speaker = ""
         self._output = ""
         self._tokens = self._blocks = 0
@@ -62,9 +62,9 @@ class ChatView:
             code: The code as markdown.
         """
         if self._team:
-            self._words.end()
-            self._words.add(f"{code}\n")
-        self._words.end()
+            self._answer.end()
+            self._answer.add(f"{code}\n")
+        self._answer.end()
 
     async def show(self, message: Message | TaskResult) -> None:
         """Print one message."""
@@ -72,28 +72,28 @@ class ChatView:
             case TaskResult():
                 self.end_line()
             case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
-                self._words.end()
+                self._answer.end()
                 self._name(message.source)
                 self._output += message.content
                 self._terminal.output(message.content)
             case ModelClientStreamingChunkEvent(content=content) if content == BEGINS_AGAIN:
-                self._words.end()
+                self._answer.end()
                 self._terminal.line(BEGINS_AGAIN.strip(), "yellow")
             case ModelClientStreamingChunkEvent():
                 self._name(message.source)
-                self._words.add(message.content)
+                self._answer.add(message.content)
             case _:
                 self._count(message)
                 await self._show_whole(message)
 
     async def _show_whole(self, message: Message) -> None:
-        streamed = self._words.end().strip()
+        streamed = self._answer.end().strip()
         match message:
             case ThoughtEvent():
                 self._name(message.source)
                 self._terminal.line(message.content.strip(), "dim")
             case CodeGenerationEvent():
-                self._show_words(message.source, message.content, streamed)
+                self._show_text(message.source, message.content, streamed)
                 if "cut_off" in message.metadata:
                     self._terminal.line("The answer was cut off, so none of its code is run.", "red")
                 elif "sent_back" in message.metadata:
@@ -102,19 +102,19 @@ class ChatView:
                 self._name(message.source)
                 await self._show_result(message.result)
             case TextMessage() if "exit_code" in message.metadata:
-                self._show_words(message.source, message.content, self._take_output().strip())
+                self._show_text(message.source, message.content, self._take_output().strip())
             case TextMessage(source="user"):
                 pass
             case BaseChatMessage():
-                self._show_words(message.source, message.to_text(), streamed)
+                self._show_text(message.source, message.to_text(), streamed)
             case _:
                 self._terminal.line(f"{type(message).__name__} of {message.source}: {message.to_text()}", "dim")
 
-    def _show_words(self, source: str, content: str, streamed: str) -> None:
+    def _show_text(self, source: str, content: str, streamed: str) -> None:
         if content.strip() != streamed and content.strip():
             self._name(source)
-            self._words.add(content.strip())
-            self._words.end()
+            self._answer.add(content.strip())
+            self._answer.end()
 
     def _name(self, source: str) -> None:
         if self._team and source != self._speaker:
@@ -139,7 +139,7 @@ class ChatView:
         if self._files is not None and isinstance(result, ExecutionResult):
             for name, lines in await self._files.changes(result):
                 self._show_difference(name, lines)
-        self._terminal.line(f"[{headline(result)}]", "green" if result.exit_code == 0 else "red")
+        self._terminal.line(f"[{outcome_summary(result)}]", "green" if result.exit_code == 0 else "red")
 
     def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:
@@ -162,13 +162,13 @@ class ChatView:
 
     def end_line(self) -> None:
         """End what is being printed."""
-        self._words.end()
+        self._answer.end()
         self._take_output()
 
     def summary(self) -> str:
         """Return tokens and seconds of the turn."""
-        blocks = f"{counted(self._blocks, 'block')}, " if self._blocks else ""
-        tokens = counted(self._tokens, "token")
+        blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
+        tokens = format_count(self._tokens, "token")
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
 

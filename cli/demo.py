@@ -28,7 +28,8 @@ from autogen_codeact.cli.sandbox import inspect, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.runs import load_run, recorded
 from autogen_codeact.sandbox.result import format_duration
 from autogen_codeact.viewer.one_file import export_html

@@ -26,11 +26,11 @@ from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
+from autogen_codeact.sandbox import Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
+from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import format_duration
@@ -180,19 +180,19 @@ def _engine_address() -> str:
 
 def _check_image(client: docker.APIClient, image: str | None) -> Check:
     """Look for the image to run; nothing is pulled."""
-    wanted = image if image is not None else DEFAULT_IMAGE
+    name = image if image is not None else DEFAULT_IMAGE
     try:
-        found = find_image(client, wanted)
+        found = find_image(client, name)
         if found is not None:
-            return Check("image", "ok", f"{wanted} ({format_size(int(found['Size']))})")
+            return Check("image", "ok", f"{name} ({format_size(int(found['Size']))})")
     except ValueError as error:
         return Check("image", "lack", str(error), "Give the name of an image with --image.")
     if image is not None:
-        return Check("image", "lack", f"{wanted} is missing", f"docker pull {wanted}")
+        return Check("image", "lack", f"{name} is missing", f"docker pull {name}")
     advice = "Run `codeact image build` for the image with numpy, pandas, scipy, sympy and matplotlib."
     if find_image(client, FALLBACK_IMAGE) is not None:
-        return Check("image", "note", f"{wanted} is missing; {FALLBACK_IMAGE} is used", advice)
-    return Check("image", "lack", f"{wanted} is missing", advice)
+        return Check("image", "note", f"{name} is missing; {FALLBACK_IMAGE} is used", advice)
+    return Check("image", "lack", f"{name} is missing", advice)
 
 
 async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
@@ -253,11 +253,14 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
     def check(name: str, holds: bool, detail: str, advice: str = ignored) -> Check:
         return Check(name, "ok", detail) if holds else Check(name, "lack", detail, advice)
 
-    def limit(name: str, found: int | None, wanted: int, unit: str, advice: str = ignored) -> Check:
-        if found == wanted:
-            return Check(name, "ok", f"at most {wanted:,} {unit}")
+    def limit(name: str, found: int | None, expected: int, unit: str, advice: str = ignored) -> Check:
+        if found == expected:
+            return Check(name, "ok", f"at most {expected:,} {unit}")
         return Check(
-            name, "lack", f"{'no limit found' if found is None else f'{found:,}'} instead of {wanted:,} {unit}", advice
+            name,
+            "lack",
+            f"{'no limit found' if found is None else f'{found:,}'} instead of {expected:,} {unit}",
+            advice,
         )
 
     yield check("network", probed["interfaces"] == ["lo"] and not probed["connects"], _describe_network(probed))

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs import Run, export_files, export_json, export_notebook, load_run
-from autogen_codeact.runs.whole_file import whole_file
+from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.viewer.one_file import write_html
 
 
@@ -61,7 +61,7 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
     if target.is_dir():
         raise CommandError(f"{target} is a folder: give the name of a file.")
     try:
-        with whole_file(target) as file:
+        with atomic_text_file(target) as file:
             export(run, file)
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error

@@ -14,11 +14,11 @@ class JsonCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options."""
-        wanted = "--json" in args
+        as_json = "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            if wanted and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
+            if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
                 from autogen_codeact.cli.json_output import error_object
                 from autogen_codeact.cli.output import print_json
 

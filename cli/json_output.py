@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.result import Artifact, Result
 
 MAX_INLINE = 256 * 1024
-"""Bytes of a picture or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
+"""Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
 LOG_S = 5.0
 """Seconds to wait until the result of a block is in the log."""
 MAX_MISSES = 2
@@ -38,7 +38,7 @@ _PIECE = 1024 * 1024
 
 
 class JsonEnd:
-    """Prints the last line, whatever happens; a context manager around all that a command does.
+    """Prints the last line of `--json` however the command ends; a context manager around the command.
 
     Args:
         enabled: Whether JSON is wanted. Otherwise it does nothing.
@@ -130,12 +130,12 @@ def error_object(
     """
     cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    told = {
+    details = {
         "class": type(cause).__name__,
         "message": message,
         "advice": _resume_advice(run) or _advice(error, command) or advice,
     }
-    return {"type": "error", "outcome": "failed", "error": told, "run": _absolute(run)}
+    return {"type": "error", "outcome": "failed", "error": details, "run": _absolute(run)}
 
 
 def _of_model(error: BaseException) -> bool:
@@ -152,9 +152,9 @@ def _advice(error: BaseException, command: str) -> str | None:
 
 
 def _resume_advice(run: Path | None) -> str | None:
-    from autogen_codeact.cli.keeping import has_log, name_of  # noqa: PLC0415 - not needed for --help
+    from autogen_codeact.cli.run_storage import has_log, run_name  # noqa: PLC0415 - not needed for --help
 
-    return f"`codeact resume {name_of(run)}` continues the run" if run is not None and has_log(run) else None
+    return f"`codeact resume {run_name(run)}` continues the run" if run is not None and has_log(run) else None
 
 
 def _absolute(path: Path | None) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.executors import SandboxError, SandboxUnavailable
+from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect
@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.owner import OwnerState
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 if TYPE_CHECKING:
     import docker
@@ -109,7 +109,7 @@ def _container(client: docker.APIClient, found: containers.Leftover, engine: Doc
 
 def _group(found: LeftoverGroup) -> Item:
     count = len(found.processes)
-    state = "empty" if not count else counted(count, "process", "processes")
+    state = "empty" if not count else format_count(count, "process", "processes")
     owner = f"process {found.owner}"
     return Item("bubblewrap", found.name, state, owner, found.owner_state, False, lambda: remove_group(found))
 

@@ -10,8 +10,8 @@ from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.runs import RunSummary, UnreadableRun, list_runs
 from autogen_codeact.runs.store import runs_folder
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.result import format_duration
-from autogen_codeact.sandbox.words import counted
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
@@ -63,7 +63,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     return (
         _one_line(run.path.name, MAX_TASK),
         f"{run.started:%Y-%m-%d %H:%M:%S}",
-        f"{run.outcome}, {counted(run.gaps, 'gap')}" if run.gaps else run.outcome,
+        f"{run.outcome}, {format_count(run.gaps, 'gap')}" if run.gaps else run.outcome,
         f"{run.steps:,}",
         f"{run.tokens:,}",
         format_duration(run.seconds),

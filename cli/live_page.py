@@ -13,7 +13,7 @@ from pathlib import Path
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.view import open_page
-from autogen_codeact.executors import printable
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.tools.terminal import Question, ask
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
 from autogen_codeact.viewer.server import ViewerError, ViewerServer
@@ -87,16 +87,16 @@ def _wait_for_interrupt() -> None:
 async def first_answer(
     terminal: Awaitable[ApprovalResponse], control: RunControl | None, code: str
 ) -> ApprovalResponse:
-    """Ask on the page as well, if there is one, and return the first answer; the other question is withdrawn.
+    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn.
 
     Args:
         terminal: Asks in the terminal; it raises `EOFError` if nobody is there.
         control: The page's buttons, or None.
         code: The code that is to run.
     """
-    asked = asyncio.ensure_future(terminal)
+    in_terminal = asyncio.ensure_future(terminal)
     pages = {asyncio.ensure_future(_on_page(control, code))} if control is not None else set()
-    waiting: set[asyncio.Future[ApprovalResponse]] = {asked, *pages}
+    waiting: set[asyncio.Future[ApprovalResponse]] = {in_terminal, *pages}
     nobody = ApprovalResponse(approved=False, reason="there is nobody to ask")
     try:
         while waiting:

@@ -84,8 +84,8 @@ def _application(arguments: list[str]) -> typer.Typer:
     return only
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"codeact {version('autogen-codeact')}")

@@ -13,7 +13,7 @@ from autogen_codeact.cli.json_output import JsonPrinter
 from autogen_codeact.cli.progress import Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 
 
 class MessagePrinter:
@@ -36,7 +36,7 @@ class MessagePrinter:
 
     @contextmanager
     def watching(self, executor: CodeExecutor) -> Iterator[None]:
-        """Follow what an executor does, if it can be observed."""
+        """Show the activity of an executor, if it can be observed."""
         observed = capabilities_of(executor).observed
         watcher = self._progress.watcher if self._json is None else self._json.watcher
         detach = observed.attach(observers=[watcher]) if observed is not None else None

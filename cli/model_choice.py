@@ -1,4 +1,4 @@
-"""Which model a command uses, as its options say. Imports nothing slow."""
+"""The model that the options of a command choose. Imports nothing slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model client takes from the machine of the command, so that it can be opened on another one."""
+"""The environment variables and the file that a model client needs, so that it can be opened on another machine."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class ModelInputs:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Let this process have the variables, and none of its own that would change who gets the key."""
-        wanted = dict(self.variables)
+        variables = dict(self.variables)
         if self.variables and self.text is not None:
             own = (name for name in os.environ if name.startswith(_OF_COMPONENTS))
-            wanted = {**dict.fromkeys(own), **wanted}
-        before = {name: os.environ.get(name) for name in wanted}
-        _set(wanted)
+            variables = {**dict.fromkeys(own), **variables}
+        before = {name: os.environ.get(name) for name in variables}
+        _set(variables)
         try:
             yield
         finally:

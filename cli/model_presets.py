@@ -81,12 +81,12 @@ def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) 
     Raises:
         CommandError: The variable holds no address.
     """
-    given = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
-    if not given:
+    value = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
+    if not value:
         return preset.base_url
     if preset is OLLAMA:
-        return _ollama_address(given)
-    address = given.rstrip("/")
+        return _ollama_address(value)
+    address = value.rstrip("/")
     # Other programs expect no version in this variable.
     return f"{address.removesuffix('/v1')}/v1" if preset is ANTHROPIC else address
 

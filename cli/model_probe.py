@@ -17,7 +17,7 @@ import httpx
 
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]
 
@@ -81,11 +81,11 @@ def probe_servers(
         CommandError: A variable holds no address.
     """
     until = time.monotonic() + deadline_s
-    asked = [_Probe(preset, server_address(preset, environment), environment, until) for preset in presets]
+    probes = [_Probe(preset, server_address(preset, environment), environment, until) for preset in presets]
     if base_url is not None:
         other = replace(OPENAI, name=OTHER, title="Another server", key_variable=api_key_env or "OPENAI_API_KEY")
-        asked.insert(0, _Probe(replace(other, needs_key=False), base_url.rstrip("/"), environment, until))
-    waiting = [(probe, _in_thread(probe)) for probe in asked]
+        probes.insert(0, _Probe(replace(other, needs_key=False), base_url.rstrip("/"), environment, until))
+    waiting = [(probe, _in_thread(probe)) for probe in probes]
     return [_result(probe, future, until, deadline_s) for probe, future in waiting]
 
 
@@ -129,7 +129,7 @@ class _Probe:
         )
 
     def _ready(self, models: list[str]) -> Server:
-        count = counted(len(models), "model")
+        count = format_count(len(models), "model")
         if self.key or self.preset.name != OTHER:
             return replace(self.server("ready", count), models=models)
         advice = f"Set {self.preset.key_variable} to any value: `codeact run` wants one."

@@ -93,9 +93,9 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
     cause = error.__cause__ or error.__context__
     while cause is not None:
         # The first line: httpx adds a link to a page about the status.
-        said = str(cause).partition("\n")[0]
-        if said and said not in parts[0]:
-            parts[1:] = [f"({said})"]
+        first_line = str(cause).partition("\n")[0]
+        if first_line and first_line not in parts[0]:
+            parts[1:] = [f"({first_line})"]
         cause = cause.__cause__ or cause.__context__
     if advice := advice_for(type(error).__name__, choice):
         parts.append(advice)

@@ -89,7 +89,7 @@ class Progress:
                 self._erase()
 
     def follow(self, item: BaseAgentEvent | BaseChatMessage | TaskResult) -> None:
-        """Take a message of an agent or a team into account: what it is about is over, and a model is asked.
+        """Update the line after a message of an agent or a team: from now on a model is asked.
 
         Args:
             item: The message; its text is not shown.
@@ -154,7 +154,7 @@ class Progress:
 
 
 class _Watcher:
-    """Follows the blocks of a sandbox, and their calls to host tools."""
+    """Shows the blocks of a sandbox, and their calls to host tools."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

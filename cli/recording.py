@@ -46,14 +46,14 @@ class RecordedModel(ReplayChatCompletionClient):
             )
         return await super().create(*args, **kwargs)
 
-    def leave_out(self, given: Sequence[Any]) -> None:
+    def leave_out(self, earlier: Sequence[Any]) -> None:
         """Leave out the answers at the beginning that a conversation has had already; if they differ, none.
 
         Args:
-            given: The contents of its answers.
+            earlier: The contents of its answers.
         """
-        count = len(given)
-        if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(given):
+        count = len(earlier)
+        if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(earlier):
             del self.chat_completions[:count]
             self.provided_message_count -= count
 

@@ -18,14 +18,14 @@ from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for
 from autogen_codeact.cli.progress import STARTING, Progress
 from autogen_codeact.cli.run import RunOutcome, silence_libraries
-from autogen_codeact.executors import SandboxError
 from autogen_codeact.runs import LogLocked, Rebuilding, RunError, load_run, resumed
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox import SandboxError
+from autogen_codeact.sandbox.formatting import format_count
 
 
 @dataclass(frozen=True)
 class ResumeJob:
-    """The options of a continuation.
+    """The options of `codeact resume`.
 
     Args:
         path: The run's folder.
@@ -114,6 +114,6 @@ async def _resume(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
 
 
 def _announce(rebuilding: Rebuilding) -> None:
-    blocks = counted(rebuilding.blocks, "block")
+    blocks = format_count(rebuilding.blocks, "block")
     time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
     say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")

@@ -27,15 +27,24 @@ from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import JsonEnd
-from autogen_codeact.cli.keeping import choose_folder, has_log, hint_of, largest_size, name_of, remove_old, say_where
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
+from autogen_codeact.cli.run_storage import (
+    choose_run_folder,
+    has_log,
+    max_total_size,
+    print_where_kept,
+    remove_oldest,
+    run_name,
+    short_run_name,
+)
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.transcript import Message
-from autogen_codeact.executors import SandboxError, ToolExecutor
+from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination
 
@@ -96,12 +105,12 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     _check_options(job)
     if job.save is not None:
         check_folder(job.save)
-    largest = largest_size()
+    max_size = max_total_size()
     silence_libraries()
     client = open_model(job.model)
     folder = job.save
     if folder is None and not job.no_save:
-        folder = choose_folder(job.task)
+        folder = choose_run_folder(job.task)
     end.run = folder
     if job.view and folder is None:
         raise CommandError("--view needs a run that is kept: give it a folder with --save.")
@@ -112,7 +121,7 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     finally:
         run.close_page(wait=False)
         if folder is not None and folder != job.save:
-            remove_old(folder, largest)
+            remove_oldest(folder, max_size)
     return status
 
 
@@ -186,12 +195,12 @@ class _Run:
             self._printer.end()
             await self._client.close()
             if not (ended or self._end.enabled) and self._folder is not None and has_log(self._folder):
-                say(f"`codeact resume {name_of(self._folder)}` continues the run")
+                say(f"`codeact resume {run_name(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
         self._outcome.complain()
         if self._folder is not None and has_log(self._folder) and not self._end.enabled:
-            say_where(self._folder)
+            print_where_kept(self._folder)
         if not self._end.enabled:
             _say_files(files, self._folder)
         return self._outcome.status
@@ -215,7 +224,7 @@ class _Run:
             page.close(wait=wait)
 
     def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
-        """With `--approve`, have a person asked before code runs."""
+        """With `--approve`, ask the user before code runs."""
         if self._job.approve:
             from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
@@ -249,18 +258,18 @@ def _files_stay(job: Job) -> bool:
 
 
 def _import_recording(folder: Path | None) -> None:
-    """Import what keeps a run, while the sandbox starts."""
+    """Import the recording of runs while the sandbox starts."""
     if folder is not None:
         import autogen_codeact.runs.recording  # noqa: F401, PLC0415
 
 
 def _say_files(files: list[str], folder: Path | None) -> None:
-    """Tell which of the files that the code has made are gone, and which are in the run's folder."""
-    kept = set(files) & _kept_in(folder) if files and folder is not None else set()
-    if kept and folder is not None:
-        names = ", ".join(map(printable, sorted(kept)))
-        say(f"with the files {names}: `codeact export {hint_of(folder)} --files FOLDER` writes them")
-    if gone := sorted(set(files) - kept):
+    """Print which files of the code are gone, and which are in the run's folder."""
+    saved = set(files) & _kept_in(folder) if files and folder is not None else set()
+    if saved and folder is not None:
+        names = ", ".join(map(printable, sorted(saved)))
+        say(f"with the files {names}: `codeact export {short_run_name(folder)} --files FOLDER` writes them")
+    if gone := sorted(set(files) - saved):
         say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
 
 
@@ -316,7 +325,7 @@ class RunOutcome:
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
 
     def complain(self) -> None:
-        """Say what is wrong with the answer."""
+        """Print what is wrong with the answer."""
         if self.empty_answer:
             say("the model's answer is empty")
         if self.cut_off:

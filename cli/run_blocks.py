@@ -12,17 +12,19 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.agents.ending import headline
+from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.cli.code_file import CodeInFile, read_code
 from autogen_codeact.cli.exit import run_until_interrupted, say
-from autogen_codeact.cli.kept_files import KeptFiles
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import as_result, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.cli.saved_files import SavedFiles
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
-from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.sandbox import OutputChunk
+from autogen_codeact.sandbox.formatting import format_count
 
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
@@ -47,16 +49,16 @@ def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: boo
 
 async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool) -> int:
     terminal = None if as_json else Terminal()
-    kept = KeptFiles(Path.cwd()) if choice.work_dir is None else None
+    saved = SavedFiles(Path.cwd()) if choice.work_dir is None else None
     status = 0
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
                 terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
             result = await _run_block(executor, CodeBlock(code=block.code, language=block.language), terminal)
-            if kept is not None:
+            if saved is not None:
                 # The temporary folder is removed at the end.
-                result = await asyncio.to_thread(kept.keep, result)
+                result = await asyncio.to_thread(saved.save, result)
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
@@ -65,10 +67,10 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 status = status or result.exit_code & 0xFF or 1
                 if not keep_going:
                     if left := len(blocks) - index:
-                        say(f"stopped at the first failing block; {counted(left, 'block')} after it did not run")
+                        say(f"stopped at the first failing block; {format_count(left, 'block')} after it did not run")
                     break
-    if kept is not None and kept.folder is not None:
-        say(f"files are kept in {kept.folder.name}; --work-dir FOLDER chooses another folder")
+    if saved is not None and saved.folder is not None:
+        say(f"files are kept in {saved.folder.name}; --work-dir FOLDER chooses another folder")
     return status
 
 
@@ -115,5 +117,5 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
     position = ""
     if result.error is not None and result.error.line is not None:
         position = f" at {block.position(name, result.error.line)}"
-    terminal.line(f"{headline(result)}{position}", "green" if result.exit_code == 0 else "red")
+    terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()

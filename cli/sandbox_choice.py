@@ -108,13 +108,13 @@ class SandboxChoice:
         options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
         options |= parse_texts(self.others)
         for name in ("allow_domains", "packages", "data"):
-            if given := getattr(self, name):
-                options[name] = [*options.get(name, ()), *given]
+            if value := getattr(self, name):
+                options[name] = [*options.get(name, ()), *value]
         if self.allow_pip:
             options["allow_pip"] = True
         if self.hosts_file is not None or self.hosts:
-            given = EngineChoice(self.hosts, self.hosts_file).entries()
-            options["hosts"] = [*options.get("hosts", ()), *given]
+            engines = EngineChoice(self.hosts, self.hosts_file).entries()
+            options["hosts"] = [*options.get("hosts", ()), *engines]
         if self.memory is not None or self.disk is not None:
             options["limits"] = self._limits(options.get("limits"))
         if self.environment:
@@ -127,20 +127,20 @@ class SandboxChoice:
 
         if others is not None and not isinstance(others, Limits):
             raise TypeError(WRONG_LIMITS.format(others))
-        given = others.model_dump(include=others.model_fields_set) if others is not None else {}
+        values = others.model_dump(include=others.model_fields_set) if others is not None else {}
         if self.memory is not None:
-            given["memory"] = self.memory
+            values["memory"] = self.memory
         if self.disk is not None:
-            given["workspace"] = self.disk
+            values["workspace"] = self.disk
             disk = parse_size(self.disk)
-            if "memory" not in given:
-                given["memory"] = disk + parse_size(MEMORY_BESIDE_DISK)
-            elif disk >= parse_size(given["memory"]):
+            if "memory" not in values:
+                values["memory"] = disk + parse_size(MEMORY_BESIDE_DISK)
+            elif disk >= parse_size(values["memory"]):
                 raise ValueError(
-                    f"--disk {self.disk} needs more than memory={given['memory']!r}: files in the workspace count as memory. "
+                    f"--disk {self.disk} needs more than memory={values['memory']!r}: files in the workspace count as memory. "
                     "Leave the memory out, or give more"
                 )
-        return parse_options(Limits, given)
+        return parse_options(Limits, values)
 
 
 def _as_mapping(environment: Any) -> Mapping[str, str]:

@@ -10,8 +10,8 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
-from autogen_codeact.cli.keeping import name_of
 from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.run_storage import run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
@@ -28,7 +28,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
@@ -53,23 +53,23 @@ def show_run(path: Path, *, as_json: bool) -> int:
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
     for name, file in kept_files(run).items():
-        if (kept := run.folder.path_of(file)) is not None:
-            say(f"the file {printable(name)} is {kept}")
+        if (copy := run.folder.path_of(file)) is not None:
+            say(f"the file {printable(name)} is {copy}")
     if unknown:
-        say(f"{counted(unknown, 'event')} of types that this version does not know: not shown")
+        say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:
         if is_being_written(path):
             say("the run is still going on")
         else:
-            say(f"the run was interrupted: `codeact resume {name_of(path)}` continues it")
+            say(f"the run was interrupted: `codeact resume {run_name(path)}` continues it")
     elif finished is not None and finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if run.started.conversation:
-        say(f"`codeact chat --resume {name_of(path)}` goes on with the conversation")
+        say(f"`codeact chat --resume {run_name(path)}` goes on with the conversation")
     elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {name_of(path)}` continues the run")
+        say(f"`codeact resume {run_name(path)}` continues the run")
     return 0
 
 

@@ -25,9 +25,9 @@ def takes(
         for name, change in (changes or {}).items():
             shared[name] = shared[name].replace(**change)
 
-        def run(**given: Any) -> None:
-            value = options(**{name: given.pop(name) for name in shared})
-            command(**{argument: value}, **given)
+        def run(**arguments: Any) -> None:
+            value = options(**{name: arguments.pop(name) for name in shared})
+            command(**{argument: value}, **arguments)
 
         every: list[inspect.Parameter] = []
         for name, own in inspect.signature(command, eval_str=True).parameters.items():

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 NEWLINE = "\n"
 MAX_WIDTH = 100
@@ -34,7 +34,7 @@ Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
 def format_size(size: int) -> str:
     """Format a number of bytes: "512 bytes", "23 kB", "498 MB"."""
     if size < 1000:
-        return counted(size, "byte")
+        return format_count(size, "byte")
     return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:.0f} MB"
 
 

@@ -13,14 +13,15 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
-from autogen_codeact.agents.ending import end_is_unknown, headline
 from autogen_codeact.agents.observation import INTERRUPTED
+from autogen_codeact.agents.outcome_summary import end_is_unknown, outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
-from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import Artifact
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.result import format_duration, written_by_code
+from autogen_codeact.sandbox.result import STOPPED, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000
@@ -146,10 +147,10 @@ class Transcript:
     def _show_result(self, event: CodeExecutionEvent) -> None:
         title = f"{_position(event).capitalize()} in the sandbox"
         output, notes = written_by_code(event.result), remarks(event.result)
-        self._show_end(title, output, notes, headline(event.result), good=event.result.exit_code == 0)
+        self._show_end(title, output, notes, outcome_summary(event.result), good=event.result.exit_code == 0)
 
     def _show_reply(self, message: TextMessage) -> None:
-        """Print how code has ended of which an agent without a model tells the others."""
+        """Print how code has ended that an agent without a model ran."""
         code = message.metadata["exit_code"]
         ended = "ok" if code == "0" else f"exit code {code}"
         if message.metadata.get("outcome") == "crashed" and message.metadata.get("error") == INTERRUPTED:

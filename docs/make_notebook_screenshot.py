@@ -5,7 +5,7 @@ It needs Chromium, Playwright (of the extra `dev`), a sandbox, and JupyterLab in
     python -m venv /tmp/jupyterlab && /tmp/jupyterlab/bin/pip install jupyterlab
     .venv/bin/python docs/make_notebook_screenshot.py /tmp/jupyterlab/bin/jupyter-lab
 
-The kernel is the interpreter that runs this script. The picture has the notebook's cells from `--from` on.
+The kernel is the interpreter that runs this script. The screenshot has the notebook's cells from `--from` on.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def run_all(page: Page) -> None:
 
 
 def take(command: str, target: Path, *, dark: bool, height: int, first: int, last: int) -> None:
-    """Run the notebook in JupyterLab and store a picture of some of its cells."""
+    """Run the notebook in JupyterLab and store a screenshot of some of its cells."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         notebook = json.loads(SAMPLE.read_text())
@@ -150,8 +150,8 @@ def take(command: str, target: Path, *, dark: bool, height: int, first: int, las
             }
             page.screenshot(path=target, clip=box)  # type: ignore[arg-type]
             browser.close()
-    with Image.open(target) as picture:  # few colours make it a third of the size
-        picture.convert("RGB").quantize(128).save(target, optimize=True)
+    with Image.open(target) as screenshot:  # few colours make it a third of the size
+        screenshot.convert("RGB").quantize(128).save(target, optimize=True)
 
 
 if __name__ == "__main__":
@@ -160,7 +160,7 @@ if __name__ == "__main__":
     parser.add_argument("--target", type=Path, default=ROOT / "docs" / "images" / "notebook.png")
     parser.add_argument("--dark", action="store_true", help="with dark colours")
     parser.add_argument("--height", type=int, default=3600, help="of the window, in pixels")
-    parser.add_argument("--from", dest="first", type=int, default=2, help="the first cell of the picture, from 0")
+    parser.add_argument("--from", dest="first", type=int, default=2, help="the first cell of the screenshot, from 0")
     parser.add_argument("--to", dest="last", type=int, default=8, help="its last cell")
     given = parser.parse_args()
     take(given.jupyterlab, given.target, dark=given.dark, height=given.height, first=given.first, last=given.last)

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation: terminals and the viewer's pages, with recorded models and real code.
+"""Makes the screenshots of the documentation: terminals and the viewer's pages, with recorded models and real code.
 
 make screenshots                                  all of them; needs Chromium, tmux and a sandbox
 python docs/make_screenshots.py demo run          only those whose names begin with these words
@@ -199,8 +199,8 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
         time.sleep(0.1)
 
 
-class Pictures:
-    """Makes pictures with a browser.
+class Screenshots:
+    """Makes screenshots with a browser.
 
     Args:
         browser: Chromium.
@@ -215,7 +215,7 @@ class Pictures:
         """Save what a terminal shows.
 
         Args:
-            name: Name of the picture.
+            name: Name of the screenshot.
             text: Text with escape sequences of colours.
         """
         console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
@@ -230,7 +230,7 @@ class Pictures:
         """Save a page of the viewer.
 
         Args:
-            name: Name of the picture.
+            name: Name of the screenshot.
             address: Where it is.
             size: Width and height of the window.
             ready: CSS selector of something that is there when the page is complete.
@@ -247,31 +247,33 @@ class Pictures:
         page.close()
 
     def _save(self, name: str, png: bytes) -> None:
-        picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        screenshot = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
         file = self._folder / f"{name}.png"
-        picture.save(file, optimize=True)
+        screenshot.save(file, optimize=True)
         size = file.stat().st_size
         if size > MAX_BYTES:
-            raise SystemExit(f"{file} has {size:,} bytes; at most {MAX_BYTES:,} are allowed: make the picture smaller")
+            raise SystemExit(
+                f"{file} has {size:,} bytes; at most {MAX_BYTES:,} are allowed: make the screenshot smaller"
+            )
         sys.stdout.write(f"{file.name}: {size / 1000:.0f} kB\n")
 
 
-def picture_demo(pictures: Pictures, folder: Path) -> None:
+def screenshot_demo(screenshots: Screenshots, folder: Path) -> None:
     """The demo in a terminal."""
     with terminal(CODEACT, "demo", folder=folder) as shown:
         shown.wait(r"Next +codeact run")
         text = shown.text(history=True)
-    pictures.of_terminal("demo", text)
+    screenshots.of_terminal("demo", text)
 
 
-def picture_run(pictures: Pictures, folder: Path) -> None:
+def screenshot_run(screenshots: Screenshots, folder: Path) -> None:
     """The page at the end of the demo."""
     subprocess.run([CODEACT, "demo", "--out", folder], check=True, stdout=subprocess.DEVNULL, timeout=WAIT_S)
     address = (folder / "demo.html").as_uri()
-    pictures.of_page("run-page", f"{address}#step-6", size=(1100, 1180), ready="#step-6")
+    screenshots.of_page("run-page", f"{address}#step-6", size=(1100, 1180), ready="#step-6")
 
 
-def picture_chat(pictures: Pictures, folder: Path) -> None:
+def screenshot_chat(screenshots: Screenshots, folder: Path) -> None:
     """A chat of two turns in a terminal."""
     work_dir = folder / "work"
     work_dir.mkdir()
@@ -285,10 +287,10 @@ def picture_chat(pictures: Pictures, folder: Path) -> None:
             shown.type(line)
         shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{len(CHAT)}}}\n> *\Z")
         text = shown.text(history=True)
-    pictures.of_terminal("chat", text)
+    screenshots.of_terminal("chat", text)
 
 
-def picture_list(pictures: Pictures, folder: Path) -> None:
+def screenshot_list(screenshots: Screenshots, folder: Path) -> None:
     """The list of runs in the viewer."""
     for name, (options, task, *answers) in RUNS.items():
         (folder / "model.json").write_text(json.dumps(answers))
@@ -300,16 +302,20 @@ def picture_list(pictures: Pictures, folder: Path) -> None:
         address = re.search(r"http://\S+", server.stdout.readline())
         try:
             assert address is not None
-            pictures.of_page("runs-list", address[0], size=(1100, 480), ready=f"text={RUNS['words'][1]}")
+            screenshots.of_page("runs-list", address[0], size=(1100, 480), ready=f"text={RUNS['words'][1]}")
         finally:
             server.terminate()
 
 
 def main(names: list[str]) -> None:
-    """Make the pictures whose names begin with one of some words, or all."""
+    """Make the screenshots whose names begin with one of some words, or all."""
     if missing := [name for name in ("tmux", "chromium") if shutil.which(name) is None]:
-        raise SystemExit(f"The pictures need {' and '.join(missing)} (on Debian: apt-get install {' '.join(missing)}).")
-    makers = {name.removeprefix("picture_"): make for name, make in globals().items() if name.startswith("picture_")}
+        raise SystemExit(
+            f"The screenshots need {' and '.join(missing)} (on Debian: apt-get install {' '.join(missing)})."
+        )
+    makers = {
+        name.removeprefix("screenshot_"): make for name, make in globals().items() if name.startswith("screenshot_")
+    }
     chosen = [name for name in makers if not names or name.startswith(tuple(names))]
     IMAGES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
@@ -317,9 +323,9 @@ def main(names: list[str]) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         )
         for name in chosen:
-            with tempfile.TemporaryDirectory(prefix="codeact-pictures-") as folder:
+            with tempfile.TemporaryDirectory(prefix="codeact-screenshots-") as folder:
                 os.environ["XDG_STATE_HOME"] = str(Path(folder) / "state")
-                makers[name](Pictures(browser, IMAGES), Path(folder))
+                makers[name](Screenshots(browser, IMAGES), Path(folder))
         browser.close()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from autogen_core import ComponentModel
-from pydantic import BaseModel, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from autogen_codeact.executors.functions_module import CodeFunction
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -19,49 +19,34 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 P = ParamSpec("P")
 M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S")
-_AS_GIVEN = PlainValidator(lambda value: value)
 
 
 class ExecutorArguments(BaseModel):
-    """Arguments of every executor that a config can't hold as they are."""
+    """Arguments of every executor that a config can't hold as they are; their users check them."""
 
-    functions: Annotated[
-        Sequence[CodeFunction],
-        _AS_GIVEN,
-        Field(
-            description="Functions whose source is put into a module for the code, with the packages that they need."
-        ),
-    ] = ()
-    tools: Annotated[
-        Sequence[ToolLike],
-        _AS_GIVEN,
-        Field(
-            description="Functions of this process that the code can call: typed functions, AutoGen tools, workbenches "
-            "(docs/tools.md)."
-        ),
-    ] = ()
-    approve_tool: Annotated[
-        ApproveTool | None,
-        _AS_GIVEN,
-        Field(
-            description="Called before each call to a tool: a function or a policy such as `AskPerson()`. The call is made only "
-            "if it approves."
-        ),
-    ] = None
-    progress: Annotated[
-        Callable[[str], None] | None,
-        _AS_GIVEN,
-        Field(
-            description="Called with a line for each step that takes long, such as a pull. By default it goes to standard error."
-        ),
-    ] = None
-    pool: Annotated[
-        SandboxPool | None,
-        _AS_GIVEN,
-        Field(
-            description="A pool with the same options: the start takes one of its sandboxes. The config does not contain it."
-        ),
-    ] = None
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    functions: SkipValidation[Sequence[CodeFunction]] = Field(
+        (), description="Functions whose source is put into a module for the code, with the packages that they need."
+    )
+    tools: SkipValidation[Sequence[ToolLike]] = Field(
+        (),
+        description="Functions of this process that the code can call: typed functions, AutoGen tools, workbenches "
+        "(docs/tools.md).",
+    )
+    approve_tool: SkipValidation[ApproveTool | None] = Field(
+        None,
+        description="Called before each call to a tool: a function or a policy such as `AskPerson()`. The call is made only if "
+        "it approves.",
+    )
+    progress: SkipValidation[Callable[[str], None] | None] = Field(
+        None,
+        description="Called with a line for each step that takes long, such as a pull. By default it goes to standard error.",
+    )
+    pool: SkipValidation[SandboxPool | None] = Field(
+        None,
+        description="A pool with the same options: the start takes one of its sandboxes. The config does not contain it.",
+    )
 
 
 class ExecutorConfig(BaseModel):
@@ -80,45 +65,35 @@ def takes(
         model: The model.
         positional: Arguments that may also be given by position, in this order.
     """
-    assert isinstance(model, type)
-    assert issubclass(model, BaseModel)
+    fields = cast(type[BaseModel], model).model_fields
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    for name in dict.fromkeys((*positional, *fields)):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
+        field = fields[name]
+        parameters.append(inspect.Parameter(name, kind, default=field.default, annotation=field.annotation))
+    signature = inspect.Signature(parameters)
 
     def decorate(init: Callable[[S, M], None]) -> Callable[Concatenate[S, P], None]:
         @wraps(init)
         def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:  # noqa: N807
-            bound = signature.bind(self, *args, **kwargs) if args else None
-            given = {name: value for name, value in bound.arguments.items() if name != "self"} if bound else kwargs
+            given: dict[str, Any] = kwargs
+            if args:
+                given = {**signature.bind(self, *args, **kwargs).arguments}
+                del given["self"]
             init(self, parse_options(cast(Any, model), given, type(self).__name__))
 
-        signature = inspect.Signature(
-            [_SELF, *(_parameter(name, model, positional) for name in _order(model, positional))]
-        )
         __init__.__signature__ = signature  # type: ignore[attr-defined]
-        __init__.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{_describe(model)}"
+        __init__.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{_describe(fields)}"
         return __init__
 
     return decorate
 
 
-_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-
-
-def _order(model: type[BaseModel], positional: Sequence[str]) -> list[str]:
-    return [*positional, *(name for name in model.model_fields if name not in positional)]
-
-
-def _parameter(name: str, model: type[BaseModel], positional: Sequence[str]) -> inspect.Parameter:
-    field = model.model_fields[name]
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=field.default, annotation=field.annotation)
-
-
-def _describe(model: type[BaseModel]) -> str:
-    lines = []
-    for name, field in model.model_fields.items():
-        default = "" if field.default in (None, ()) else f" Default {field.default!r}."
-        lines.append(f"    {name}: {field.description}{default}")
-    return "\n".join(lines)
+def _describe(fields: Any) -> str:
+    defaults = {
+        name: "" if each.default in (None, ()) else f" Default {each.default!r}." for name, each in fields.items()
+    }
+    return "\n".join(f"    {name}: {each.description}{defaults[name]}" for name, each in fields.items())
 
 
 def options_of(arguments: BaseModel, model: type[M]) -> M:

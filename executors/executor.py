@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Self
 
@@ -13,18 +13,12 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
 from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
+from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
-from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.options import Mode, SandboxOptions
+from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
-
-__all__ = ["LOST", "WORKSPACE", "SandboxCodeExecutor", "cancel_scope"]
 
 
 class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
@@ -52,39 +46,6 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     def sandbox(self) -> Self:
         """The executor itself."""
         return self
-
-    @property
-    def mode(self) -> Mode:
-        """`process` or `session`."""
-        return self.sandbox.options.mode
-
-    def add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None = None) -> None:
-        """Let the code call more functions of the host, from the next block on; agents add their `tools` in this way.
-
-        A config contains only what the constructor was given: agents write their own tools into their config.
-
-        Args:
-            tools: As for the constructor; those that it already has are ignored.
-            approve_tool: Called before each call to any tool. The call is made only if it approves.
-
-        Raises:
-            TypeError: Something is not a tool.
-            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
-        """
-        self.tools.add(tools, approve_tool)
-
-    def offer_tool(self, tool: HostTool) -> None:
-        """Let the code call a function that belongs to an agent itself: it is not listed, and its calls need no approval.
-
-        Raises:
-            ValueError: Another tool has its name.
-        """
-        self.tools.offer(tool)
-
-    @property
-    def known_tools(self) -> tuple[HostTool, ...] | None:
-        """The functions of the host that the code can call; None if there are workbenches that have not been started."""
-        return self.tools.known
 
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
@@ -135,8 +96,9 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
-        link: Callable[[Any], Any] = cancellation_token.link_future
-        async with aclosing(self.stream_all(tuple(code_blocks), context, on_start=link)) as items:
+        async with aclosing(
+            self.stream_all(tuple(code_blocks), context, on_start=cancellation_token.link_future)
+        ) as items:
             async for item in items:
                 yield item if isinstance(item, OutputChunk) else ExecutionResult(**vars(item))
 
@@ -152,18 +114,6 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     upload = AsyncSandbox.put
     download = AsyncSandbox.get
 
-    @property
-    def known_facts(self) -> SandboxFacts:
-        """What code finds in the sandbox, as far as it follows from the options."""
-        return known_facts(self.options)
-
-    async def facts(self) -> SandboxFacts:
-        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
-
-        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
-        """
-        return await facts_of(self)
-
 
 @contextmanager
 def cancel_scope(token: CancellationToken) -> Iterator[None]:
@@ -172,13 +122,14 @@ def cancel_scope(token: CancellationToken) -> Iterator[None]:
     Args:
         token: The token; any thread may cancel it.
     """
+    if token.is_cancelled():
+        raise asyncio.CancelledError
     # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.
     task: asyncio.Task[Any] | None = asyncio.current_task()
-    requested = cancelled = False
+    cancelled = False
 
     def request() -> None:
-        nonlocal requested
-        requested, inside = True, task
+        inside = task
         # Only scheduled: a cancellation must not come while the task leaves the scope.
         if inside is not None and not inside.get_loop().is_closed():
             inside.get_loop().call_soon_threadsafe(cancel)
@@ -190,9 +141,6 @@ def cancel_scope(token: CancellationToken) -> Iterator[None]:
             task.cancel()
 
     token.add_callback(request)
-    if requested:
-        task = None
-        raise asyncio.CancelledError
     try:
         yield
     finally:

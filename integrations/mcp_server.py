@@ -11,7 +11,7 @@ from typing import Any
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.pictures import PictureRefused, check_picture
+from autogen_codeact.sandbox.image_check import ImageRefused, check_image
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -100,7 +100,7 @@ class _Tools:
         """
         with _tool_errors():
             data = await self._sandbox.read(name, MAX_IMAGE_BYTES)
-        with contextlib.suppress(PictureRefused):
+        with contextlib.suppress(ImageRefused):
             return await _image(data)
         if len(data) > MAX_TEXT_BYTES:
             raise ToolError(f"{name} is too large ({len(data):,} bytes). Print the part that you need with run_code.")
@@ -143,14 +143,14 @@ class _Tools:
             try:
                 data = shown[name] if name in shown else await self._sandbox.read(name, MAX_IMAGE_BYTES)
                 images.append(await _image(data))
-            except (PictureRefused, SandboxError, ValueError) as error:
+            except (ImageRefused, SandboxError, ValueError) as error:
                 notes.append(f"The image {printable(name)} is not shown: {error}")
         return images, notes
 
 
 async def _image(data: bytes) -> Image:
     """Check an image, because clients and models fail at broken ones."""
-    content, media_type = await asyncio.to_thread(check_picture, data)
+    content, media_type = await asyncio.to_thread(check_image, data)
     return Image(data=content, format=media_type.removeprefix("image/"))
 
 

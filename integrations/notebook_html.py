@@ -25,7 +25,7 @@ from markdown_it.token import Token
 from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, String  # type: ignore[import-untyped]
 
-from autogen_codeact.agents.ending import headline
+from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.sandbox import Result
 from autogen_codeact.sandbox.displays import cut, escaped, output_to_html
 from autogen_codeact.sandbox.result import STOPPED, written_by_code
@@ -76,7 +76,10 @@ def message_to_html(message: Message) -> str:
             kind, title = "code", "decides" if "retry" in message.metadata else "writes code"
             body = _markdown(message.content) + _sent_back(message)
         case CodeExecutionEvent():
-            kind, title = "good" if message.result.exit_code == 0 else "bad", f"ran code: {headline(message.result)}"
+            kind, title = (
+                "good" if message.result.exit_code == 0 else "bad",
+                f"ran code: {outcome_summary(message.result)}",
+            )
             body = result_to_html(message.result)
         case ThoughtEvent():
             title, body = "thinks", _pre(message.content)
@@ -182,7 +185,9 @@ def message_to_text(message: Message) -> str:
     text = message.to_text()
     if isinstance(message, CodeExecutionEvent):
         text = "\n".join([written_by_code(message.result).rstrip("\n"), *remarks(message.result)]).strip("\n")
-        return f"{plain(message.source)} {plain(f'ran code: {headline(message.result)}')}\n{plain(text)}".rstrip()
+        return (
+            f"{plain(message.source)} {plain(f'ran code: {outcome_summary(message.result)}')}\n{plain(text)}".rstrip()
+        )
     return f"{plain(message.source)} ({type(message).__name__}):\n{plain(text)}"
 
 
@@ -192,8 +197,8 @@ def run_to_text(run: TaskResult) -> str:
     Args:
         run: What `run` or the end of `run_stream` returns.
     """
-    kept = _kept(run.messages)
-    return "\n\n".join([*map(message_to_text, kept), ending(run)])
+    shown = _kept(run.messages)
+    return "\n\n".join([*map(message_to_text, shown), ending(run)])
 
 
 def response_to_text(response: Response) -> str:

@@ -152,7 +152,7 @@ class LiveView(TextView):
         self._frame = self._count = 0
 
     def add(self, item: object) -> None:
-        """Take note of an item of a stream; what is under way is shown by the next `update`."""
+        """Record an item of a stream; the next `update` shows it."""
         match item:
             case ModelClientStreamingChunkEvent():
                 self._chunk(_RUNNING if item.metadata.items() >= OUTPUT_CHUNK.items() else _WRITING, item.content)
@@ -164,7 +164,7 @@ class LiveView(TextView):
                     self._state = _RUNNING if isinstance(item, CodeGenerationEvent) and item.code_blocks else _WAITING
 
     def update(self) -> None:
-        """Show what is under way."""
+        """Show the present state."""
         self._frame += 1
         spinner = _SPINNER[self._frame % len(_SPINNER)]
         words = f"{spinner} {self._state}, {time.monotonic() - self._began:.0f} s"
@@ -191,7 +191,7 @@ class LiveView(TextView):
         self.end(line)
 
     def end(self, reason: str) -> None:
-        """Replace what is under way by a line."""
+        """Replace the present state by a line."""
         line = cut(reason, 1000)
         self._complete(f'<div style="color:var(--jp-ui-font-color2, #666)">{escaped(line)}</div>', line, last=True)
 

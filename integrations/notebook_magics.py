@@ -89,9 +89,9 @@ class SandboxMagics(Magics):
     @line_magic
     def sandbox_put(self, line: str) -> None:
         """Copy a file from this machine into the sandbox."""
-        given = parse_argstring(self.sandbox_put, line)
+        arguments = parse_argstring(self.sandbox_put, line)
         with _errors():
-            self._known(given.session).put(Path(given.source).expanduser(), given.name)
+            self._known(arguments.session).put(Path(arguments.source).expanduser(), arguments.name)
 
     @magic_arguments()
     @argument("name", help="the file's path in the workspace")
@@ -102,9 +102,11 @@ class SandboxMagics(Magics):
     @line_magic
     def sandbox_get(self, line: str) -> None:
         """Copy a file from the sandbox to this machine."""
-        given = parse_argstring(self.sandbox_get, line)
+        arguments = parse_argstring(self.sandbox_get, line)
         with _errors():
-            self._known(given.session).get(given.name, Path(given.target or Path(given.name).name).expanduser())
+            self._known(arguments.session).get(
+                arguments.name, Path(arguments.target or Path(arguments.name).name).expanduser()
+            )
 
     def _known(self, name: str) -> Sandbox:
         """Return a session's sandbox; the default one is made if there is none."""

@@ -91,14 +91,14 @@ def parse(parser: MagicArgumentParser, line: str) -> CellOptions:
         UsageError: An option is unknown, or a value can't be right.
     """
     try:
-        given = vars(parser.parse_argstring(line))
+        arguments = vars(parser.parse_argstring(line))
         return CellOptions(
-            session=given["session"],
-            backend=given["backend"],
-            timeout=None if given["timeout"] is None else parse_timeout(given["timeout"]),
-            language=given["language"],
-            result=_checked_name(given["result"]),
-            options=_sandbox_options(given),
+            session=arguments["session"],
+            backend=arguments["backend"],
+            timeout=None if arguments["timeout"] is None else parse_timeout(arguments["timeout"]),
+            language=arguments["language"],
+            result=_checked_name(arguments["result"]),
+            options=_sandbox_options(arguments),
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from error
@@ -110,15 +110,15 @@ def _checked_name(name: str | None) -> str | None:
     return name
 
 
-def _sandbox_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def _sandbox_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     texts = [
         f"{name.removeprefix('option_')}={value}"
-        for name, values in given.items()
+        for name, values in arguments.items()
         if name.startswith("option_")
         for value in values or ()
     ]
     options = parse_texts(texts)
-    limits = {name: f"{value}" for name, value in given.items() if name.startswith("limit_") and value is not None}
+    limits = {name: f"{value}" for name, value in arguments.items() if name.startswith("limit_") and value is not None}
     if limits:
         options["limits"] = parse_options(
             Limits, {name.removeprefix("limit_"): value for name, value in limits.items()}

@@ -1,4 +1,4 @@
-"""The output of a cell that runs in the sandbox: text as it comes, figures and tables in their places, errors."""
+"""The output of a cell that runs in the sandbox: text as it comes, figures and tables in their merger, errors."""
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
 # IPython's functions have no types.
@@ -14,7 +14,7 @@ from uuid import uuid4
 from IPython.core.getipython import get_ipython
 from IPython.display import clear_output, publish_display_data
 
-from autogen_codeact.integrations.notebook_places import DisplayPlaces
+from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
 from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
 from autogen_codeact.sandbox.files.filenames import printable
@@ -66,7 +66,7 @@ class CellOutput:
     def __init__(self) -> None:
         self._held = ""
         """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
-        self._places = DisplayPlaces()
+        self._merger = DisplayMerger()
         self._incomplete = ""
         self._shown: dict[str, str] = {}
         self._bytes = 0
@@ -74,9 +74,9 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._add(self._places.add_display(chunk.display))
+            self._add(self._merger.add_display(chunk.display))
         elif chunk.text != TIMEOUT_LINE:
-            self._add(self._places.add_text(chunk.text))
+            self._add(self._merger.add_text(chunk.text))
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says.
@@ -85,8 +85,8 @@ class CellOutput:
             SandboxCellError: The code has failed.
         """
         failed = result.outcome != "ok" or result.exit_code != 0
-        self._add(self._places.rest())
-        if self._places.misplaced or list(self._shown) != [display.name for display in result.displays]:
+        self._add(self._merger.rest())
+        if self._merger.misplaced or list(self._shown) != [display.name for display in result.displays]:
             self._redraw(result)
         traceback = ""
         if result.outcome == "error":
@@ -105,7 +105,7 @@ class CellOutput:
 
     def close(self) -> None:
         """Show what was held back."""
-        self._add(self._places.rest())
+        self._add(self._merger.rest())
         self._flush()
 
     def _redraw(self, result: Result) -> None:

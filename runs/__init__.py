@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.runs.continuing import resume as resume
-    from autogen_codeact.runs.continuing import resumed as resumed
     from autogen_codeact.runs.conversation import NothingToUndo as NothingToUndo
     from autogen_codeact.runs.conversation import RecordedConversation as RecordedConversation
     from autogen_codeact.runs.conversation import Undone as Undone
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.reader import UnknownEvent as UnknownEvent
     from autogen_codeact.runs.reader import load_run as load_run
     from autogen_codeact.runs.recording import recorded as recorded
+    from autogen_codeact.runs.resuming import resume as resume
+    from autogen_codeact.runs.resuming import resumed as resumed
     from autogen_codeact.runs.sessions import Rebuilding as Rebuilding
     from autogen_codeact.runs.steps import RunDivergedError as RunDivergedError
     from autogen_codeact.runs.summary import RunSummary as RunSummary

@@ -1,4 +1,4 @@
-"""What a log says about the agents of a run: names, configuration without functions and secrets, tools."""
+"""Describes the agents of a run for its log: names, tools, and configuration without functions and secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pydantic import SecretStr
 
 from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import capabilities_of, omitting_functions
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.tools.configs import omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
 from autogen_codeact.runs.redaction import known_secrets
 from autogen_codeact.teams.parts import agents_of, models_of
@@ -45,7 +46,7 @@ def agent_keys(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, ChatAgent
 
 
 def describe_agents(agent_or_team: ChatAgent | BaseTeam) -> list[AgentInfo]:
-    """Return what a log says about each agent."""
+    """Return the description of each agent for the log."""
     return [_describe(name, agent) for name, agent in agent_keys(agent_or_team)]
 
 
@@ -55,8 +56,8 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
     options = getattr(agent, "_options", None)
     functions: list[str] = []
     if isinstance(options, RunOptions):
-        given = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
-        functions = [name for name, function in given.items() if function is not None]
+        callables = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
+        functions = [name for name, function in callables.items() if function is not None]
     return AgentInfo(
         name=name,
         kind=type(agent).__name__,
@@ -145,7 +146,7 @@ def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None
 
 
 def process_info() -> ProcessInfo:
-    """Return what a log says about this process."""
+    """Return the description of this process for the log."""
     return ProcessInfo(pid=os.getpid(), host=socket.gethostname(), versions=dict(_versions()))
 
 

@@ -1,4 +1,4 @@
-"""A conversation of a person with an agent or a team: its turns are in one log, can be undone, and go on in another process."""
+"""A conversation with an agent or a team: its turns are in one log, can be undone, and can continue in another process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
+from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
-from autogen_codeact.runs.continuing import OnRebuild, continued_stream, restore_agents
 from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
-from autogen_codeact.runs.past import Past, RunPast
 from autogen_codeact.runs.plan import MAX_POINTS, Plan, Point
 from autogen_codeact.runs.rebuilt_agents import check_agents
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.resuming import OnRebuild, continued_stream, restore_agents
 from autogen_codeact.runs.sessions import Rebuilding, sessions_of
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
@@ -76,7 +76,7 @@ class RecordedConversation:
         self._log: LogWriter | None = None
         self._plan: Plan | None = None
         self._attached = ExitStack()
-        self._past = RunPast({name: Past() for name, _ in agent_keys(agent_or_team)})
+        self._history = RunHistory({name: AgentHistory() for name, _ in agent_keys(agent_or_team)})
         self._points: list[Point] = []
         self._starts: list[list[int]] = []
         self._turn: list[dict[str, Any]] | None = None
@@ -114,14 +114,21 @@ class RecordedConversation:
         redaction = Redaction(redact, secrets_of(agent_or_team))
         log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
         conversation._log, conversation._plan = log, plan
-        conversation._past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+        conversation._history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
         for name, _ in agent_keys(agent_or_team):
-            conversation._past.agents.setdefault(name, Past())
+            conversation._history.agents.setdefault(name, AgentHistory())
         try:
             limit = rebuild_limit if rebuild else 0.0
             token = cancellation_token or CancellationToken()
             changes = await restore_agents(
-                plan, agent_or_team, conversation._past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+                plan,
+                agent_or_team,
+                conversation._history,
+                log,
+                token,
+                on_rebuild=on_rebuild,
+                limit=limit,
+                rebuild=rebuild,
             )
             resumed = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes)
             await log.write(resumed, sync=True)
@@ -156,7 +163,7 @@ class RecordedConversation:
     async def turn(
         self, message: str | BaseChatMessage, cancellation_token: CancellationToken | None = None
     ) -> AsyncGenerator[Message | TaskResult, None]:
-        """Have a message answered.
+        """Run a turn with a message.
 
         Args:
             message: What the person says.
@@ -223,8 +230,8 @@ class RecordedConversation:
     async def _finish_turn(self, outcome: Any, **others: Any) -> None:
         assert self._log is not None
         self._log.put(TurnFinished(outcome=outcome, **others))
-        for past in self._past.agents.values():
-            past.items.clear()  # what a turn that failed has left of the log
+        for history in self._history.agents.values():
+            history.items.clear()  # what a turn that failed has left of the log
         await self._at_boundary()
 
     async def _at_boundary(self) -> None:
@@ -290,7 +297,7 @@ class RecordedConversation:
             await rebuilt.rebuild(None, token)
             if rebuilt.note is not None:
                 notes.append(rebuilt.note)
-                self._past.notes |= dict.fromkeys(rebuilt.agents, rebuilt.note)
+                self._history.notes |= dict.fromkeys(rebuilt.agents, rebuilt.note)
         return count, tuple(notes)
 
     async def reset(self, cancellation_token: CancellationToken | None = None) -> None:
@@ -323,8 +330,8 @@ class RecordedConversation:
 
     def _attach(self) -> None:
         if self._log is not None:
-            self._attached.enter_context(recording(self.target, self._log, self._past))
-            self._past.notes, self._past.at_turn = {}, False
+            self._attached.enter_context(recording(self.target, self._log, self._history))
+            self._history.notes, self._history.at_turn = {}, False
 
     async def close(self, *, cancelled: bool = False) -> None:
         """End the log. What the agents hold is left alone.

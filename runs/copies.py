@@ -20,17 +20,17 @@ def kept_files(run: Run) -> dict[str, StoredFile]:
     Raises:
         RunError: The log can't be read.
     """
-    kept: dict[str, StoredFile] = {}
+    files: dict[str, StoredFile] = {}
     for raw in run.raw_events():
         event = run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "block_finished" else None
         if isinstance(event, BlockFinished) and event.result is not None:
             for artifact in event.result.artifacts:
-                kept.pop(artifact.name, None)  # an older copy is not what the file was at the end
+                files.pop(artifact.name, None)  # an older copy is not what the file was at the end
                 if artifact.file is not None and artifact.file.sha256 is not None:
-                    kept[artifact.name] = artifact.file
-    for name in _replaced(list(kept)):
-        del kept[name]
-    return kept
+                    files[artifact.name] = artifact.file
+    for name in _replaced(list(files)):
+        del files[name]
+    return files
 
 
 def _replaced(names: list[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Which step of which agent runs code now."""
+"""The step whose code runs now."""
 
 from __future__ import annotations
 

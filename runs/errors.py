@@ -1,4 +1,4 @@
-"""What can be wrong with a run's folder.
+"""Errors about the folder of a run.
 
 RunError
 ├── RunFolderError     it is not there, is no run, or can't be read

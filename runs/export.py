@@ -79,11 +79,9 @@ class _Cells:
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
         if tools := self._tools():
             yield definitions(tools)
-        said: list[str] = []
         for event in self._run:
             match event:
                 case MessageLogged():
-                    said.append(str(event.message.get("content")))
                     yield from self._words(event.message)
                 case BlockStarted():
                     self._under_way[event.agent, event.number] = event

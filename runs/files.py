@@ -119,7 +119,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
-    """Make the record of a result, with copies of its displays, pictures and files. Call it in a thread.
+    """Make the record of a result, with copies of its displays, images and files. Call it in a thread.
 
     Args:
         result: The result.

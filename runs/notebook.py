@@ -139,11 +139,11 @@ def words_beside_code(text: str, codes: Collection[str]) -> str:
         codes: The code of those blocks.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    wanted = {code.strip() for code in codes}
+    separate = {code.strip() for code in codes}
     for block in reversed(extract_code_blocks(text)):
         first, last = block.line - 2, block.line - 1 + len(block.code.splitlines())
         fences = [lines[at] for at in (first, last) if 0 <= at < len(lines)]
-        if block.code.strip() in wanted and len(fences) == 2 and all(map(_FENCE.match, fences)):
+        if block.code.strip() in separate and len(fences) == 2 and all(map(_FENCE.match, fences)):
             del lines[first : last + 1]
     return "\n".join(lines).strip()
 

@@ -1,4 +1,4 @@
-"""What a run's log says about continuing it."""
+"""Reads from the log of a run how to resume it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.executors import ToolCall
+from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -35,9 +35,9 @@ from autogen_codeact.runs.events import (
     ValueLogged,
 )
 from autogen_codeact.runs.known_messages import KnownMessages
-from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.sandbox import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
 MAX_POINTS = 50
@@ -67,12 +67,12 @@ class Point:
 
 @dataclass
 class Plan:
-    """How a run is continued.
+    """How to resume a run.
 
     Args:
         run: The run.
         boundary: Where it continues.
-        pasts: What the agents have got since the boundary, by their names in the log.
+        histories: What the agents have received since the boundary, by their names in the log.
         changes: How the journals of the executors' sessions have changed since then, in order.
         seconds: How long the blocks in the journal of each executor's session took, as far as they are in the log.
         messages: The messages since then.
@@ -87,7 +87,7 @@ class Plan:
 
     run: Run
     boundary: Boundary
-    pasts: dict[str, Past]
+    histories: dict[str, AgentHistory]
     changes: list[JournalChange] = field(default_factory=list)
     seconds: dict[int, float] = field(default_factory=dict)
     messages: KnownMessages = field(default_factory=KnownMessages)
@@ -176,7 +176,7 @@ _Item = ModelAnswer | _Step | _ToolCall | Value
 
 
 class _Reader:
-    """Collects what the events say."""
+    """Collects the state of a run from its events."""
 
     def __init__(self, run: Run) -> None:
         self.seconds_since = 0.0
@@ -187,8 +187,8 @@ class _Reader:
         self._boundary: Boundary | None = None
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
-        self._pasts: dict[str, Past] = {}
-        self._asked: dict[tuple[str, int], ModelCallStarted] = {}
+        self._histories: dict[str, AgentHistory] = {}
+        self._requests: dict[tuple[str, int], ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
         self._changes: list[JournalChange] = []
@@ -217,11 +217,11 @@ class _Reader:
                 self._before = self._points[-2].task if len(self._points) > 1 else None
                 del self._points[-2:]
             case ModelCallStarted():
-                self._asked[event.agent, event.number] = event
+                self._requests[event.agent, event.number] = event
             case ModelCallFinished():
                 self._answered(event)
             case BlockStarted():
-                self._past(event.agent).steps = event.number
+                self._history(event.agent).steps = event.number
                 step = self._steps[event.agent, event.number] = _Step(event)
                 self._items.setdefault(event.agent, []).append(step)
             case BlockFinished():
@@ -254,11 +254,11 @@ class _Reader:
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         for agent, items in self._items.items():
-            self._past(agent).items.extend(self._made(items))
+            self._history(agent).items.extend(self._made(items))
         return Plan(
             self._run,
             self._boundary,
-            self._pasts,
+            self._histories,
             self._changes,
             {executor: sum(seconds) for executor, seconds in self._seconds.items()},
             self.messages,
@@ -272,7 +272,7 @@ class _Reader:
 
     def _value(self, event: ValueLogged) -> None:
         if event.kind == "facts":
-            self._past(event.agent).facts = event.value
+            self._history(event.agent).facts = event.value
         else:
             self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
 
@@ -281,7 +281,7 @@ class _Reader:
             if (step := self._steps.get((event.agent, event.block))) is not None:
                 step.calls[event.call] = event
         elif isinstance(event, HostCallStarted):
-            self._past(event.agent).tool_calls = event.call
+            self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
@@ -301,11 +301,11 @@ class _Reader:
         self._changes.append(change)
         # The first entries are older than the log, which has no times of them.
         known = self._seconds.get(change.executor, [])
-        kept = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
-        self._seconds[change.executor] = kept + [seconds / len(change.added) for _ in change.added]
+        durations = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
+        self._seconds[change.executor] = durations + [seconds / len(change.added) for _ in change.added]
 
-    def _past(self, agent: str) -> Past:
-        return self._pasts.setdefault(agent, Past())
+    def _history(self, agent: str) -> AgentHistory:
+        return self._histories.setdefault(agent, AgentHistory())
 
     def _at_boundary(self, event: Boundary) -> None:
         if event.state is None:
@@ -317,15 +317,15 @@ class _Reader:
             self._turn = self._before = None
         self.messages.clear()
         self.seconds_since = 0.0
-        self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
+        self._items, self._requests, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:
-        self._past(event.agent).calls = event.number
-        asked = self._asked.pop((event.agent, event.number), None)
-        if asked is None:
+        self._history(event.agent).calls = event.number
+        request = self._requests.pop((event.agent, event.number), None)
+        if request is None:
             return
         result = CreateResult.model_validate(event.result) if event.result is not None else None
-        answer = ModelAnswer(event.number, asked.request, result, event.error, asked.note)
+        answer = ModelAnswer(event.number, request.request, result, event.error, request.note)
         self._items.setdefault(event.agent, []).append(answer)
 
     def _block_finished(self, event: BlockFinished) -> None:

@@ -1,4 +1,4 @@
-"""Reads the log of a run, event by event. What it holds was written by a model's code, so nothing in it is trusted."""
+"""Reads the log of a run, event by event. Its content comes from models and their code, so nothing in it is trusted."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Run:
             record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
 
         Raises:
-            RunFileError: A form of a display, or a picture of a tool, is missing or was changed.
+            RunFileError: A form of a display, or an image of a tool, is missing or was changed.
         """
         result = record.result(self.read_file)
         if isinstance(result, ExecutionResult):

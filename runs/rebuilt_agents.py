@@ -1,4 +1,4 @@
-"""The agents of a run that is continued: made from the configuration in its log, or compared with it."""
+"""The agents of a resumed run: made from the configuration in its log, or compared with it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
-from autogen_codeact.runs.origin import is_own
+from autogen_codeact.runs.config_signature import is_signed_by_user
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 
@@ -27,7 +27,7 @@ def load_agents(
     api_key: str | KeyOf | None = None,
     *,
     trust: bool = False,
-    given_later: Collection[str] = (),
+    set_later: Collection[str] = (),
 ) -> ChatAgent | BaseTeam:
     """Make the agent or team of a run from the configuration in its log.
 
@@ -37,7 +37,7 @@ def load_agents(
         api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
             Default, and for None: AutoGen's clients read it from the environment.
         trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
-        given_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
+        set_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
 
     Raises:
         RunNotResumableError: Something is missing; the message names it.
@@ -48,12 +48,12 @@ def load_agents(
             f"{path} has no configuration of the {started.kind} {started.name!r} ({started.component_error}): make it in your "
             "program as for the first time, and pass it as agent=."
         )
-    if functions := {name for info in started.agents for name in info.functions if name not in given_later}:
+    if functions := {name for info in started.agents for name in info.functions if name not in set_later}:
         raise RunNotResumableError(
             f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
             "your program as for the first time, and pass it as agent=."
         )
-    given = {tool_name(tool): tool for tool in tools}
+    tools_by_name = {tool_name(tool): tool for tool in tools}
     needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
@@ -74,13 +74,13 @@ def load_agents(
             f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
         )
     known = set(_tools_of(loaded))
-    if missing := _missing(needed - given.keys(), loaded):
+    if missing := _missing(needed - tools_by_name.keys(), loaded):
         raise RunNotResumableError(
             f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
             "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
         )
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
-        own = [given[name] for name in info.tools if name in given and name not in known]
+        own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
         executor = capabilities_of(getattr(agent, "code_executor", None)).tools
         if own and executor is not None:
             executor.add_tools(own)
@@ -92,17 +92,17 @@ def _skip_recorded_answers(plan: Plan, target: ChatAgent | BaseTeam) -> None:
     """Have AutoGen's replay clients go on after the answers that they have given before."""
     for key, agent in agent_keys(target):
         client: Any = getattr(agent, "_model_client", None)
-        past = plan.pasts.get(key)
+        history = plan.histories.get(key)
         # By name: importing it takes long, and it is there if the configuration has one.
-        if past is not None and type(client).__name__ == "ReplayChatCompletionClient":
-            client.chat_completions = client.chat_completions[past.calls :]
+        if history is not None and type(client).__name__ == "ReplayChatCompletionClient":
+            client.chat_completions = client.chat_completions[history.calls :]
 
 
 def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
     """Return a copy of the configuration, if it may be loaded: that can run code, and give it folders and keys."""
     started, path = plan.started, plan.run.folder.path
     component = deepcopy(started.component) or {}
-    if trust or is_own(component, started.signature):
+    if trust or is_signed_by_user(component, started.signature):
         return component
     try:
         return check_untrusted(component, allow_keys=True)

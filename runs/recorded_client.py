@@ -1,4 +1,4 @@
-"""A model client whose answers are kept in a run's log, or come from it in a run that is continued."""
+"""A model client that writes its answers to the log of a run, or in a resumed run returns answers from the log."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
 from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.runs.agent_history import ModelAnswer, to_exception
 from autogen_codeact.runs.events import ModelCallFinished, ModelCallStarted
-from autogen_codeact.runs.past import ModelAnswer, raised
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
@@ -57,10 +57,10 @@ class RecordedClient(ForwardingClient):
     ) -> CreateResult:
         """Return the model's answer."""
         request = request_hash(messages, self._steps.log.redaction)
-        if (past := self._steps.answer(request)) is not None:
-            return await self._given(past)
+        if (recorded := self._steps.answer(request)) is not None:
+            return await self._replay(recorded)
         if (note := await self._steps.go_live()) is not None:
-            messages = [*messages, await self._noted(note)]
+            messages = [*messages, await self._add_note(note)]
         began, number = await self._start(messages, tools, request, note, stream=False)
         try:
             result = await self.client.create(
@@ -90,11 +90,11 @@ class RecordedClient(ForwardingClient):
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the model's answer in pieces, and whole at last; an answer from the log is yielded whole only."""
         request = request_hash(messages, self._steps.log.redaction)
-        if (past := self._steps.answer(request)) is not None:
-            yield await self._given(past)
+        if (recorded := self._steps.answer(request)) is not None:
+            yield await self._replay(recorded)
             return
         if (note := await self._steps.go_live()) is not None:
-            messages = [*messages, await self._noted(note)]
+            messages = [*messages, await self._add_note(note)]
         began, number = await self._start(messages, tools, request, note, stream=True)
         stream = self.client.create_stream(
             messages,
@@ -115,15 +115,15 @@ class RecordedClient(ForwardingClient):
             self._finish(number, began, error=error)
             raise
 
-    async def _given(self, past: ModelAnswer) -> CreateResult:
-        """Return or raise what the model gave before."""
-        if past.note is not None:
-            await self._noted(past.note)
-        if past.result is None:
-            raise raised(past.error or ErrorRecord(type="RuntimeError", message="the log has no answer"))
-        return past.result
+    async def _replay(self, recorded: ModelAnswer) -> CreateResult:
+        """Return the recorded answer, or raise the recorded error."""
+        if recorded.note is not None:
+            await self._add_note(recorded.note)
+        if recorded.result is None:
+            raise to_exception(recorded.error or ErrorRecord(type="RuntimeError", message="the log has no answer"))
+        return recorded.result
 
-    async def _noted(self, note: str) -> UserMessage:
+    async def _add_note(self, note: str) -> UserMessage:
         """Add a note to the agent's conversation, where it stays, and return it."""
         message = UserMessage(content=note, source=self._steps.agent)
         if self._context is not None:

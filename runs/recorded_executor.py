@@ -1,4 +1,4 @@
-"""The executor of an AutoGen agent, whose runs are kept in a run's log, or answered from it when a run is continued."""
+"""The executor of an AutoGen agent that writes its results to a run's log, or in a resumed run returns results from the log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
-from autogen_codeact.executors import SandboxError
 from autogen_codeact.runs.steps import AgentSteps
+from autogen_codeact.sandbox import SandboxError
 
 
 class RecordedExecutor(CodeExecutor):

@@ -1,4 +1,4 @@
-"""A workbench of AutoGen's `AssistantAgent` whose calls are kept in a run's log, or answered from it when a run is continued."""
+"""A workbench of an `AssistantAgent` that writes its calls to a run's log, or in a resumed run returns results from the log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from autogen_core.tools import (
     Workbench,
 )
 
+from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
-from autogen_codeact.runs.past import ToolAnswer
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
 from autogen_codeact.sandbox.result import CallOutcome
@@ -69,14 +69,14 @@ class RecordedWorkbench(StaticStreamWorkbench):
             async for item in self._forward(name, arguments, cancellation_token, call_id):
                 yield item
             return
-        given = dict(arguments or {})
-        if (past := self._steps.tool_answer(name, given)) is not None:
-            yield _result_of(past)
+        values = dict(arguments or {})
+        if (recorded := self._steps.tool_answer(name, values)) is not None:
+            yield _result_of(recorded)
             return
         number, began = await self._steps.new_tool_call(), time.monotonic()
         agent, log = self._steps.agent, self._steps.log
-        await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=given), sync=True)
-        record = CallRecord(name=name, arguments=given, outcome="cancelled")
+        await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=values), sync=True)
+        record = CallRecord(name=name, arguments=values, outcome="cancelled")
         try:
             async for item in self._forward(name, arguments, cancellation_token, call_id):
                 if isinstance(item, ToolResult):
@@ -136,12 +136,12 @@ class RecordedWorkbench(StaticStreamWorkbench):
         return self._workbench.dump_component()
 
 
-def _result_of(past: ToolAnswer) -> ToolResult:
+def _result_of(recorded: ToolAnswer) -> ToolResult:
     """Return the result that a call had, or that it is not known."""
-    record = past.record
+    record = recorded.record
     if record is not None and record.result is not None:
         return ToolResult.model_validate(record.result)
     text = UNKNOWN
     if record is not None and record.error is not None:
         text = f"{record.error.type}: {record.error.message}"
-    return ToolResult(name=past.name, result=[TextResultContent(content=text)], is_error=True)
+    return ToolResult(name=recorded.name, result=[TextResultContent(content=text)], is_error=True)

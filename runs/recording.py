@@ -16,15 +16,15 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
+from autogen_codeact.runs.config_signature import sign_config
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.origin import sign
-from autogen_codeact.runs.parts import exchange_parts
-from autogen_codeact.runs.past import RunPast
+from autogen_codeact.runs.recording_parts import insert_recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
@@ -66,13 +66,13 @@ async def recorded(
     dumped = dump(agent_or_team)
     log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team, dumped)))
     try:
-        given = task_messages(task)
-        log.put(run_started(agent_or_team, given, dumped, redacted=redact is not None))
+        messages = task_messages(task)
+        log.put(run_started(agent_or_team, messages, dumped, redacted=redact is not None))
         with recording(agent_or_team, log):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
-                task=task if given is None else given, cancellation_token=cancellation_token
+                task=task if messages is None else messages, cancellation_token=cancellation_token
             )
             async with aclosing(logged(stream, log)) as events:
                 async for event in events:
@@ -116,7 +116,7 @@ def run_started(
         conversation=conversation,
     )
     # What is signed is what a reader gets.
-    started.signature = sign(started.model_dump(mode="json")["component"])
+    started.signature = sign_config(started.model_dump(mode="json")["component"])
     return started
 
 
@@ -130,23 +130,23 @@ async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 
 @contextmanager
-def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None) -> Iterator[None]:
+def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None) -> Iterator[None]:
     """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
 
     Args:
         agent_or_team: What runs.
         log: The log.
-        past: What the agents have got already, in a run that is continued.
+        history: What the agents have received, if the run is resumed.
     """
     recorder = CallRecorder(log)
     with ExitStack() as attached:
-        attached.callback(exchange_parts(agent_or_team, log, past))
+        attached.callback(insert_recording_parts(agent_or_team, log, history))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):
-            attached.enter_context(_boundaries(agent_or_team, log, known=past is not None and past.at_turn))
+            attached.enter_context(_boundaries(agent_or_team, log, known=history is not None and history.at_turn))
         yield
 
 

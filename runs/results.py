@@ -10,17 +10,10 @@ from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.executors import (
-    Artifact,
-    CallOutcome,
-    Display,
-    ErrorInfo,
-    ExecutionResult,
-    NetworkConnection,
-    ToolCall,
-)
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
 from autogen_codeact.sandbox.result import Outcome, State
-from autogen_codeact.sandbox.tools.tool import Picture
+from autogen_codeact.sandbox.tools.tool import ToolImage
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 KeepBytes = Callable[[bytes], "StoredFile"]
@@ -76,8 +69,8 @@ class ErrorRecord(Record):
         return ErrorInfo(self.type, self.message, self.line)
 
 
-class PictureRecord(Record):
-    """A picture that a host tool returned."""
+class ImageRecord(Record):
+    """An image that a host tool returned."""
 
     media_type: str
     file: StoredFile
@@ -93,7 +86,7 @@ class CallRecord(Record):
     result: Any = None
     error: ErrorRecord | None = None
     duration_s: float = 0.0
-    images: list[PictureRecord] = Field(default_factory=list)
+    images: list[ImageRecord] = Field(default_factory=list)
     error_bases: list[str] = Field(default_factory=list)
 
     @classmethod
@@ -107,15 +100,17 @@ class CallRecord(Record):
             error=ErrorRecord.of(call.error) if call.error is not None else None,
             duration_s=call.duration_s,
             images=[
-                PictureRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
+                ImageRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
             ],
             error_bases=list(call.error_bases),
         )
 
     def call(self, read: ReadBytes) -> ToolCall:
-        """Return the call; pictures that were left out are missing."""
+        """Return the call; images that were left out are missing."""
         images = tuple(
-            Picture(each.media_type, read(each.file), each.size) for each in self.images if each.file.sha256 is not None
+            ToolImage(each.media_type, read(each.file), each.size)
+            for each in self.images
+            if each.file.sha256 is not None
         )
         error = self.error.info() if self.error is not None else None
         return ToolCall(

@@ -1,4 +1,4 @@
-"""The sessions of a run that is continued: rebuilt from their journals, or begun anew."""
+"""The sessions of a resumed run: rebuilt from their journals, or empty."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
 from autogen_codeact.agents.replay import EMPTY
-from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
-from autogen_codeact.runs.chance import variables_of_chance
 from autogen_codeact.runs.events import JournalChange
+from autogen_codeact.runs.nondeterminism import nondeterministic_variables
 from autogen_codeact.teams.parts import executors_of
 
 NOT_WANTED = "the run was continued without rebuilding it"
 TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
-BY_CHANCE = (
+NONDETERMINISTIC = (
     "Variables of the rebuilt session that come from chance, time or process ids have other values than before, unless their "
     "code used a fixed seed: {names}. Look at them before you use them."
 )
@@ -96,9 +96,9 @@ class Session:
             return TOOK_TOO_LONG.format(limit=limit)
         if made is not None:
             lines = [] if made.same else [made.describe()]
-            if names := variables_of_chance(self._codes):
+            if names := nondeterministic_variables(self._codes):
                 more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-                lines.append(BY_CHANCE.format(names=", ".join(names[:MAX_NAMES]) + more))
+                lines.append(NONDETERMINISTIC.format(names=", ".join(names[:MAX_NAMES]) + more))
             self.note = "\n".join(lines) or None
         return None
 

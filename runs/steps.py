@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: they are kept in the log, and answered from it in a run that is continued."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from autogen_codeact.agents.journal import Journal, JournalEntry
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
 from autogen_codeact.agents.steps import Kind, RunsCode
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.current_step import CURRENT_STEP, Step
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
-from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value, raised
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
@@ -33,7 +33,7 @@ Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 
 class RunDivergedError(RunError):
-    """The agent did something else than the log says, so what the log says can't be its answer."""
+    """The resumed agent did something other than the log says, so the log has no answer for it."""
 
 
 @cache
@@ -86,10 +86,10 @@ class AgentSteps:
         agent: Its name in the log.
         log: The log.
         journal: Follows the journal of its session.
-        past: What it has got already, in a run that is continued.
+        history: What it has received, if the run is resumed.
     """
 
-    def __init__(self, agent: str, log: LogWriter, journal: JournalLog, past: Past | None = None) -> None:
+    def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
         self.log = log
         self.note: str | None = None
@@ -97,7 +97,7 @@ class AgentSteps:
         self.is_empty = False
         """Whether its session is empty, because it was not rebuilt."""
         self._journal = journal
-        self._past = past if past is not None else Past()
+        self._history = history if history is not None else AgentHistory()
         self._late: list[Callable[[], Awaitable[object]]] = []
 
     def begin(self, journal: Journal | None) -> None:
@@ -119,14 +119,14 @@ class AgentSteps:
 
     def new_call(self) -> int:
         """Return the number of a call that the model really gets."""
-        return self._past.calls + 1
+        return self._history.calls + 1
 
     def call_ended(self) -> None:
         """Count a call."""
-        self._past.calls += 1
+        self._history.calls += 1
 
     async def go_live(self) -> str | None:
-        """Do what was put off while the log answered, and return the note for the model, once."""
+        """Do what was postponed while the log answered, and return the note for the model, once."""
         await self._do_late()
         note, self.note = self.note, None
         return note
@@ -141,12 +141,12 @@ class AgentSteps:
         Raises:
             RunDivergedError: The next thing that the log has is something else.
         """
-        items = self._past.items
-        given = self.log.redaction.value(arguments)
+        items = self._history.items
+        redacted = self.log.redaction.value(arguments)
         for at, item in enumerate(items):
             if not isinstance(item, ToolAnswer):
                 break
-            if (item.name, item.arguments) == (name, given):
+            if (item.name, item.arguments) == (name, redacted):
                 del items[at]
                 return item
         if all(isinstance(item, ToolAnswer) for item in items):
@@ -156,8 +156,8 @@ class AgentSteps:
     async def new_tool_call(self) -> int:
         """Return the number of a call that is really made."""
         await self._do_late()
-        self._past.tool_calls += 1
-        return self._past.tool_calls
+        self._history.tool_calls += 1
+        return self._history.tool_calls
 
     # Code
 
@@ -174,7 +174,7 @@ class AgentSteps:
 
     async def _repeat(self, runner: RunsCode, step: StepResult) -> AsyncGenerator[RunEvent, None]:
         if (result := step.result) is None:
-            raise raised(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
+            raise to_exception(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
         if step.unknown:
             if runner.in_session and isinstance(result, ExecutionResult):
                 result = replace(result, state="lost" if self.is_empty else "restored")
@@ -190,8 +190,8 @@ class AgentSteps:
         self, runner: RunsCode, code: list[CodeText], live: Callable[[], AsyncGenerator[RunEvent, None]]
     ) -> AsyncGenerator[RunEvent, None]:
         await self._do_late()
-        self._past.steps += 1
-        number, began = self._past.steps, time.monotonic()
+        self._history.steps += 1
+        number, began = self._history.steps, time.monotonic()
         await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
         try:
             async with aclosing(live()) as events:
@@ -237,10 +237,10 @@ class AgentSteps:
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""
         adapter: TypeAdapter[T] = _adapter(form)
-        items = self._past.items
+        items = self._history.items
         if items:
-            if kind == "facts" and self._past.facts is not None:
-                return _valid(adapter, self._past.facts, kind)
+            if kind == "facts" and self._history.facts is not None:
+                return _valid(adapter, self._history.facts, kind)
             first = items[0]
             if isinstance(first, Value) and first.kind == kind:
                 items.popleft()
@@ -255,14 +255,14 @@ class AgentSteps:
             self.log.put(lambda _: ValueLogged(agent=self.agent, kind=kind, value=dump()))
         return got
 
-    # The past
+    # Answers from the log
 
     async def _do_late(self) -> None:
         while self._late:
             await self._late.pop(0)()
 
     def _take(self, kind: type[Item], fits: Callable[[Item], bool], otherwise: str) -> Item | None:
-        items = self._past.items
+        items = self._history.items
         while items and isinstance(items[0], Value):
             items.popleft()
         if not items:

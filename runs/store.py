@@ -1,4 +1,4 @@
-"""Where runs are kept when nobody has said where; light, so that every command can use it."""
+"""The default folder of runs; imports nothing slow, so that every command can use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was, in one line: for lists of runs."""
+"""Summaries of runs, for lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run was.
+    """The summary of a run.
 
     Args:
         path: Its folder.
@@ -97,7 +97,7 @@ def _summary_or_reason(path: Path) -> RunSummary | UnreadableRun:
 
 
 def summarize(run: Run) -> RunSummary:
-    """Read a run to its end and return what it was.
+    """Read a run to its end and return its summary.
 
     Raises:
         RunFolderError: The log can't be read.
@@ -175,7 +175,7 @@ def _error(finished: RunFinished | None) -> str | None:
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a task; its pictures and other things are named by their type.
+    """Return the text of a task; its images and other things are named by their type.
 
     Args:
         messages: Its messages, as AutoGen dumps them.
@@ -186,4 +186,4 @@ def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]
         parts += (
             content if isinstance(content, list) else [content if isinstance(content, str) else message.get("type")]
         )
-    return "\n".join(part if isinstance(part, str) else "[picture]" for part in parts if part)
+    return "\n".join(part if isinstance(part, str) else "[image]" for part in parts if part)

@@ -16,13 +16,12 @@ from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
-from autogen_codeact.runs.whole_file import sync_folder
-from autogen_codeact.sandbox.host.waiting import complete
+from autogen_codeact.sandbox.host.waiting import complete, in_thread
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -153,7 +152,7 @@ class LogWriter:
                 reserve.write(bytes(RESERVE_BYTES))
             if not new:
                 os.ftruncate(descriptor, self._size)
-            sync_folder(self.folder)
+            sync_directory(self.folder)
         except BaseException:
             os.close(descriptor)
             raise
@@ -316,7 +315,7 @@ class _Item:
         self._done = done
 
     def resolve(self) -> None:
-        """Wake up who waits."""
+        """Wake up the caller that waits."""
         if self._done is not None:
             with suppress(RuntimeError):  # its event loop has been closed
                 self._done.get_loop().call_soon_threadsafe(complete, self._done)

@@ -49,5 +49,6 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.limits import ToolLimits as ToolLimits
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol as HostToolProtocol
     from autogen_codeact.sandbox.tools.tool import ToolAnswer as ToolAnswer
+    from autogen_codeact.sandbox.tools.tool import ToolImage as ToolImage
 
 __getattr__, __dir__ = lazy_names(__name__)

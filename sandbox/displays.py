@@ -1,4 +1,4 @@
-"""What code has shown: figures, images, tables and other MIME bundles. They are untrusted, and never interpreted here."""
+"""Displays of code: figures, images, tables and other MIME bundles. They are untrusted, and never interpreted here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can break around the code. What the code itself did is a `Result`, never one of these.
+"""Errors around the code, such as a lost sandbox. What the code itself did is a `Result`, never one of these.
 
 SandboxError
 ├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image available

@@ -12,7 +12,8 @@ from typing import Any
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package's `__init__.py`, which import what it imports for type checkers.
 
-    Its public names are listed once, under `if TYPE_CHECKING:`, where type checkers read them too.
+    Its public names are listed once, as imports under `if TYPE_CHECKING:`, where type checkers read them too. They are read from
+    the package's compiled code, which is there without its source, too.
 
     Args:
         package: Its name.
@@ -20,12 +21,16 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
     @cache
     def homes() -> dict[str, str]:
-        import ast  # noqa: PLC0415 - not needed to import the package
+        import dis  # noqa: PLC0415 - not needed to import the package
 
         loader: Any = sys.modules[package].__loader__
-        (block,) = (node for node in ast.parse(loader.get_source(package)).body if isinstance(node, ast.If))
-        imports: Any = block.body
-        return {alias.name: each.module for each in imports for alias in each.names}
+        found, home = {}, ""
+        for instruction in dis.get_instructions(loader.get_code(package)):
+            if instruction.opname == "IMPORT_NAME":
+                home = instruction.argval
+            elif instruction.opname == "IMPORT_FROM" and home.startswith("autogen_codeact.") and home != __name__:
+                found[instruction.argval] = home
+        return found
 
     def get(name: str) -> Any:
         if name == "__all__":

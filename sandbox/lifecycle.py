@@ -22,10 +22,18 @@ from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
-from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options, session_by_default
+from autogen_codeact.sandbox.options import (
+    OPTIONS,
+    DockerOptions,
+    Mode,
+    SandboxOptions,
+    parse_options,
+    session_by_default,
+)
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.tool import HostTool
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 BackendName = Literal["auto", "docker", "bubblewrap"]
@@ -171,7 +179,40 @@ class SandboxLifecycle:
         """What its pool knows of sandboxes in which no code has run; None without a pool, with `data`, and once code has run."""
         return self._pool.facts if self._pool is not None and not self.options.data and not self.blocks else None
 
-    async def list_tools(self) -> tuple[Any, ...]:
+    @property
+    def mode(self) -> Mode:
+        """`process` or `session`."""
+        return self.options.mode
+
+    # Host tools
+
+    def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
+        """Let the code call more functions of the host, from the next block on; those that it has already are ignored.
+
+        Args:
+            tools: As for the constructor.
+            approve_tool: Called before each call to any tool. The call is made only if it approves.
+
+        Raises:
+            TypeError: Something is not a tool.
+            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
+        """
+        self.tools.add(tools, approve_tool)
+
+    def offer_tool(self, tool: HostTool) -> None:
+        """Let the code call a function that belongs to its caller itself: it is not listed, and its calls need no approval.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        self.tools.offer(tool)
+
+    @property
+    def known_tools(self) -> tuple[HostTool, ...] | None:
+        """The functions of the host that the code can call; None if there are sources of tools that have not been started."""
+        return self.tools.known
+
+    async def list_tools(self) -> tuple[HostTool, ...]:
         """List the host tools; starts their sources, not the sandbox."""
         async with self._lifecycle:
             return await self.tools.start()

@@ -1,4 +1,4 @@
-"""What a sandbox may use."""
+"""Resource limits of a sandbox."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def _check_size(size: str | int) -> str | int:
 def _check_memory(size: str | int) -> str | int:
     parsed = parse_size(size)
     if parsed < LEAST_MEMORY:
-        meant = f"; did you mean '{size}m'?" if str(size).strip().isdigit() else ""
-        raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 20m to start{meant}")
+        hint = f"; did you mean '{size}m'?" if str(size).strip().isdigit() else ""
+        raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 20m to start{hint}")
     return size
 
 
@@ -138,7 +138,7 @@ def _share(most: int, memory: str | int) -> int:
 
 
 class Limits(BaseModel):
-    """What a sandbox may use; the defaults suit one agent on a laptop.
+    """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:
         memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 20m. Default 1g.
@@ -168,15 +168,15 @@ class Limits(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fit_into_memory(cls, given: Any) -> Any:
+    def _fit_into_memory(cls, values: Any) -> Any:
         """Make the default sizes of the folders smaller if there is little memory."""
-        if not isinstance(given, dict):
-            return given
+        if not isinstance(values, dict):
+            return values
         with contextlib.suppress(ValueError, TypeError):  # of which the field's own check tells
-            size = _share(256 * _UNITS["m"], given.get("memory", "1g"))
+            size = _share(256 * _UNITS["m"], values.get("memory", "1g"))
             text = f"{size // _UNITS['m']}m" if size % _UNITS["m"] == 0 else size
-            return {"workspace": text, "tmp": text, **given}
-        return given
+            return {"workspace": text, "tmp": text, **values}
+        return values
 
     @property
     def shm_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What a sandbox reports while it works: to a recorder, which is awaited, and to observers, which only watch."""
+"""Events of a sandbox: for a recorder, which is awaited, and for observers, which are only notified."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BlockFinished:
 
 @dataclass(frozen=True)
 class BlockId:
-    """Which block makes calls.
+    """The block that makes calls.
 
     Args:
         sandbox: The sandbox's name.
@@ -178,7 +178,7 @@ Event = Literal[
 
 @dataclass(eq=False)
 class Attachment:
-    """What one caller has attached to a sandbox.
+    """The recorder and observers that one caller has attached to a sandbox.
 
     Args:
         recorder: Awaited at each call of a host tool, or None.
@@ -192,7 +192,7 @@ class Attachment:
 
 
 class Attachments:
-    """What is attached to a sandbox. Any thread may attach and detach, at any time."""
+    """All recorders and observers of a sandbox. Any thread may attach and detach, at any time."""
 
     def __init__(self) -> None:
         self.current: tuple[Attachment, ...] = ()

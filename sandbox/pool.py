@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, Sand
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
 from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
-from autogen_codeact.sandbox.pool_keeper import Keeper, PoolLimits
+from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 logger = logging.getLogger("autogen_codeact")
@@ -86,7 +86,7 @@ class SandboxPool:
             select.check_reusable(self.options)
         self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
         self._progress = progress
-        self._keeper: Keeper | None = None
+        self._manager: PoolManager | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
         self._engines = contextlib.ExitStack()
@@ -108,9 +108,9 @@ class SandboxPool:
                 f"the pool's sandboxes are for {self.options.backend}, not for {options.backend}: make a pool of the other kind"
             )
         _refuse_unfit(options)
-        wanted = {**options.shape(), "tools": tools.settings()}
+        requested = {**options.shape(), "tools": tools.settings()}
         pooled = {**self.options.shape(), "tools": self._tools.settings()}
-        differing = sorted(name for name in wanted if wanted[name] != pooled.get(name))
+        differing = sorted(name for name in requested if requested[name] != pooled.get(name))
         if differing:
             raise ValueError(
                 f"the executor and its pool differ in {', '.join(differing)}: a pool makes sandboxes of one kind. Give both "
@@ -123,11 +123,11 @@ class SandboxPool:
         It does not wait for them, and an engine that is unavailable is no error yet: see `ready`.
         """
         with self._starting:
-            if self._own_keeper() is None:
+            if self._own_manager() is None:
                 self._process = os.getpid()
                 self._engines.enter_context(select.engines_in_use(self.options))
-                self._keeper = Keeper(self._start_one, self._limits, self.expected)
-                self._keeper.start()
+                self._manager = PoolManager(self._start_one, self._limits, self.expected)
+                self._manager.start()
 
     async def _start_one(self) -> RunnerClient:
         client = select.make_client(
@@ -146,15 +146,15 @@ class SandboxPool:
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
-        keeper, self._keeper = self._own_keeper(), None
-        if keeper is not None:
-            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self._stop, keeper)))
+        manager, self._manager = self._own_manager(), None
+        if manager is not None:
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self._stop, manager)))
 
-    def _stop(self, keeper: Keeper) -> None:
-        keeper.begin_stopping()
+    def _stop(self, manager: PoolManager) -> None:
+        manager.begin_stopping()
         for client in list(self._starts):
             client.cancel_start()
-        keeper.stop()
+        manager.stop()
         self._engines.close()
 
     async def __aenter__(self) -> Self:
@@ -167,14 +167,14 @@ class SandboxPool:
     @property
     def idle(self) -> int:
         """Number of sandboxes that are ready."""
-        keeper = self._own_keeper()
-        return keeper.count(leased=False) if keeper is not None else 0
+        manager = self._own_manager()
+        return manager.count(leased=False) if manager is not None else 0
 
     @property
     def leased(self) -> int:
         """Number of sandboxes that are in use."""
-        keeper = self._own_keeper()
-        return keeper.count(leased=True) if keeper is not None else 0
+        manager = self._own_manager()
+        return manager.count(leased=True) if manager is not None else 0
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until `size` sandboxes are ready.
@@ -187,9 +187,9 @@ class SandboxPool:
             SandboxError: One could not be started, or not in time.
         """
         limit = timeout if timeout is not None else self._acquire_timeout
-        keeper = self._running()
+        manager = self._running()
         await self._wait(
-            keeper, keeper.request_full(), time.monotonic() + limit, f"the pool was not full within {limit:g} s"
+            manager, manager.request_full(), time.monotonic() + limit, f"the pool was not full within {limit:g} s"
         )
 
     async def acquire(self) -> RunnerClient:
@@ -203,47 +203,47 @@ class SandboxPool:
             SandboxTimeout: None was available in time; the message says why.
             SandboxError: One could not be started.
         """
-        keeper = self._running()
+        manager = self._running()
         deadline = time.monotonic() + self._acquire_timeout
         message = f"no sandbox of the pool was available within {self._acquire_timeout:g} s"
         while True:
-            sandbox = await self._wait(keeper, keeper.request(), deadline, message)
+            sandbox = await self._wait(manager, manager.request(), deadline, message)
             try:
                 answers = await sandbox.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1)))
             except BaseException:
-                keeper.discard(sandbox)
+                manager.discard(sandbox)
                 raise
             if answers:
-                sandbox.give_back = keeper.give_back if self._limits.max_uses > 1 else None
+                sandbox.give_back = manager.give_back if self._limits.max_uses > 1 else None
                 return sandbox
             logger.info("the pooled sandbox %s no longer answers and is replaced", sandbox.name)
-            keeper.discard(sandbox)
+            manager.discard(sandbox)
             if time.monotonic() > deadline:
                 raise SandboxTimeout(f"{message}: those that were ready did not answer")
 
-    def _own_keeper(self) -> Keeper | None:
+    def _own_manager(self) -> PoolManager | None:
         # The parent's thread does not run in a forked process, and its lock may stay locked.
-        return self._keeper if self._process == os.getpid() else None
+        return self._manager if self._process == os.getpid() else None
 
-    def _running(self) -> Keeper:
-        if self._keeper is None:
+    def _running(self) -> PoolManager:
+        if self._manager is None:
             raise SandboxNotStarted("the pool is not running: use `async with pool:`, or start() first")
         if self._process != os.getpid():
             raise SandboxNotStarted("the pool was started by another process: start one of its own here")
-        return self._keeper
+        return self._manager
 
-    async def _wait(self, keeper: Keeper, future: Future[T], deadline: float, message: str) -> T:
-        """Wait for a future of the keeper."""
+    async def _wait(self, manager: PoolManager, future: Future[T], deadline: float, message: str) -> T:
+        """Wait for a future of the manager."""
         if future.done():
             return future.result()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await asyncio.wrap_future(future)
         except BaseException as error:
-            keeper.withdraw(future)
+            manager.withdraw(future)
             if isinstance(error, TimeoutError) and not isinstance(error, SandboxError):
                 engines = select.describe_engines(self.options)
-                raise SandboxTimeout(". ".join(filter(None, (f"{message}: {keeper.state()}", engines)))) from None
+                raise SandboxTimeout(". ".join(filter(None, (f"{message}: {manager.state()}", engines)))) from None
             raise
 
 

@@ -1,20 +1,78 @@
-"""What an object can do that runs code in a sandbox, for callers that look for methods and not for a class."""
+"""Protocols of objects that run code in a sandbox, for callers that check methods and not a class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.files.manifest import Manifest
 from autogen_codeact.sandbox.observers import Observer, Recorder
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RecordedAnswers
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.tool import HostTool
+
+
+@runtime_checkable
+class ToolSandbox(Protocol):
+    """A sandbox whose code can call host tools. The methods mean what they mean for `AsyncSandbox`."""
+
+    @property
+    def known_tools(self) -> tuple[HostTool, ...] | None:
+        """The host tools; None if there are sources of tools that don't run yet."""
+
+    def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
+        """Add host tools, from the next block on."""
+
+    def offer_tool(self, tool: HostTool) -> None:
+        """Add a host tool that is not listed and needs no approval."""
+
+    async def list_tools(self) -> tuple[HostTool, ...]:
+        """List the host tools, and start the sources that don't run yet."""
+
+    async def write(self, name: str, data: bytes | str) -> None:
+        """Write a file into the workspace; text is encoded as UTF-8."""
+
+    async def list_files(self) -> list[str]:
+        """List the files of the workspace."""
+
+
+@runtime_checkable
+class SessionSandbox(Protocol):
+    """A sandbox whose code runs in one interpreter for all blocks, if its `mode` is `session`."""
+
+    @property
+    def mode(self) -> str:
+        """`session`, or something else if each block runs on its own."""
+
+    @property
+    def starts(self) -> int:
+        """Number of sandboxes that were started; another number means that the session is a new one."""
+
+    @property
+    def unrecorded(self) -> int:
+        """Number of blocks run in this sandbox, and of rollbacks, by callers that keep no journal."""
+
+    async def restart(self) -> None:
+        """Start a new sandbox."""
+
+    def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:
+        """Let the session run blocks without effects outside it.
+
+        Args:
+            known_marks: Marks of the files that the blocks need.
+
+        Raises:
+            ExternalEffectsError: They could have an effect outside the sandbox.
+        """
 
 
 @runtime_checkable
 class KnowsSandbox(Protocol):
-    """An executor that knows what code finds in its sandbox."""
+    """An executor that knows facts about its sandbox."""
 
     @property
     def starts(self) -> int:
@@ -57,3 +115,16 @@ class ReplaySandbox(Protocol):
 
     async def rollback(self) -> None:
         """Go back to the last checkpoint."""
+
+
+def implements(thing: object, protocol: Any) -> bool:
+    """Return whether an object has all members of a protocol."""
+    # `isinstance` looks at each member of the object, and so evaluates properties that take long; its class is enough.
+    kind: Any = type(thing)
+    return _class_has(kind, protocol) or isinstance(thing, protocol)
+
+
+@lru_cache(maxsize=256)
+def _class_has(kind: type[Any], protocol: type[Any]) -> bool:
+    protocols = [base for base in protocol.__mro__ if base is not Protocol and getattr(base, "_is_protocol", False)]
+    return all(hasattr(kind, name) for base in protocols for name in vars(base) if not name.startswith("_"))

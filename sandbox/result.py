@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from autogen_codeact.sandbox.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.tools.tool import Picture
+from autogen_codeact.sandbox.tools.tool import ToolImage
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""
@@ -89,7 +89,7 @@ class ToolCall:
         result: What it returned, as JSON.
         error: Its exception, or why there is no result.
         duration_s: Wall-clock seconds on the host, with the time for the approval.
-        images: Pictures that came with the result.
+        images: Images that came with the result.
         error_bases: Builtin exceptions that the code could catch its exception as, the nearest first.
     """
 
@@ -99,7 +99,7 @@ class ToolCall:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Picture, ...] = ()
+    images: tuple[ToolImage, ...] = ()
     error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 

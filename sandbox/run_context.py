@@ -1,4 +1,4 @@
-"""The code that a caller runs, and what it adds to its run in a shared sandbox."""
+"""The code of a caller, and its own settings for running it in a shared sandbox."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CodeAndLanguage(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What one caller adds to the blocks that it runs in a shared sandbox.
+    """The settings of one caller for blocks that it runs in a shared sandbox.
 
     Args:
         journalled: Whether the caller keeps a journal of the session. Then the result has `files_before`, and the block does not

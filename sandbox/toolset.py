@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
-from autogen_codeact.sandbox.tools.function import FunctionHostTool
+from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 
-Tool = Callable[..., Any] | HostTool
-"""A typed Python function, sync or async, or an object of the `HostTool` protocol."""
+Tool = Callable[..., Any] | HostTool | ToolSource
+"""A typed Python function, sync or async, an object of the `HostTool` protocol, or a source of such objects."""
 
 
 class Toolset:
-    """Typed functions and host tools; `executors` has one for AutoGen's tools and workbenches, to which tools can be added.
+    """The host tools of a sandbox; those of sources are known once they are started.
 
     Args:
         tools: The tools.
@@ -28,33 +32,149 @@ class Toolset:
         approve: Called before each call, which is made only if it approves. None to allow all.
 
     Raises:
-        TypeError: Something is not a tool.
+        TypeError: Something is not a tool, or `approve` can't be called.
         ValueError: A tool can't be used; the message says why.
     """
 
-    def __init__(self, tools: Sequence[Tool], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
+    library: ClassVar[LibraryTypes] = NO_LIBRARY
+    """Classes of another library that functions may use."""
+    how_to_rename: ClassVar[str] = "Rename one."
+
+    def __init__(
+        self, tools: Sequence[Any] = (), limits: ToolLimits | None = None, approve: ApproveTool | None = None
+    ) -> None:
         self._threads = Threads()
         self._at_start: frozenset[str] = frozenset()
-        ready = tuple(self._adapted(tool) for tool in tools)
-        self.known: tuple[HostTool, ...] | None = ready
+        self._approve = self._approving = _checked(approve)
+        self._ready: list[HostTool | ToolSource] = []
+        self._in_use: tuple[HostTool, ...] = ()
+        self._added: tuple[Any, ...] = ()
+        self.known: tuple[HostTool, ...] | None = ()
         """All tools; None before `start` if there are sources of tools to start."""
-        self.broker = ToolBroker(ready, limits or ToolLimits(), approve)
+        self.broker = ToolBroker((), limits or ToolLimits(), self.approval(approve))
         """What runs the tools."""
+        self._given = self._adopt(tools)
 
-    def _adapted(self, tool: Tool) -> HostTool:
-        if is_host_tool(tool):
+    def adapt(self, tool: Any) -> HostTool | ToolSource:
+        """Make a host tool, or a source of host tools, of what the user gave.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
             raise TypeError(f"{tool!r} is not a tool: give a typed function")
-        return FunctionHostTool(tool, self._threads)
+        return FunctionHostTool(tool, self._threads, self.library)
+
+    def approval(self, approve: ApproveTool | None) -> ApproveTool | None:
+        """Return what is called before each call, made of what the user gave."""
+        return approve
+
+    def is_same(self, one: object, other: object) -> bool:
+        """Return whether two things are the same tool."""
+        return one is other or one == other
+
+    def add(self, tools: Sequence[Any], approve: ApproveTool | None = None) -> None:
+        """Add tools, from the next block on; those of sources are known after `start`.
+
+        Tools that were added before are ignored, so that several users can share a sandbox.
+
+        Raises:
+            TypeError: Something is not a tool, or `approve` can't be called.
+            ValueError: A tool can't be used, or another function approves already.
+        """
+        if approve is not None and self._approving not in (None, approve):
+            raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
+        checked = _checked(approve)
+        if isinstance(tools, Sequence) and not isinstance(tools, str):
+            here = (*self._given, *self._added)
+            tools = [each for each in tools if not any(self.is_same(each, tool) for tool in here)]
+        self._added += self._adopt(tools)
+        self._approving = self._approving or checked
+        self.broker.approve = self.approval(self._approving)
+
+    def offer(self, tool: HostTool) -> None:
+        """Add an internal tool: no list shows it, and its calls need no approval.
+
+        Args:
+            tool: The tool; nothing is done if it has been added before.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        if self.broker.tools.get(tool.name) != tool:
+            self.broker.replace((), [tool])
+            self.broker.without_approval.add(tool.name)
+
+    def _adopt(self, tools: Sequence[Any]) -> tuple[Any, ...]:
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+            raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
+        ready = [*self._ready, *map(self.adapt, tools)]
+        self._check_names([each for each in ready if not isinstance(each, ToolSource)])
+        if len(ready) > len(self._ready):
+            self._ready = ready
+            self._know()
+            self._use(self.known or ())
+        return tuple(tools)
+
+    def _know(self) -> None:
+        """List the tools if no source has to be started for it."""
+        tools = [each for each in self._ready if not isinstance(each, ToolSource)]
+        self.known = tuple(tools) if len(tools) == len(self._ready) else None
+
+    def _use(self, tools: Sequence[HostTool]) -> None:
+        self.broker.replace(self._in_use, tools)
+        self._in_use = tuple(tools)
+
+    def _check_names(self, tools: Sequence[HostTool]) -> None:
+        known = {"ToolError", "ToolRefused"}
+        for tool in tools:
+            if tool.name in known:
+                origin = getattr(tool, "origin", f"a {type(getattr(tool, 'tool', tool)).__name__}")
+                raise ValueError(
+                    f"Two tools, or a tool and an exception, would be called `{tool.name}` in the sandbox; the second is "
+                    f"{origin}. {self.how_to_rename}"
+                )
+            known.add(tool.name)
 
     async def start(self) -> tuple[HostTool, ...]:
-        """Start the sources of tools that don't run yet, and return all tools."""
-        return self.known or ()
+        """Start the sources of tools that don't run yet.
+
+        Returns:
+            All host tools, in the order given.
+
+        Raises:
+            ValueError: Two tools would have one name.
+            Exception: What a source raised; those that were started are stopped again.
+        """
+        if self.known is not None:
+            return self.known
+        tools: list[HostTool] = []
+        try:
+            for each in self._ready:
+                tools += await each.start() if isinstance(each, ToolSource) else [each]
+            self._check_names(tools)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await self.stop()
+            raise
+        self._use(tools)
+        self.known = tuple(tools)
+        return self.known
 
     async def stop(self) -> None:
-        """Stop the sources of tools, and end the threads in which functions ran."""
+        """Stop the sources of tools that were started here, and end the threads in which functions ran; may be repeated.
+
+        Raises:
+            Exception: What the first source raised that did not stop; the others are stopped all the same.
+        """
         self._threads.close()
+        self._know()
+        stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
+        for end in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(end, BaseException):
+                raise end
 
     def settings(self) -> dict[str, Any]:
         """Return what the runner gets at its start."""
@@ -77,3 +197,9 @@ class Toolset:
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
         """Return the handler of the calls of one block (its `code` and `language`)."""
         return self.broker.block(block.code, block.language, context, ident)
+
+
+def _checked(approve: ApproveTool | None) -> ApproveTool | None:
+    if approve is not None and (not callable(approve) or inspect.isclass(approve)):
+        raise TypeError(f"approve_tool must be a function or a policy such as AskPerson(), not {approve!r}")
+    return approve

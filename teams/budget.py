@@ -1,4 +1,4 @@
-"""What a run of a team may use."""
+"""The budget of a run of a team."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 
 class Budget(BaseModel):
@@ -31,7 +31,7 @@ class Budget(BaseModel):
 
 
 class Used(BaseModel):
-    """What a run has used.
+    """The tokens, turns and seconds that a run has used.
 
     Args:
         tokens: Tokens of prompts and completions.
@@ -83,9 +83,9 @@ class Meter:
         """Return which budget, this or that of an outer run, is used up, or None."""
         budget, used = self._budget, self.used
         if budget.max_tokens is not None and used.tokens >= budget.max_tokens:
-            return f"The budget of {counted(budget.max_tokens, 'token')} is used up ({used.tokens:,})."
+            return f"The budget of {format_count(budget.max_tokens, 'token')} is used up ({used.tokens:,})."
         if budget.max_turns is not None and used.turns >= budget.max_turns:
-            return f"The budget of {counted(budget.max_turns, 'turn')} is used up."
+            return f"The budget of {format_count(budget.max_turns, 'turn')} is used up."
         if budget.max_seconds is not None and used.seconds >= budget.max_seconds:
             return f"The budget of {budget.max_seconds:g} s is used up."
         return self._outer.spent() if self._outer is not None else None

@@ -13,7 +13,9 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.executors import ApproveTool, ToolLike, capabilities_of
+from autogen_codeact.executors import ToolLike
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.sandbox import ApproveTool
 from autogen_codeact.teams.budget import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
@@ -141,7 +143,7 @@ def coder_executor_team(
 
 
 def _tools_of(executor: CodeExecutor) -> str:
-    """What coder and reviewer are told of the functions of the host."""
+    """Return the description of host tools for coder and reviewer."""
     can = capabilities_of(executor)
     known = can.tools.known_tools if can.tools is not None else ()
     if known is None:

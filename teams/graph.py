@@ -124,14 +124,14 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
                 position.remaining[name][group] = self._edges_to[name][group]
         return speakers
 
-    def heard(self, position: GraphPosition, speaker: str, messages: Sequence[Message]) -> None:
+    def turn_ended(self, position: GraphPosition, speaker: str, messages: Sequence[Message]) -> None:
         """Follow the edges of whoever has spoken."""
-        said = [message for message in messages if isinstance(message, BaseChatMessage)]
-        if speaker not in self._graph.nodes or not said:
+        chat_messages = [message for message in messages if isinstance(message, BaseChatMessage)]
+        if speaker not in self._graph.nodes or not chat_messages:
             return
         for edge in self._graph.nodes[speaker].edges:
             target, group = edge.target, edge.activation_group
-            if not edge.check_condition(said[-1]):
+            if not edge.check_condition(chat_messages[-1]):
                 continue
             if self._activation[target, group] == "all":
                 position.remaining[target][group] -= 1

@@ -1,4 +1,4 @@
-"""A new message bus for a nested AutoGen team whose run was cut short: the old one is blocked for good."""
+"""Replaces the message bus of a nested AutoGen team whose run was interrupted: the old one stays blocked."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ def message_types(
         participants: The team's.
         custom: The types that the user named.
     """
-    wanted = list(custom)
+    types = list(custom)
     for participant in participants:
         if isinstance(participant, ChatAgent):
-            wanted += [t for t in participant.produced_message_types if issubclass(t, StructuredMessage)]
+            types += [t for t in participant.produced_message_types if issubclass(t, StructuredMessage)]
         else:
-            wanted += getattr(participant, "_new_types", [])  # of a nested `Team`
+            types += getattr(participant, "_new_types", [])  # of a nested `Team`
     known, new = MessageFactory(), []
-    for message_type in wanted:
+    for message_type in types:
         if not known.is_registered(message_type):
             known.register(message_type)
             new.append(message_type)

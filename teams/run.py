@@ -140,40 +140,40 @@ class Run:
         """
         name, ends = participant.name, isinstance(item, Response | TaskResult)
         if isinstance(item, Response):
-            said, told = [*(item.inner_messages or ()), item.chat_message], [item.chat_message]
+            messages, chat_messages = [*(item.inner_messages or ()), item.chat_message], [item.chat_message]
         else:
-            said = list(item.messages) if isinstance(item, TaskResult) else [item]
-            told = [message for message in said if isinstance(message, BaseChatMessage)]
-        if unknown := [message for message in said if not self._known.is_registered(type(message))]:
+            messages = list(item.messages) if isinstance(item, TaskResult) else [item]
+            chat_messages = [message for message in messages if isinstance(message, BaseChatMessage)]
+        if unknown := [message for message in messages if not self._known.is_registered(type(message))]:
             self.stop(unknown_type(f"{name!r} produced", unknown[0]))
         if self.is_over:
             return
         if ends:
-            self.answers[name] = said, told
+            self.answers[name] = messages, chat_messages
         if not isinstance(item, TaskResult):
-            self.emit(said[-1])
+            self.emit(messages[-1])
         if not counted:
-            self.meter.add(None if isinstance(item, TaskResult) else said[-1].models_usage, turns=int(ends))
+            self.meter.add(None if isinstance(item, TaskResult) else messages[-1].models_usage, turns=int(ends))
         # A whole turn stays, and a nested team ends by itself where it is between two turns of its own.
         whole = ends and len(self.answers) == len(self.turns)
         if not whole and (ends or not counted) and (reason := self.meter.spent()) is not None:
             self.stop(reason=reason)
 
-    def answered(self, participant: ChatAgent | BaseTeam) -> None:
+    def check_answered(self, participant: ChatAgent | BaseTeam) -> None:
         """Stop the run if a participant's stream ended without an answer."""
         if participant.name not in self.answers:
             final = "TaskResult" if isinstance(participant, BaseTeam) else "Response"
             self.stop(RuntimeError(f"{participant.name!r} ended its turn without a {final}."))
 
     @property
-    def said(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
-        """For each speaker, in their order: everything that was said, and what the others are told."""
+    def turn_messages(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
+        """For each speaker, in their order: all messages of its turn, and those that the other participants receive."""
         return {name: self.answers[name] for name in self.turns}
 
     def commit(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
-        """Make the turns under way part of the run; return what was `said`."""
-        turns = self.said
-        self.batches.append([message for said, _ in turns.values() for message in said])
+        """Make the turns under way part of the run; return their messages, as `turn_messages` has them."""
+        turns = self.turn_messages
+        self.batches.append([message for messages, _ in turns.values() for message in messages])
         self.turns, self.answers = {}, {}
         return turns
 

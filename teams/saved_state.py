@@ -12,7 +12,7 @@ from autogen_agentchat.state import BaseGroupChatManagerState, ChatAgentContaine
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import problems
-from autogen_codeact.agents.pictures import with_encoded_images
+from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.teams.messages import Message
 from autogen_codeact.teams.run import SavedRun
@@ -26,7 +26,7 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, Recursion
 
 @dataclass
 class Memory(Generic[P]):
-    """What a team remembers between two turns.
+    """The state of a team between two turns.
 
     Args:
         position: Where the speaker policy is.

@@ -192,13 +192,15 @@ def _roles(participants: Sequence[ChatAgent | BaseTeam]) -> str:
 
 
 def _history(thread: Sequence[Message]) -> str:
-    said: list[LLMMessage] = []
+    history: list[LLMMessage] = []
     for message in thread:
         if isinstance(message, BaseChatMessage):
-            said += message.context if isinstance(message, HandoffMessage) else []
-            said.append(message.to_model_message())
+            history += message.context if isinstance(message, HandoffMessage) else []
+            history.append(message.to_model_message())
     shown = [
-        f"{each.source}: {each.content}".rstrip() for each in said if isinstance(each, UserMessage | AssistantMessage)
+        f"{each.source}: {each.content}".rstrip()
+        for each in history
+        if isinstance(each, UserMessage | AssistantMessage)
     ]
     return "\n".join(f"{each}\n\n" for each in shown)
 

@@ -102,8 +102,8 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
             SpeakerError: There is nobody; the message says what to change.
         """
 
-    def heard(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
-        """Take note of a whole turn: change the position accordingly."""
+    def turn_ended(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
+        """Update the position after a whole turn."""
 
     def complete(self, position: P, names: Sequence[str]) -> str | None:
         """Return why nobody is to speak any more, and change the position to that of a new task; else None."""

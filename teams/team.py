@@ -171,21 +171,21 @@ class Team(BaseTeam, Component[TeamConfig]):
             if self._emit_team_events:
                 run.emit(SelectSpeakerEvent(content=names, source=self._speakers.manager_name))
 
-            async def turn(participant: ChatAgent | BaseTeam, given: list[BaseChatMessage]) -> None:
+            async def turn(participant: ChatAgent | BaseTeam, new_messages: list[BaseChatMessage]) -> None:
                 await self._undo.begin(participant.name)
                 if isinstance(participant, BaseTeam):
                     if counted := isinstance(participant, Team):
                         participant._outer = run.meter
                     stream = participant.run_stream(
-                        task=given or None, cancellation_token=run.token, output_task_messages=False
+                        task=new_messages or None, cancellation_token=run.token, output_task_messages=False
                     )
                     async for event in stream:
                         run.take(participant, event, counted=counted)
                 else:
                     with trace_invoke_agent_span(participant.name, agent_description=participant.description):
-                        async for item in participant.on_messages_stream(given, run.token):
+                        async for item in participant.on_messages_stream(new_messages, run.token):
                             run.take(participant, item, counted=False)
-                run.answered(participant)
+                run.check_answered(participant)
 
             for name in names:
                 run.turns[name] = asyncio.create_task(turn(self._by_name[name], list(self._memory.unread[name])))
@@ -201,16 +201,16 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     def _commit(self, run: Run) -> None:
         """Make the turns under way part of the conversation."""
-        for name, (said, _) in run.said.items():
-            self._speakers.heard(run.position, name, said)  # may raise: before anything else has changed
+        for name, (messages, _) in run.turn_messages.items():
+            self._speakers.turn_ended(run.position, name, messages)  # may raise: before anything else has changed
         self._memory.position = run.position
         self._undo.commit()
         turns = run.commit()
         for name in turns:
             self._memory.unread[name].clear()
-        for name, (said, told) in turns.items():
-            self._memory.tell(told, but=name)
-            self._memory.thread.extend(said)
+        for name, (messages, chat_messages) in turns.items():
+            self._memory.tell(chat_messages, but=name)
+            self._memory.thread.extend(messages)
         self._memory.turn += 1
 
     async def _reason_to_end(self, run: Run, batch: Sequence[Message]) -> str | None:

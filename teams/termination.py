@@ -76,9 +76,9 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
 
     def _is_final(self, text: str) -> bool:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        if (said := self._at_the_end.search(text)) is None:
+        if (match := self._at_the_end.search(text)) is None:
             return False
-        line = 1 + text.count("\n", 0, said.start())
+        line = 1 + text.count("\n", 0, match.start())
         return not any(
             block.language in self._runnable or line <= block.line + block.code.rstrip("\n").count("\n")
             for block in extract_code_blocks(text)

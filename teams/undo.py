@@ -65,7 +65,7 @@ async def snapshot(participant: ChatAgent | BaseTeam) -> Mapping[str, Any] | Non
 
 
 class Claim:
-    """Sees to it that a team does one thing at a time."""
+    """Makes sure that a team does one thing at a time."""
 
     def __init__(self) -> None:
         self._holder: asyncio.AbstractEventLoop | None = None
@@ -107,7 +107,7 @@ class Claim:
 
 
 class Undo:
-    """What is still to be undone between two runs.
+    """Undoes interrupted turns between two runs.
 
     Args:
         participants: The team's.

@@ -1,4 +1,4 @@
-"""What was said, as text for span attributes: only if it is wanted, redacted, and of limited length."""
+"""Messages and values as text for span attributes: only if switched on, redacted, and of limited length."""
 
 from __future__ import annotations
 
@@ -119,15 +119,15 @@ def _message(message: LLMMessage) -> dict[str, Any]:
         return {"role": "system", "parts": [_text(message.content)]}
     if isinstance(message, UserMessage):
         contents = [message.content] if isinstance(message.content, str) else message.content
-        return {"role": "user", "parts": [_text(each) if isinstance(each, str) else _PICTURE for each in contents]}
+        return {"role": "user", "parts": [_text(each) if isinstance(each, str) else _IMAGE_PART for each in contents]}
     if isinstance(message, AssistantMessage):
         return {"role": "assistant", "parts": _answer_parts(message.content, message.thought)}
     results = [{"type": "tool_call_response", "id": each.call_id, "response": each.content} for each in message.content]
     return {"role": "tool", "parts": results}
 
 
-# A picture itself would be megabytes in an attribute.
-_PICTURE = {"type": "blob", "modality": "image"}
+# An image itself would be megabytes in an attribute.
+_IMAGE_PART = {"type": "blob", "modality": "image"}
 
 
 def _text(text: str) -> dict[str, Any]:

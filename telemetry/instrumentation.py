@@ -12,8 +12,8 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
 from opentelemetry.trace import TracerProvider
 
-from autogen_codeact.executors import ObservedExecutor
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox
+from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 from autogen_codeact.telemetry.agents import instrument_agent, instrument_team
 from autogen_codeact.telemetry.content import Redact
@@ -79,8 +79,8 @@ def instrument(
             raise TypeError(
                 f"{part!r} can't be instrumented: give agents, teams, executors, sandboxes or model clients."
             )
-    wanted = _wanted_by_environment() if content is None else content
-    spans = Spans(tracer_provider, content=wanted, redact=redact)
+    capture = _wanted_by_environment() if content is None else content
+    spans = Spans(tracer_provider, content=capture, redact=redact)
     with ExitStack() as ends:
         for each, begin in _all(parts, spans):
             ends.callback(share(each, tracer_provider, begin))

@@ -105,8 +105,8 @@ def _add_request(attributes: dict[str, Any], client: ChatCompletionClient, kwarg
         _add_request(attributes, inner, kwargs)
         return
     arguments = {**_mapping(getattr(client, "_create_args", None)), **_mapping(kwargs.get("extra_create_args"))}
-    given = {name: value for name, value in arguments.items() if name in REQUEST and isinstance(value, int | float)}
-    attributes.update({REQUEST[name]: value for name, value in given.items()})
+    numbers = {name: value for name, value in arguments.items() if name in REQUEST and isinstance(value, int | float)}
+    attributes.update({REQUEST[name]: value for name, value in numbers.items()})
     model = arguments.get("model", getattr(client, "_model", None))
     if isinstance(model, str) and model:
         attributes[MODEL] = model

@@ -45,7 +45,7 @@ class Patch:
 
 
 def undo_all(*patches: Patch) -> Callable[[], None]:
-    """Return what undoes patches."""
+    """Return a function that undoes patches."""
 
     def undo() -> None:
         for patch in patches:

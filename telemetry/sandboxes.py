@@ -37,7 +37,7 @@ NS = 1_000_000_000
 
 @dataclass
 class _Open:
-    """A block that runs: its span, and what makes the span before it the current one again."""
+    """A running block: its span, and the token that restores the previous span."""
 
     span: Span
     token: Any
@@ -85,7 +85,7 @@ class SpanObserver:
         self._blocks[id(event)] = _Open(span, otel_context.attach(trace.set_span_in_context(span)))
 
     def block_finished(self, event: BlockFinished) -> None:
-        """End the span of a block, with what became of it."""
+        """End the span of a block, with its outcome."""
         opened = self._blocks.pop(id(event.started), None)
         if opened is None:
             return

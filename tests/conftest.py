@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox import pool_manager
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests import environment
@@ -125,7 +125,7 @@ def end_last_fork_servers() -> Iterator[None]:
 def stop_reused_sandboxes() -> Iterator[None]:
     """Stop at the end what tests have used one after the other."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool_keeper, "RESET_TIMEOUT_S", reused.RESET_TIMEOUT_S)
+        patch.setattr(pool_manager, "RESET_TIMEOUT_S", reused.RESET_TIMEOUT_S)
         yield
         reused.stop()
 

@@ -176,15 +176,15 @@ def test_every_link_between_pages_has_its_target():
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
 
 
-def test_pictures_of_the_docs_are_shown_small_and_have_a_text():
+def test_images_of_the_docs_are_shown_small_and_have_a_text():
     shown = {
         (page.parent / target).resolve(): words
         for page in LINKED_PAGES
         for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
     }
-    pictures = set((ROOT / "docs" / "images").iterdir())
-    assert pictures <= shown.keys()
-    assert [path.name for path in pictures if len(shown[path]) < 20 or path.stat().st_size > 200_000] == []
+    images = set((ROOT / "docs" / "images").iterdir())
+    assert images <= shown.keys()
+    assert [path.name for path in images if len(shown[path]) < 20 or path.stat().st_size > 200_000] == []
 
 
 def test_every_file_that_a_page_names_exists():

@@ -129,7 +129,7 @@ def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() ->
         *(({name: "utf-8"}, True) for name in ("PYTHONIOENCODING", "PYTHONPATH", "LC_ALL", "FORCE_COLOR")),
     ],
 )
-def test_variable_that_is_read_at_the_start_gets_a_new_interpreter(more: dict[str, str], new: bool) -> None:
+def test_variable_that_python_reads_at_its_start_needs_a_new_interpreter(more: dict[str, str], new: bool) -> None:
     command = ["-c", "import sys; print('typer' in sys.modules)"]
     assert processes.run(command, env={**processes.ENVIRONMENT, **more}).stdout == f"{not new}\n"
 

@@ -52,7 +52,7 @@ class Viewer:
         self._base = base
         self._open: dict[str, OpenRun] = {}
         self._streams = 0
-        self._asked = 0.0
+        self._last_request = 0.0
         self._files = static_files()
 
     async def let_watchers_finish(self, limit_s: float) -> None:
@@ -62,7 +62,7 @@ class Viewer:
             limit_s: Seconds to wait at most.
         """
         deadline = time.monotonic() + limit_s
-        while (now := time.monotonic()) < deadline and (self._streams or now - self._asked < _QUIET_S):  # noqa: ASYNC110 - of many streams
+        while (now := time.monotonic()) < deadline and (self._streams or now - self._last_request < _QUIET_S):  # noqa: ASYNC110 - of many streams
             await asyncio.sleep(_QUIET_S / 10)
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class Viewer:
             raise HTTPException(400, str(error)) from None
 
     async def header(self, request: Request) -> Response:
-        """Answer with what is known of a run."""
+        """Answer with the header of a run."""
         return _json(await self._run(request).header())
 
     async def summaries(self, request: Request) -> Response:
@@ -176,7 +176,7 @@ class Viewer:
         return Response(body, media_type="text/plain; charset=utf-8")
 
     async def file(self, request: Request) -> Response:
-        """Answer with a file of the run: pictures are shown, everything else is a download."""
+        """Answer with a file of the run: images are shown, everything else is a download."""
         digest = request.path_params["sha256"]
         kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
         return await self._run(request).call(lambda steps: file_answer(steps.run.folder, digest, kind, name))
@@ -186,8 +186,8 @@ class Viewer:
     async def live(self, request: Request) -> Response:
         """Answer with the events of a run as they come."""
         run = self._run(request)
-        given = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        since = int(given) if given.isdecimal() and len(given) < 16 else None
+        last_seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        since = int(last_seen) if last_seen.isdecimal() and len(last_seen) < 16 else None
         if self._streams >= _MAX_STREAMS:
             raise HTTPException(503, "Too many pages watch runs at the same time.")
         await run.header()  # an error is an answer of its own, not the end of a stream
@@ -200,7 +200,7 @@ class Viewer:
                         yield event
             finally:
                 self._streams -= 1
-                self._asked = time.monotonic()  # a page asks for the last steps now
+                self._last_request = time.monotonic()  # a page asks for the last steps now
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
@@ -228,7 +228,7 @@ class Viewer:
         return control
 
     def _run(self, request: Request) -> OpenRun:
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         name = request.path_params["id"]
         path = self.catalog.locate(name)
         if path is None:

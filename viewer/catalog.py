@@ -1,4 +1,4 @@
-"""The runs of a folder with what they were, kept up to date in a thread; each log is read once as long as it stays the same."""
+"""The runs of a folder with their summaries, updated in a thread; a log is read again only if it has changed."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def summary_row(name: str, path: Path) -> RunRow:
-    """Return what a run was; a log that can't be read is a row as well.
+    """Return the row of a run, also of one whose log can't be read.
 
     Args:
         name: Its name.

@@ -1,4 +1,4 @@
-"""What a person can do to a run from its page: answer whether code may call a tool, and stop the run."""
+"""The buttons of a live run's page: approve or refuse code and calls of tools, and stop the run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ApprovalQuestion:
 
 
 @dataclass
-class _Open:
+class _OpenQuestion:
     question: ApprovalQuestion
     answer: Future[bool] = field(default_factory=Future)
 
@@ -89,7 +89,7 @@ class RunControl:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenQuestion] = {}
         self._listeners: set[Callable[[QuestionDocument], None]] = set()
         self.stopped = False
         """Whether somebody has asked to stop the run."""
@@ -113,13 +113,13 @@ class RunControl:
         """
         if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
             raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
-        asked = _Open(question)
+        waiting = _OpenQuestion(question)
         with self._lock:
             number = next(self._numbers)
-            self._open[number] = asked
+            self._open[number] = waiting
         self._tell(question.document(number, withdrawn=False))
         try:
-            return await asyncio.wrap_future(asked.answer)
+            return await asyncio.wrap_future(waiting.answer)
         finally:
             with self._lock:
                 self._open.pop(number, None)
@@ -136,10 +136,10 @@ class RunControl:
             Whether it was still open: the first answer counts.
         """
         with self._lock:
-            asked = self._open.pop(number, None)
-        if asked is None or not asked.answer.set_running_or_notify_cancel():
+            waiting = self._open.pop(number, None)
+        if waiting is None or not waiting.answer.set_running_or_notify_cancel():
             return False
-        asked.answer.set_result(approve)
+        waiting.answer.set_result(approve)
         return True
 
     def stop(self) -> None:

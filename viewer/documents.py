@@ -28,7 +28,7 @@ from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
 from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox.result import TIMEOUT_LINE
-from autogen_codeact.viewer.entries import Entry
+from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.highlight import spans_of
 from autogen_codeact.viewer.indexing import MALFORMED, change_text
@@ -57,7 +57,7 @@ _ALWAYS = (
 Event = RunEvent | UnknownEvent | Gap
 
 
-def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
+def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
     """Return the document of a step.
 
     Args:
@@ -88,7 +88,7 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, 
     return step
 
 
-def _fill(run: Run, entry: Entry, step: Step, events: Sequence[Event], *, running: bool) -> None:
+def _fill(run: Run, entry: StepEntry, step: Step, events: Sequence[Event], *, running: bool) -> None:
     if entry.gap is not None:
         reason, lines = entry.gap
         step["text"], step["notes"] = bounded(reason), [f"{lines:,} lines"] if lines > 1 else []
@@ -103,7 +103,7 @@ def _fill(run: Run, entry: Entry, step: Step, events: Sequence[Event], *, runnin
         step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
 
 
-def whole_output(entry: Entry, events: Sequence[Event]) -> str:
+def whole_output(entry: StepEntry, events: Sequence[Event]) -> str:
     """Return the whole output of a block, or the whole text of another step."""
     for event in reversed(events):
         match event:
@@ -124,7 +124,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
     return str(entry.live or "")
 
 
-def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) -> None:
+def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent) -> None:
     match event:
         case ModelCallFinished():
             _take_answer(step, event)
@@ -229,7 +229,7 @@ def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, A
 
 def _words(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(each if isinstance(each, str) else "[picture]" for each in content)
+        return "\n".join(each if isinstance(each, str) else "[image]" for each in content)
     return content if isinstance(content, str) else json_text(content)
 
 
@@ -251,7 +251,7 @@ def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
     step["spans"] = None
 
 
-def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> None:
+def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -> None:
     result = event.result
     step["error"] = _error(event.error)
     if result is None:
@@ -295,7 +295,7 @@ def _left_out(result: ResultRecord, files: int) -> list[str]:
     return [*notes, f"{files:,} more files are not shown."] if files > 0 and files + MAX_FILES > MAX_FILES else notes
 
 
-def _complete_block(entry: Entry, step: Step, *, running: bool) -> None:
+def _complete_block(entry: StepEntry, step: Step, *, running: bool) -> None:
     defaults: dict[str, Any] = {
         "code": "",
         "code_bytes": None,
@@ -348,7 +348,7 @@ def _call(record: CallRecord) -> CallDocument:
         "error": _error(record.error),
         "duration_s": seconds(record.duration_s),
         "approval": "refused" if record.outcome == "refused" else None,
-        "images": [_picture(each) for each in record.images[:20]],
+        "images": [_image(each) for each in record.images[:20]],
     }
 
 
@@ -362,8 +362,8 @@ def _plain(result: Any) -> Any:
     return result
 
 
-def _picture(picture: Any) -> FileReference:
-    found = reference(picture.file, picture.media_type)
+def _image(image: Any) -> FileReference:
+    found = reference(image.file, image.media_type)
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""What is kept in memory of each step of a run: its short form, and where in the log its events are."""
+"""The index entries of the steps of a run, kept in memory: the summary of each step, and the places of its events in the log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class LiveText:
         self.pieces.append(text)
         self.chars += len(text)
         if self.chars > 2 * _LIVE_CHARS or len(self.pieces) > 10_000:
-            kept = "".join(self.pieces)[-_LIVE_CHARS:]
-            self.dropped += self.chars - len(kept)
-            self.pieces, self.chars = [kept], len(kept)
+            tail = "".join(self.pieces)[-_LIVE_CHARS:]
+            self.dropped += self.chars - len(tail)
+            self.pieces, self.chars = [tail], len(tail)
 
     def __str__(self) -> str:
         note = f"[… {self.dropped:,} characters dropped …]\n" if self.dropped else ""
@@ -36,7 +36,7 @@ class LiveText:
 
 
 @dataclass
-class Entry:
+class StepEntry:
     """One step.
 
     Args:
@@ -85,7 +85,7 @@ class Entry:
 
     @property
     def timing(self) -> Timing:
-        """Where its time went."""
+        """The seconds spent in the model, the sandbox and host tools."""
         return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
 
     def name_it(self, text: object) -> None:

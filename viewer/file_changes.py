@@ -1,4 +1,4 @@
-"""What a block did to the files of its workspace, with the differences of text files."""
+"""The files that a block added, changed or removed, with the differences of text files."""
 
 from __future__ import annotations
 

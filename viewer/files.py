@@ -23,7 +23,7 @@ def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respons
     Args:
         folder: The run's folder.
         digest: Name of the file, which is the SHA-256 hash of its content.
-        kind: The type that the page wants; only types of pictures are taken, all others are a download.
+        kind: The type that the page wants; only types of images are taken, all others are a download.
         name: What the download is called.
 
     Raises:

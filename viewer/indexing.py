@@ -1,4 +1,4 @@
-"""Sorts the events of a log into steps as they come; what an event says in full is read again when its step is shown."""
+"""Assigns the events of a log to steps while they are read; the full content is read again when a step is shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from autogen_codeact.runs.reader import Gap
 from autogen_codeact.runs.summary import RunClock, task_text
-from autogen_codeact.viewer.entries import Entry, LiveText
+from autogen_codeact.viewer.entries import LiveText, StepEntry
 from autogen_codeact.viewer.log_tail import LogLine
 from autogen_codeact.viewer.schema import StepKind, Timing
 from autogen_codeact.viewer.text import count, seconds, title
@@ -26,26 +26,26 @@ _DISPLAY_LINES = 16
 
 @dataclass
 class _Agent:
-    """What an agent is doing, as far as the log says."""
+    """The present state of an agent, according to the log."""
 
     key: str
-    call: Entry | None = None  # a call of its model whose answer has not become a message yet
-    generated: Entry | None = None  # a message of code alone, that becomes a block
-    code: Entry | None = None  # its last message with code
-    ran: Entry | None = None  # a block that has ended and whose event is still to come
-    request: Entry | None = None  # a message with calls of the model
+    call: StepEntry | None = None  # a call of its model whose answer has not become a message yet
+    generated: StepEntry | None = None  # a message of code alone, that becomes a block
+    code: StepEntry | None = None  # its last message with code
+    ran: StepEntry | None = None  # a block that has ended and whose event is still to come
+    request: StepEntry | None = None  # a message with calls of the model
     request_has_calls: bool = False
-    blocks: dict[int, Entry] = field(default_factory=dict)
-    finished: Entry | None = None  # the last block that has ended
+    blocks: dict[int, StepEntry] = field(default_factory=dict)
+    finished: StepEntry | None = None  # the last block that has ended
     files: dict[str, Any] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
 
-class Steps:
-    """The steps of a log."""
+class StepIndex:
+    """The index of the steps of a log."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[StepEntry] = []
         self.revision = 0
         """Number of changes of steps."""
         self.output: list[tuple[int, str]] = []
@@ -79,11 +79,11 @@ class Steps:
             "log_stopped": self._log_stopped,
         }
 
-    def is_running(self, entry: Entry) -> bool:
+    def is_running(self, entry: StepEntry) -> bool:
         """Return whether a step goes on if the run does."""
         return entry.is_open and self.finished is None and entry.process == self.resumed
 
-    def touch(self, entry: Entry) -> None:
+    def touch(self, entry: StepEntry) -> None:
         """Note that a step has changed."""
         self.revision += 1
         entry.revision = self.revision
@@ -118,16 +118,16 @@ class Steps:
 
     # Steps
 
-    def _new(self, kind: StepKind, agent: str | None, line: LogLine | None, *, is_open: bool = False) -> Entry:
+    def _new(self, kind: StepKind, agent: str | None, line: LogLine | None, *, is_open: bool = False) -> StepEntry:
         time = line.data.get("time") if line is not None else None
         shown = time if isinstance(time, str) and len(time) <= 40 else (self.entries[-1].time if self.entries else "")
-        entry = Entry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
+        entry = StepEntry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
         self.entries.append(entry)
         if line is not None:
             self._extend(entry, line)
         return entry
 
-    def _extend(self, entry: Entry, line: LogLine) -> Entry:
+    def _extend(self, entry: StepEntry, line: LogLine) -> StepEntry:
         entry.places.append(line.place)
         self.touch(entry)
         return entry
@@ -239,7 +239,7 @@ class Steps:
             entry.kind = "decision"
             entry.name_it(reason)
 
-    def _take_answer(self, entry: Entry, result: Any) -> str | None:
+    def _take_answer(self, entry: StepEntry, result: Any) -> str | None:
         if not isinstance(result, dict):
             return None
         usage = result.get("usage")
@@ -288,7 +288,7 @@ class Steps:
         self._timing["tools_s"] += entry.tools_s
         self._last_runner = agent.key
 
-    def _follow_files(self, agent: _Agent, entry: Entry, result: Mapping[str, Any]) -> None:
+    def _follow_files(self, agent: _Agent, entry: StepEntry, result: Mapping[str, Any]) -> None:
         before = result.get("files_before")
         if isinstance(before, dict):
             # When other agents have run code since, it may have been theirs.
@@ -368,7 +368,7 @@ class Steps:
             case _:
                 self._answered(agent, "message" if kind.endswith("Message") else "event", line, message)
 
-    def _answered(self, agent: _Agent, kind: StepKind, line: LogLine, message: Mapping[str, Any]) -> Entry:
+    def _answered(self, agent: _Agent, kind: StepKind, line: LogLine, message: Mapping[str, Any]) -> StepEntry:
         """Make the call of a model the message that has come of it; or a new step of a message without one."""
         entry, content = agent.call, message.get("content")
         repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.runs.whole_file import whole_file
 from autogen_codeact.viewer.bundle import NONCE, one_page
 from autogen_codeact.viewer.schema import Step, Summary
 from autogen_codeact.viewer.steps import RunSteps
@@ -44,7 +44,7 @@ def export_html(run: Run, path: str | os.PathLike[str]) -> None:
         RunError: The log can't be read.
         OSError: The file can't be written.
     """
-    with whole_file(Path(path)) as file:
+    with atomic_text_file(Path(path)) as file:
         write_html(run, file)
 
 

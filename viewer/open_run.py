@@ -1,4 +1,4 @@
-"""A run that is open in the viewer: its log is read in threads, and those who watch it live are told what is new."""
+"""A run that is open in the viewer: its log is read in threads, and live pages are told about changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Watcher:
-    """What one reader of a live run has not been told yet. It stays small however slowly the reader reads.
+    """The changes that one live page has not received yet. Its size is bounded, however slowly the page reads.
 
     Args:
         revision: The last change of a step that the reader knows.
@@ -57,7 +57,7 @@ class Watcher:
 
 
 class OpenRun:
-    """A run that somebody looks at.
+    """A run that is open in at least one page.
 
     Args:
         path: Its folder.
@@ -112,7 +112,7 @@ class OpenRun:
                 await asyncio.sleep(POLL_S)
 
     async def header(self) -> RunHeader:
-        """Return what is known of the run by now."""
+        """Return the header of the run, as far as its log has been read."""
         header = await self.call(RunSteps.header)
         header["controls"] = self.control is not None and header["live"]
         return header

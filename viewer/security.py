@@ -1,4 +1,4 @@
-"""Who may talk to the viewer: those who have the address with its token, and no page of another origin."""
+"""Access control of the viewer: requests need the token of its address, and pages of other origins are refused."""
 
 from __future__ import annotations
 
@@ -127,11 +127,11 @@ def _crosses_sites(headers: dict[bytes, list[bytes]]) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = {name.lower() for name, _ in message["headers"]}
+            present = {name.lower() for name, _ in message["headers"]}
             added = _HEADERS | {"Content-Security-Policy": CSP}
             message["headers"] = [
                 *message["headers"],
-                *((n.lower().encode(), v.encode()) for n, v in added.items() if n.lower().encode() not in given),
+                *((n.lower().encode(), v.encode()) for n, v in added.items() if n.lower().encode() not in present),
             ]
         await send(message)
 

@@ -14,8 +14,8 @@ from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.documents import Event, document, whole_output
-from autogen_codeact.viewer.entries import Entry
-from autogen_codeact.viewer.indexing import Steps
+from autogen_codeact.viewer.entries import StepEntry
+from autogen_codeact.viewer.indexing import StepIndex
 from autogen_codeact.viewer.log_tail import LogTail, Place, parse_line
 from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
 from autogen_codeact.viewer.text import bounded, shortened
@@ -47,7 +47,7 @@ class RunSteps:
         self.error: str | None = None
         """Why the log could not be read any further, or None."""
         self._tail = LogTail(RunFolder(path))
-        self._steps = Steps()
+        self._steps = StepIndex()
         self._partial_told = False
 
     @property
@@ -202,21 +202,21 @@ class RunSteps:
         Raises:
             RunFolderError: The log can't be read any more.
         """
-        wanted = text.casefold()
+        needle = text.casefold()
         # As it stands in the log; most steps need not be made into documents.
         escaped = json.dumps(text, ensure_ascii=False)[1:-1].casefold()
         found = []
         for entry in (each for number in numbers for each in self._range(number, number)):
             lines = [data.decode("utf-8", "replace").casefold() for _, data in self._read_lines(entry.places)]
             likely = not lines or any(escaped in line or '"stored":{}' not in line for line in lines)
-            if likely and wanted in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
+            if likely and needle in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
                 found.append(entry.number)
         return found
 
-    def _range(self, first: int, last: int) -> list[Entry]:
+    def _range(self, first: int, last: int) -> list[StepEntry]:
         return self._steps.entries[max(first, 1) - 1 : max(last, 0)]
 
-    def _is_running(self, entry: Entry) -> bool:
+    def _is_running(self, entry: StepEntry) -> bool:
         return self.live and self._steps.is_running(entry)
 
     def _outcome(self) -> RunOutcome:
@@ -230,7 +230,7 @@ class RunSteps:
             if entry.is_open:
                 self._steps.touch(entry)
 
-    def _events(self, entry: Entry) -> list[Event]:
+    def _events(self, entry: StepEntry) -> list[Event]:
         places = entry.places
         if len(places) > _MAX_EVENTS:
             places = [*places[: _MAX_EVENTS // 2], *places[-_MAX_EVENTS // 2 :]]

@@ -46,7 +46,7 @@ def _batches(batches, *, engines=False):
         cells += [
             f"{found['concurrency']}",
             f"{len(tasks)}",
-            f"{_pace(found):,.0f}",
+            f"{_tasks_per_minute(found):,.0f}",
             f"{found['processor']['machine'] / len(tasks):.3f}",
             f"{statistics.median(task['seconds'] for task in tasks):.2f}",
             f"{found['memory'] / 1e6:,.0f} MB",
@@ -55,7 +55,7 @@ def _batches(batches, *, engines=False):
     return "\n".join(lines)
 
 
-def _pace(found):
+def _tasks_per_minute(found):
     return 60 * len(found["tasks"]) / found["seconds"]
 
 
@@ -63,14 +63,14 @@ def _about_engines(engines):
     """Return what several engines on one machine show."""
     most = max(found["concurrency"] for found in engines)
     some = {found["hosts"]: found for found in engines if found["concurrency"] == most}
-    paces = ", ".join(f"{_pace(found):,.0f} with {hosts}" for hosts, found in sorted(some.items()))
+    rates = ", ".join(f"{_tasks_per_minute(found):,.0f} with {hosts}" for hosts, found in sorted(some.items()))
     changes = ", ".join(
         f"{100 * (found['processor']['machine'] / len(found['tasks']) / _per_task(some[1]) - 1):+.0f} % with {hosts}"
         for hosts, found in sorted(some.items())
         if hosts > 1 and 1 in some
     )
     return (
-        f"Tasks a minute at {most} at once: {paces}.\n"
+        f"Tasks a minute at {most} at once: {rates}.\n"
         "All engines share this machine's processors, so no gain can be seen here. The table shows what placement and health\n"
         f"checks cost in processor time a task ({changes or 'not measured'}).\n"
         "Engines on machines of their own add up, until the driver is busy."
@@ -86,12 +86,12 @@ def _driver(batches):
     if not batches:
         return ""
     found = max(batches, key=lambda each: each["concurrency"])
-    client, pace = _per_task(found, "client"), _pace(found)
+    client, rate = _per_task(found, "client"), _tasks_per_minute(found)
     most = 60 / client
     return (
         f"\n- The driver's own process uses {client:.3f} s of processor time a task, on one processor: at most\n"
-        f"  {most:,.0f} such tasks a minute. {most / pace:.1f} engines, each on a machine like this one, would do as many:\n"
-        f"  tasks a minute = engines × {pace:,.0f}, up to that limit. Beyond it, use several drivers or `--ray`."
+        f"  {most:,.0f} such tasks a minute. {most / rate:.1f} engines, each on a machine like this one, would do as many:\n"
+        f"  tasks a minute = engines × {rate:,.0f}, up to that limit. Beyond it, use several drivers or `--ray`."
     )
 
 

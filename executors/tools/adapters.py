@@ -1,10 +1,9 @@
-"""AutoGen's types at the border of the sandbox library: cancellation tokens, pictures, and host tools that users wrote."""
+"""AutoGen's types at the border of the sandbox library: images, cancellation tokens, approvals, and tools that users wrote."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
@@ -13,23 +12,25 @@ from autogen_core import CancellationToken, Image
 from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
 from PIL import Image as PILImage
 
-from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
+from autogen_codeact.sandbox.tools import approval
+from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
+from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
 from autogen_codeact.sandbox.tools.stub import StubbedTool
-from autogen_codeact.sandbox.tools.tool import HostToolProtocol, Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import DescribedTool, HostToolProtocol, ToolAnswer, ToolImage
 
 T = TypeVar("T")
 
 
 def from_autogen(value: Any) -> Any:
-    """Convert AutoGen's images to pictures and parts of its results to their content; return anything else as it is."""
+    """Convert AutoGen's images to `ToolImage`s, and parts of its results to their content; return anything else as it is."""
     if isinstance(value, ImageResultContent | TextResultContent):
         value = value.content
-    return as_picture(value.image if isinstance(value, Image) else value)
+    return as_tool_image(value.image if isinstance(value, Image) else value)
 
 
-AUTOGEN = LibraryTypes(token=CancellationToken, pictures=(Image, PILImage.Image, Picture), convert=from_autogen)
+AUTOGEN = LibraryTypes(token=CancellationToken, images=(Image, PILImage.Image, ToolImage), convert=from_autogen)
 
 
 class HostTool(SandboxHostTool):
@@ -38,13 +39,8 @@ class HostTool(SandboxHostTool):
     library = AUTOGEN
 
 
-def to_image(picture: Picture) -> Image:
-    """Convert a picture to AutoGen's `Image`, which decodes it when it is needed."""
-    return Image(PILImage.open(io.BytesIO(picture.data)))
-
-
 def answer_of(result: ToolResult, name: str) -> ToolAnswer:
-    """Convert AutoGen's result of a tool: its texts, and its pictures beside them.
+    """Convert AutoGen's result of a tool: its texts, and its images beside them.
 
     Args:
         result: The result.
@@ -69,58 +65,65 @@ async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
         raise
 
 
-class HostToolWithToken(Protocol):
+@dataclass(frozen=True)
+class ToolApprovalRequest(approval.ToolApprovalRequest):
+    """A call that waits for its approval; the tool gets a copy of the arguments, so changing these changes nothing.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments by name, as JSON gave them; not checked yet.
+        signature: The tool's parameters and result as Python writes them.
+        description: The tool's docstring.
+        code: The block that calls it.
+        language: The block's language.
+        cancellation_token: Cancelled when nobody waits for the answer any more.
+    """
+
+    cancellation_token: CancellationToken = field(default_factory=CancellationToken)
+
+
+def with_tokens(approve: ApproveTool | None) -> ApproveTool | None:
+    """Return an approval function whose requests have a cancellation token."""
+    if approve is None:
+        return None
+
+    async def approve_with_token(request: approval.ToolApprovalRequest) -> ToolApproval:
+        return await with_token(lambda token: approve(ToolApprovalRequest(**vars(request), cancellation_token=token)))
+
+    return approve_with_token
+
+
+class HostToolWithToken(DescribedTool, Protocol):
     """A `HostToolProtocol` whose `run` takes a cancellation token, as in version 0.1."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def signature(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def source(self) -> str | Mapping[str, Any]: ...
 
     async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer: ...
 
 
 @dataclass(frozen=True)
-class UserHostTool:
-    """A host tool that a user wrote: its `run` may take a `CancellationToken`, and its answer may have AutoGen's images.
-
-    Two are equal if the tools are, whatever these say of themselves: agents of a shared session may have handoffs of one name.
+class TokenHostTool:
+    """A `HostToolWithToken` as the sandbox library runs it; its answer may have AutoGen's images.
 
     Args:
-        name: Its name.
-        signature: Its parameters and result.
-        description: Its docstring.
-        source: Its definition for the sandbox.
         tool: The tool.
     """
 
-    name: str = field(compare=False)
-    signature: str = field(compare=False)
-    description: str = field(compare=False)
-    source: str | Mapping[str, Any] = field(compare=False)
     tool: Any
+
+    name = property(lambda self: str(self.tool.name))
+    signature = property(lambda self: str(self.tool.signature))
+    description = property(lambda self: str(self.tool.description))
+    source = property(lambda self: self.tool.source)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run it."""
-        if _takes_token(self.tool.run):
-            answer = await with_token(lambda token: self.tool.run(arguments, token))
-        else:
-            answer = await self.tool.run(arguments)
+        answer = await with_token(lambda token: self.tool.run(arguments, token))
         return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
 
 
-def as_host_tool(tool: Any) -> HostToolProtocol:
+def as_host_tool(tool: HostToolProtocol | HostToolWithToken) -> HostToolProtocol:
     """Return the tool as the sandbox library runs it."""
-    if isinstance(tool, StubbedTool | UserHostTool):
-        return cast(HostToolProtocol, tool)
-    return UserHostTool(str(tool.name), str(tool.signature), str(tool.description), tool.source, tool)
+    is_old = not isinstance(tool, StubbedTool) and _takes_token(tool.run)
+    return cast(HostToolProtocol, TokenHostTool(tool) if is_old else tool)
 
 
 def _takes_token(run: Callable[..., Any]) -> bool:

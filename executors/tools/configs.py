@@ -16,22 +16,17 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
 """The configs from which tools were loaded."""
 # AutoGen's `dump_component` takes no argument that could say it.
-_OMITTED: ContextVar[list[str] | None] = ContextVar("_OMITTED", default=None)
+_OMITTING = ContextVar("_OMITTING", default=False)
 
 
 @contextmanager
-def omitting_functions() -> Iterator[list[str]]:
-    """Let components be dumped without their functions, which are given again after loading.
-
-    Yields:
-        The names of what was omitted.
-    """
-    omitted: list[str] = []
-    token = _OMITTED.set(omitted)
+def omitting_functions() -> Iterator[None]:
+    """Let components be dumped without their functions, which are given again after loading."""
+    token = _OMITTING.set(True)
     try:
-        yield omitted
+        yield
     finally:
-        _OMITTED.reset(token)
+        _OMITTING.reset(token)
 
 
 def refuse_functions(names: Sequence[str], message: str) -> None:
@@ -44,11 +39,8 @@ def refuse_functions(names: Sequence[str], message: str) -> None:
     Raises:
         ValueError: There is one.
     """
-    omitted = _OMITTED.get()
-    if names and omitted is None:
+    if names and not _OMITTING.get():
         raise ValueError(message)
-    if omitted is not None:
-        omitted += names
 
 
 def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:

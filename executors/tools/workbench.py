@@ -3,107 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchema, Workbench
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
-from autogen_codeact.executors.tools.described import BaseToolHostTool
-from autogen_codeact.executors.tools.mcp import McpTools, is_mcp, is_running, stop_mcp
+from autogen_codeact.executors.tools.base_tool import from_tool
+from autogen_codeact.sandbox.tools import mcp_results
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
+from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
 from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
+
+def source_of(workbench: Workbench) -> ToolSource:
+    """Make the source of a workbench's tools. A subclass of `McpWorkbench` may mean to change what it lists and calls."""
+    kind = type(workbench)
+    is_mcp = kind.__name__ == "McpWorkbench" and kind.__module__.startswith("autogen_ext.tools.mcp")
+    return McpSource(workbench) if is_mcp else WorkbenchSource(workbench)
 
 
-class OpenWorkbench:
-    """A workbench in use.
+class WorkbenchSource(ToolSource):
+    """The tools of a workbench.
 
     Args:
         workbench: The workbench.
     """
 
     def __init__(self, workbench: Workbench) -> None:
-        self.workbench = workbench
-        self._started = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__(type(workbench).__name__)
+        self._workbench: Any = workbench
 
-    async def start(self) -> Sequence[HostTool]:
-        """Start it, unless it is running, and list its tools.
+    @property
+    def is_running(self) -> bool:
+        """Whether its owner has started it; of AutoGen's only `McpWorkbench` can tell."""
+        return getattr(self._workbench, "_actor", None) is not None
 
-        Raises:
-            TimeoutError: It did not answer within 60 s.
-            ValueError: One of its tools can't be used.
-            Exception: What it raised.
-        """
-        kind = type(self.workbench).__name__
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                if not self._started and not is_running(self.workbench):  # of AutoGen's only McpWorkbench can tell
-                    self._started = True
-                    await self.workbench.start()
-                self._loop = asyncio.get_running_loop()
-                return await self._tools()
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"The {kind} did not list its tools within {START_TIMEOUT_S:g} s; see whether its server starts by hand."
-            ) from error
+    async def open(self) -> None:
+        """Start it."""
+        await self._workbench.start()
 
-    async def _tools(self) -> Sequence[HostTool]:
-        kind = type(self.workbench)
-        if kind in (StaticWorkbench, StaticStreamWorkbench):
-            return _static_tools(self.workbench)
-        if is_mcp(self.workbench):
-            return await McpTools(self.workbench, self._checked).list()
-        schemas = await self.workbench.list_tools()
+    async def close(self) -> None:
+        """Stop it."""
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await self._workbench.stop()
+
+    async def list_tools(self) -> Sequence[HostTool]:
+        """List its tools."""
+        if type(self._workbench) in (StaticWorkbench, StaticStreamWorkbench):
+            return self._static_tools()
+        schemas = await self._workbench.list_tools()
         # In a thread: a schema may be large.
         return await asyncio.to_thread(lambda: list(map(self._tool, schemas)))
+
+    def _static_tools(self) -> Sequence[HostTool]:
+        """Return the tools themselves: called through the workbench, each would return text only."""
+        tools = []
+        for tool in self._workbench._tools:
+            override = self._workbench._tool_overrides.get(tool.name)
+            name, description = (override.name, override.description) if override is not None else (None, None)
+            tools.append(from_tool(tool, name=name, description=description))
+        return tools
 
     def _tool(self, schema: ToolSchema) -> HostTool:
         name = schema["name"]
 
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
-            self._checked()
-            result = await with_token(lambda token: self.workbench.call_tool(name, arguments, token))
+            self.check_loop()
+            result = await with_token(lambda token: self._workbench.call_tool(name, arguments, token))
             return await offload(not is_small(result), lambda: answer_of(result, name))
 
-        origin = f"the {type(self.workbench).__name__}"
-        return SchemaHostTool(name, str(schema.get("description") or ""), schema.get("parameters") or {}, call, origin)
-
-    def _checked(self) -> None:
-        if self._loop is not asyncio.get_running_loop():
-            raise RuntimeError(
-                f"The {type(self.workbench).__name__} was started in another event loop and works in no other: stop and "
-                "start the executor in this one."
-            )
-
-    async def stop(self) -> None:
-        """Stop it, if it was started here.
-
-        Raises:
-            TimeoutError: It did not stop within 10 s.
-        """
-        if not self._started:
-            return
-        self._started = False
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            return  # it ended with its event loop
-        if is_mcp(self.workbench):
-            await stop_mcp(self.workbench, STOP_TIMEOUT_S)
-            return
-        async with asyncio.timeout(STOP_TIMEOUT_S):
-            await self.workbench.stop()
+        description, parameters = str(schema.get("description") or ""), schema.get("parameters")
+        return SchemaHostTool(name, description, parameters or {}, call, f"the {self.name}")
 
 
-def _static_tools(workbench: Workbench) -> Sequence[HostTool]:
-    """Return the tools themselves: called through the workbench, each would return text only."""
-    overrides = getattr(workbench, "_tool_overrides", {})
-    tools = []
-    for tool in getattr(workbench, "_tools", []):
-        override = overrides.get(tool.name)
-        name, description = (override.name, override.description) if override is not None else (None, None)
-        tools.append(BaseToolHostTool(tool, name=name, description=description))
-    return tools
+class McpSource(WorkbenchSource):
+    """The tools of an `McpWorkbench`.
+
+    The workbench leaves out the definitions of nested types, and structured results. They are read from its session.
+    """
+
+    async def close(self) -> None:
+        """Stop it, also if its server does not answer."""
+        working: asyncio.Task[None] | None = getattr(self._workbench._actor, "_actor_task", None)
+        # Until the server has answered the first request, its actor processes no other.
+        if self._workbench.initialize_result is not None:
+            with contextlib.suppress(TimeoutError):
+                await super().close()
+                return
+        if working is not None:
+            working.cancel()
+            await asyncio.wait({working}, timeout=STOP_TIMEOUT_S)
+        if self.is_running:
+            await self._workbench.stop()
+
+    async def list_tools(self) -> Sequence[HostTool]:
+        """List its tools."""
+        schemas = await self._workbench.list_tools()
+        answer = await self._request("list_tools", None)
+        pairs = list(zip(schemas, answer.tools, strict=True))
+        return await asyncio.to_thread(lambda: [self._mcp_tool(schema, raw) for schema, raw in pairs])
+
+    def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostTool:
+        result, wrapped = mcp_results.result_schema(raw.outputSchema)
+
+        async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
+            self.check_loop()
+            answer = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
+            return mcp_results.answer_of(answer, schema["name"], structured=result is not None, wrapped=wrapped)
+
+        description = str(schema.get("description") or "")
+        return SchemaHostTool(schema["name"], description, raw.inputSchema, call, f"the {self.name}", result=result)
+
+    async def _request(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
+        # The actor returns a coroutine that does the work.
+        actor = self._workbench._actor
+        if actor is None:
+            raise RuntimeError("The McpWorkbench has been stopped: start the executor again.")
+        working: Awaitable[Any] = await actor.call(kind, arguments)
+        return await working

@@ -132,20 +132,20 @@ def _rule(conditions: list[dict[str, Any]], verdict: _Instruction) -> _Block:
         if condition["op"] != "SCMP_CMP_MASKED_EQ":
             raise ValueError(f"{PROFILE.name} has a comparison that is not supported: {condition['op']}")
         at = _ARGUMENTS_AT + 8 * condition["index"]
-        mask, wanted = condition["value"], condition["valueTwo"]
+        mask, expected = condition["value"], condition["valueTwo"]
         # Little-endian: the low half of the argument comes first.
         for offset, shift in ((0, 0), (4, 32)):
             if mask >> shift & _LOW_32_BITS:
                 block = (
-                    _compare(at + offset, mask >> shift & _LOW_32_BITS, wanted >> shift & _LOW_32_BITS, len(block))
+                    _compare(at + offset, mask >> shift & _LOW_32_BITS, expected >> shift & _LOW_32_BITS, len(block))
                     + block
                 )
     return block
 
 
-def _compare(offset: int, mask: int, wanted: int, rest: int) -> _Block:
+def _compare(offset: int, mask: int, expected: int, rest: int) -> _Block:
     masking = [_Instruction(_AND, k=mask)] if mask != _LOW_32_BITS else []
-    return [_Instruction(_LOAD, k=offset), *masking, _Instruction(_IF_EQUAL, 0, rest, wanted)]
+    return [_Instruction(_LOAD, k=offset), *masking, _Instruction(_IF_EQUAL, 0, rest, expected)]
 
 
 def _search(ranges: list[tuple[int, _Block]]) -> _Block:

@@ -1,4 +1,4 @@
-"""The gateway of a sandbox: receives its connections over the stream and serves them in a thread of its own."""
+"""The gateway of a sandbox: receives its connections over the stream and serves them in its own thread."""
 
 from __future__ import annotations
 

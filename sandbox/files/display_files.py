@@ -21,7 +21,7 @@ MAX_NOTES = 5
 
 @dataclass
 class Stored:
-    """What became of the displays of a block.
+    """The stored displays of a block.
 
     Args:
         displays: The displays, with their files.

@@ -1,4 +1,4 @@
-"""Manifests: names and content hashes of a workspace's files, to find the same files again later."""
+"""Manifests: names and content hashes of the files of a workspace, to restore the same files later."""
 
 from __future__ import annotations
 

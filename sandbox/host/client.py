@@ -1,54 +1,39 @@
-"""The host's client of a runner: starts it, sends it requests, and stops it."""
+"""The host's client of a runner, from its start to its stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import (
-    SandboxDied,
-    SandboxError,
-    SandboxFileError,
-    SandboxStartError,
-    SandboxTimeout,
-    SandboxUnavailable,
-)
+from autogen_codeact.sandbox.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
-from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
+from autogen_codeact.sandbox.host.blocks import BlockClient
+from autogen_codeact.sandbox.host.connection import Connection
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings, checked_entries, number_of
+from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
-from autogen_codeact.sandbox.host.stream import ByteStream, Calls, Launcher
-from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, iterating, wait_for
+from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
+from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 
-logger = logging.getLogger("autogen_codeact")
-
-CHUNK = 256 * 1024
-OUTPUT_SLACK = 64 * 1024
-ANSWER_TIMEOUT_S = 20.0
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
-MAX_UNDELIVERED = 20_000
 RESET_SLACK_S = 1.0
 MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
-class RunnerClient:
+class RunnerClient(BlockClient):
     """A runner in a sandbox, from start to stop.
 
     Args:
@@ -70,25 +55,16 @@ class RunnerClient:
         grace_s: float = 10.0,
         gateway: Gateway | None = None,
     ) -> None:
+        super().__init__(name, settings.output_limit, grace_s)
         self.settings = settings
-        self.name = name
         self.gateway = gateway
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
-        self._grace_s = grace_s
-        self.undelivered: dict[str, dict[str, Any]] = {}
-        """Files of cancelled blocks, by name; they are not on the host yet."""
         self.hello: Hello | None = None
         """The runner's first message; None before the start."""
-        self._connection: Connection | None = None
-        self._idents = itertools.count(1)
         self._stop_lock = threading.Lock()
-        self._time_limits: dict[int, float] = {}
-        self._calls: dict[int, Calls] = {}
         self.give_back: Callable[[RunnerClient], bool] | None = None
         """Called at the end of a use; returns whether the sandbox stays for another one."""
-        self._use_lock = threading.Lock()
-        self._given_back = False
 
     @property
     def engine(self) -> str | None:
@@ -99,11 +75,6 @@ class RunnerClient:
     def python(self) -> Hashable | None:
         """What identifies its Python and the packages of its image; None if that is not known."""
         return self._launcher.python
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can run blocks."""
-        return self._connection is not None and self._connection.state is State.READY
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
         """Call a function when a started sandbox has ended, for whatever reason.
@@ -285,216 +256,3 @@ class RunnerClient:
                 if self.gateway is not None:
                     self.gateway.close()
                 self._launcher.close()
-
-    async def run(
-        self,
-        request: dict[str, Any],
-        code: bytes,
-        timeout_s: float,
-        on_output: OutputCallback | None = None,
-        calls: Calls | None = None,
-        *,
-        on_sent: Callable[[], None] | None = None,
-    ) -> Reply:
-        """Run one block.
-
-        Args:
-            request: The message that describes it.
-            code: The code.
-            timeout_s: How long it may run, in seconds.
-            on_output: Called with its output as it comes, in another thread.
-            calls: Answers its calls to host tools; None if it can't make any.
-            on_sent: Called when the block has been sent; does not raise.
-
-        Returns:
-            The block's result and output.
-
-        Raises:
-            SandboxError: The sandbox broke.
-            asyncio.CancelledError: The caller was cancelled; the block is dead by then.
-        """
-        ident = next(self._idents)
-        room = 2 * self.settings.output_limit + OUTPUT_SLACK
-        message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
-        with self._use_lock:
-            connection = self._connection
-            if connection is None:
-                raise self._not_usable()
-            if calls is not None:
-                send = connection.send
-                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
-                self._calls[ident] = calls
-            reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
-            # Blocks that were sent before may have to end first.
-            self._time_limits[ident] = timeout_s + self._grace_s
-        try:
-            limit = sum(list(self._time_limits.values()))
-            if on_sent is not None:
-                on_sent()
-            return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
-        except asyncio.CancelledError:
-            await self._kill_block(connection, ident, reply)
-            raise
-        except SandboxTimeout:
-            await self.stop()
-            raise
-        finally:
-            del self._time_limits[ident]
-            self._calls.pop(ident, None)
-
-    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> None:
-        """Kill a block and wait for its death."""
-        if ident in self._calls:
-            self._calls[ident].end()
-        connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
-        try:
-            killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
-            self.add_undelivered(checked_entries(killed.message.get("files", [])))
-        except SandboxTimeout as error:
-            logger.warning("%s; it is stopped", error)
-            await self.stop()
-        except SandboxError:
-            pass  # the sandbox has ended, and the block with it
-
-    def interrupt(self) -> bool:
-        """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`.
-
-        Returns:
-            Whether there was one.
-        """
-        connection = self._connection
-        running = list(self._time_limits)
-        if connection is None or not running:
-            return False
-        for ident in running:
-            if (calls := self._calls.get(ident)) is not None:
-                calls.end()
-            connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
-        return True
-
-    def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Record files of a cancelled block: the runner does not report them again."""
-        for entry in entries:
-            self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
-        for name in list(itertools.islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
-            del self.undelivered[name]
-
-    async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request about the session (checkpoint, rollback).
-
-        Returns:
-            The answer.
-
-        Raises:
-            ValueError: The runner refused; the text says why.
-            SandboxError: The sandbox broke.
-        """
-        reply = await self._answer(self._send(kind, message))
-        if "error" in reply.message:
-            raise ValueError(str(reply.message["error"]))
-        return reply.message
-
-    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
-        """Send a file into the sandbox.
-
-        Args:
-            name: Its path in the sandbox, relative to the workspace or absolute.
-            mode: Its permissions.
-            chunks: Its content, in pieces of about 256 KiB at most.
-
-        Raises:
-            SandboxFileError: The sandbox could not store it.
-        """
-        ident = next(self._idents)
-        begun = False
-        waiting = b""
-        async with iterating(chunks) as pieces:
-            try:
-                async for chunk in pieces:
-                    if waiting:
-                        begun = True
-                        await self.file_request({"op": "write", "name": name}, waiting, ident)
-                    waiting = chunk
-                last = {"op": "write", "name": name, "mode": mode, "final": True}
-                await self.file_request(last, waiting, ident)
-            except BaseException:
-                if begun:
-                    # Nobody waits for the answer. It removes the part that was sent.
-                    self._send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
-                raise
-
-    async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
-        """Read a file of the sandbox.
-
-        Args:
-            name: Its path in the sandbox, relative to the workspace or absolute.
-
-        Yields:
-            Pieces of its content, each with the size of the whole.
-
-        Raises:
-            SandboxFileError: It does not exist, or is not a regular file.
-        """
-        offset = 0
-        while True:
-            request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
-            reply = await self.file_request(request)
-            yield reply.data, number_of(reply.message, "size")
-            offset += len(reply.data)
-            if len(reply.data) < CHUNK:
-                return
-
-    async def answers(self, timeout_s: float) -> bool:
-        """Return whether it answers a request that takes no work.
-
-        Args:
-            timeout_s: How long that may take, in seconds.
-        """
-        try:
-            await wait_for(self._send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
-        except SandboxError:
-            return False
-        return True
-
-    async def list_files(self) -> list[dict[str, Any]]:
-        """List the regular files of the workspace, each with `name`, `size` and `mode`."""
-        return checked_entries((await self.file_request({"op": "list"})).message.get("files"))
-
-    async def file_request(self, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
-        """Send a request about files.
-
-        Args:
-            message: The request.
-            data: The bytes after it.
-            ident: Its number. Default: a new one.
-
-        Raises:
-            SandboxFileError: The runner could not do it.
-        """
-        reply = await self._answer(self._send(Frame.FILE_REQUEST, message, data, ident))
-        if "error" in reply.message:
-            number = number_of(reply.message, "errno")
-            raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
-        return reply
-
-    async def _answer(self, reply: Future[Reply]) -> Reply:
-        """Wait for the answer to a request that takes little work; stop the sandbox if it does not come in time."""
-        try:
-            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
-            return await wait_for(reply, ANSWER_TIMEOUT_S, late)
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
-    def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
-        """Send a request; the future fails if the sandbox has ended."""
-        with self._use_lock:
-            if self._connection is None:
-                raise self._not_usable()
-            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
-
-    def _not_usable(self) -> SandboxError:
-        """Return why it has no connection."""
-        if self._given_back:
-            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
-        return SandboxStartError("the sandbox has not been started")

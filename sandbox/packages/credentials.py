@@ -44,11 +44,11 @@ class Credentials:
     """
 
     def __init__(self, urls: Iterable[str], *, use_keyring: bool) -> None:
-        self._given: dict[Origin, tuple[str, str | None]] = {}
+        self._from_urls: dict[Origin, tuple[str, str | None]] = {}
         for url in urls:
             split = urlsplit(url)
             if split.username:
-                self._given.setdefault(origin(url), _user(split))
+                self._from_urls.setdefault(origin(url), _user(split))
         self._use_keyring = use_keyring
         self._known: dict[Origin, str | None] = {}
 
@@ -64,7 +64,7 @@ class Credentials:
         return self._known[where]
 
     def _find(self, where: Origin) -> str | None:
-        user, password = self._given.get(where, (None, None))
+        user, password = self._from_urls.get(where, (None, None))
         if user is not None and password is not None:
             return _basic(user, password)
         found = _from_netrc(where[1], user)

@@ -161,21 +161,21 @@ class _Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Collect one link."""
-        given = dict(attrs)
-        link = given.get("href")
+        attributes = dict(attrs)
+        link = attributes.get("href")
         if tag == "base" and link:
             with contextlib.suppress(ValueError):
                 self._base = urljoin(self._url, link)
         if tag != "a" or not link:
             return
-        metadata = given.get("data-core-metadata", given.get("data-dist-info-metadata", "false"))
+        metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
         file = _make_file(
             link,
             self._url,
             self._base,
             hashes=dict(_HASH.findall(link.partition("#")[2])),
-            requires_python=given.get("data-requires-python"),
-            yanked=(given["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in given else False,
+            requires_python=attributes.get("data-requires-python"),
+            yanked=(attributes["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in attributes else False,
             metadata=dict(_HASH.findall(metadata or "")) if metadata != "false" else None,
         )
         if file is not None:

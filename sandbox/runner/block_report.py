@@ -1,4 +1,4 @@
-"""What a worker reports about its block, checked: user code can write to the worker's socket."""
+"""Checks a worker's report about its block: user code can write to the worker's socket."""
 
 import signal
 

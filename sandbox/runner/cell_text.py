@@ -94,11 +94,11 @@ def _translated(line):
         is_magic = assigned.group(2) == "%"
         call = assigned.group(1) + " " + (_magic("%" + rest) if is_magic else "get_ipython().getoutput(%r)" % rest)
     else:
-        asked = _HELP.fullmatch(text) if "?" in text else None
-        if asked is None or not (asked.group(1) or asked.group(3)):
+        help_request = _HELP.fullmatch(text) if "?" in text else None
+        if help_request is None or not (help_request.group(1) or help_request.group(3)):
             return line
-        magic = "pinfo2" if "??" in (asked.group(1), asked.group(3)) else "pinfo"
-        call = "get_ipython().run_line_magic(%r, %r)" % (magic, asked.group(2))
+        magic = "pinfo2" if "??" in (help_request.group(1), help_request.group(3)) else "pinfo"
+        call = "get_ipython().run_line_magic(%r, %r)" % (magic, help_request.group(2))
     # The following lines keep their numbers.
     return indent + call + "\n" * max(1, line.count("\n"))
 

@@ -89,5 +89,5 @@ def _allow_access(name, folder, device):
 
 def _list_some(folder, keep):
     with os.scandir(folder) as entries:
-        wanted = (entry for entry in entries if entry.name not in keep)
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(wanted, BATCH)]
+        others = (entry for entry in entries if entry.name not in keep)
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(others, BATCH)]

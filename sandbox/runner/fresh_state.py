@@ -1,4 +1,4 @@
-"""What a sandbox is before its first block: files, mounts, sockets, descriptors. A reset goes back to it, and checks that.
+"""The state of a sandbox before its first block: files, mounts, sockets, descriptors. A reset restores it, and checks it.
 
 Only a sandbox that may be used again (`reusable` in the configuration) keeps this. The check is strict: whatever can't be put
 back as it was, such as the kernel's counters of network packets, is a reason to use the sandbox no more.

@@ -1,4 +1,4 @@
-"""What a worker's interpreter needs to run code: for one script (process mode), or for all blocks of a session."""
+"""Prepares a worker's interpreter to run code: for one script (process mode), or for all blocks of a session."""
 
 import builtins
 import os

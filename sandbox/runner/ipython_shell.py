@@ -49,12 +49,12 @@ class IPythonShell:
 
     def __init__(self, cells):
         namespace = cells.namespace
-        kept = {name: namespace[name] for name in ("_", "__", "___") if name in namespace}
+        saved = {name: namespace[name] for name in ("_", "__", "___") if name in namespace}
         had_open = "open" in namespace
         self.public = _shell_class(cells).instance(
             config=_configuration(), user_module=sys.modules["__main__"], user_ns=namespace
         )
-        namespace.update(kept)
+        namespace.update(saved)
         if not had_open:
             namespace.pop("open", None)
         _register(self.public, cells)

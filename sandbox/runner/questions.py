@@ -1,4 +1,4 @@
-"""What a session's code can't ask, because nobody can answer: `input()`, `getpass()` and debuggers; and `get_ipython()`."""
+"""Replaces interactive functions, which nobody could answer: `input()`, `getpass()` and debuggers; and adds `get_ipython()`."""
 
 import builtins
 import sys
@@ -13,7 +13,7 @@ NO_DEBUGGER = (
 
 
 def replace(get_ipython):
-    """Replace the functions that would wait for somebody.
+    """Replace the functions that would wait for a user.
 
     Args:
         get_ipython: Returns the shell of the session.

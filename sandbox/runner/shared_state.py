@@ -1,4 +1,4 @@
-"""What all forks of an interpreter share and code could change: no sandbox that has it is used again."""
+"""Finds state that all forks of an interpreter share and that code could change: such a sandbox is not used again."""
 
 import fcntl
 import os

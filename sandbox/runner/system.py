@@ -33,10 +33,10 @@ def set_limits(limits):
     Args:
         limits: Values by the name after `RLIMIT_`; a lower limit that is set already stays.
     """
-    for name, wanted in limits.items():
+    for name, value in limits.items():
         number = getattr(resource, "RLIMIT_" + name)
         _, hard = resource.getrlimit(number)
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(number, (limit, limit))
 
 

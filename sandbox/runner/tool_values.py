@@ -57,20 +57,20 @@ def _define(name, data):
     result = _decoded if data["bytes"] else _unpacked_as(data["rich"]) if data["rich"] else lambda value: value
 
     def function(*args, **kwargs):
-        given = stub.arguments(args, kwargs)
+        values = stub.arguments(args, kwargs)
         try:
-            return result(_call(name, given))  # noqa: F821 - a name of the module
+            return result(_call(name, values))  # noqa: F821 - a name of the module
         finally:
             if stub.rich:
-                _remove_files(list(given.values()))
+                _remove_files(list(values.values()))
 
     async def awaitable(*args, **kwargs):
-        given = stub.arguments(args, kwargs)
+        values = stub.arguments(args, kwargs)
         try:
-            return result(await _call_async(name, given))  # noqa: F821
+            return result(await _call_async(name, values))  # noqa: F821
         finally:
             if stub.rich:
-                _remove_files(list(given.values()))
+                _remove_files(list(values.values()))
 
     for each, title in ((function, name), (awaitable, name + ".aio")):
         each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
@@ -114,12 +114,12 @@ class _Stub:
             bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError("%s(): %s" % (self.name, error)) from None
-        given = {}
+        values = {}
         for name, value in bound.items():
             row = self.rows[name]
             if not isinstance(value, _Default) and not (value is None and row["omitted"]):
-                given[row["key"]] = self._converted(row, value)
-        return given
+                values[row["key"]] = self._converted(row, value)
+        return values
 
     def _converted(self, row, value):
         if not row["rich"]:
@@ -274,8 +274,8 @@ def _remove(path):
 
 def _is_of(kind, value):
     module, _, name = _NAMES[kind].rpartition(".")
-    wanted = getattr(_sys.modules.get(module), name, None)
-    return wanted is not None and isinstance(value, wanted)
+    expected = getattr(_sys.modules.get(module), name, None)
+    return expected is not None and isinstance(value, expected)
 
 
 def _file_of(value):

@@ -247,10 +247,10 @@ class WorkerProcesses:
         for worker in self._requested.values():
             worker.kill_when_forked = True
         self.resume_zygote()
-        kept = {os.getpid(), self._zygote_pid}
-        system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in kept], seconds=seconds)
+        spared = {os.getpid(), self._zygote_pid}
+        system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in spared], seconds=seconds)
         self.collect()
-        return not (self._requested or self._by_pid or set(system.list_pids()) - kept)
+        return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
 
     def forget(self):
         """Forget the processes of earlier blocks, of which none is left."""

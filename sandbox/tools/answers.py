@@ -1,4 +1,4 @@
-"""Converts what a tool returned to JSON values; pictures are taken out of it."""
+"""Converts what a tool returned to JSON values; images are taken out of it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
 
 MAX_DEPTH = 20
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def as_picture(value: Any) -> Any:
-    """Convert a Pillow image to a `Picture`; return anything else as it is."""
+def as_tool_image(value: Any) -> Any:
+    """Convert a Pillow image to a `ToolImage`; return anything else as it is."""
     pillow = sys.modules.get("PIL.Image")  # where it was not imported, nothing is an image of its
     if pillow is None or not isinstance(value, pillow.Image):
         return value
     file = io.BytesIO()
     value.save(file, format="PNG", compress_level=1)
-    return Picture("image/png", file.getvalue(), value.size)
+    return ToolImage("image/png", file.getvalue(), value.size)
 
 
 def to_answer(
     value: Any,
     origin: str,
     dump: Callable[[Any], Any] | None = None,
-    convert: Callable[[Any], Any] = as_picture,
+    convert: Callable[[Any], Any] = as_tool_image,
 ) -> ToolAnswer:
     """Make a tool's answer.
 
@@ -38,23 +38,23 @@ def to_answer(
         value: What the tool returned.
         origin: The tool's name, for the error.
         dump: Converts a value of the annotated type to JSON values; raises for one of another type.
-        convert: Called with each value; returns a `Picture` for what is one.
+        convert: Called with each value; returns a `ToolImage` for what is one.
 
     Returns:
-        The answer; its value has a description in place of each picture.
+        The answer; its value has a description in place of each image.
 
     Raises:
         TypeError: JSON can't represent it.
     """
-    pictures: list[Picture] = []
-    value = _without_pictures(value, pictures, convert, 0)
-    if dump is not None and not pictures:
+    images: list[ToolImage] = []
+    value = _without_images(value, images, convert, 0)
+    if dump is not None and not images:
         try:
             return ToolAnswer(dump(value))
         except Exception:  # noqa: BLE001, S110 - annotations are no promises: the value is converted without them
             pass
     try:
-        return ToolAnswer(to_jsonable_python(value, by_alias=True, fallback=_fallback), tuple(pictures))
+        return ToolAnswer(to_jsonable_python(value, by_alias=True, fallback=_fallback), tuple(images))
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise TypeError(
             f"`{origin}` returned something that can't travel into the sandbox: {error}. Return what JSON can hold, a "
@@ -62,11 +62,11 @@ def to_answer(
         ) from None
 
 
-def _without_pictures(value: Any, pictures: list[Picture], convert: Callable[[Any], Any], depth: int) -> Any:
+def _without_images(value: Any, images: list[ToolImage], convert: Callable[[Any], Any], depth: int) -> Any:
     value = convert(value)
-    if isinstance(value, Picture):
-        pictures.append(value)
-        return f"[image {len(pictures)}: {_size(value)}]"
+    if isinstance(value, ToolImage):
+        images.append(value)
+        return f"[image {len(images)}: {_size(value)}]"
     if isinstance(value, GeneratorType):
         raise TypeError("a generator in a tool's result might never end: return a list")
     if depth >= MAX_DEPTH or not isinstance(value, list | tuple | dict):
@@ -74,16 +74,16 @@ def _without_pictures(value: Any, pictures: list[Picture], convert: Callable[[An
     items = list(value.values() if isinstance(value, dict) else value)
     if _PLAIN.issuperset(map(type, items)):
         return value
-    replaced = [_without_pictures(item, pictures, convert, depth + 1) for item in items]
+    replaced = [_without_images(item, images, convert, depth + 1) for item in items]
     if all(old is new for old, new in zip(items, replaced, strict=True)):
         return value
     return dict(zip(value, replaced, strict=True)) if isinstance(value, dict) else replaced
 
 
-def _size(picture: Picture) -> str:
-    if picture.size is None:
-        return f"{picture.media_type}, {len(picture.data):,} bytes"
-    width, height = picture.size
+def _size(image: ToolImage) -> str:
+    if image.size is None:
+        return f"{image.media_type}, {len(image.data):,} bytes"
+    width, height = image.size
     return f"{width}×{height} pixels"
 
 

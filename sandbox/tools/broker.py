@@ -40,7 +40,7 @@ from autogen_codeact.sandbox.tools.payloads import (
     write_error,
 )
 from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError, ToolImage
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -142,7 +142,7 @@ class _Call:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Picture, ...] = ()
+    images: tuple[ToolImage, ...] = ()
     error_bases: tuple[str, ...] = ()
     intent: CallIntent | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)

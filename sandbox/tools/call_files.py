@@ -21,7 +21,7 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
 class SandboxFiles(Protocol):
-    """What reads and writes files of a sandbox."""
+    """Reads and writes files of a sandbox."""
 
     def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         """Yield pieces of a file, each with the size of the whole."""

@@ -13,7 +13,7 @@ from io import IOBase
 from itertools import islice
 from typing import Any
 
-from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
+from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.arguments import Arguments, check_result, result_of
 from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.names import checked_name
@@ -21,7 +21,7 @@ from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.rich_values import RichType, rich_type
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError, ToolImage
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
 
 _EMPTY = inspect.Parameter.empty
@@ -41,13 +41,13 @@ class LibraryTypes:
 
     Args:
         token: A class with `cancel()`. A parameter of it is not shown; each call gets a new object, which is cancelled with it.
-        pictures: Classes of pictures.
-        convert: Called with each value in a result; returns a `Picture` for what is one, anything else as it is.
+        images: Classes of images.
+        convert: Called with each value in a result; returns a `ToolImage` for what is one, anything else as it is.
     """
 
     token: type[Any] | None = None
-    pictures: tuple[type, ...] = (Picture,)
-    convert: Callable[[Any], Any] = as_picture
+    images: tuple[type, ...] = (ToolImage,)
+    convert: Callable[[Any], Any] = as_tool_image
 
 
 NO_LIBRARY = LibraryTypes()
@@ -90,11 +90,11 @@ class FunctionHostTool(StubbedTool):
         )
         returned = hints.get(_RETURN)
         self._rich_result = rich_type(returned)
-        if returned in library.pictures:
+        if returned in library.images:
             returned = str  # its description
         self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
         if self._result is None and self._rich_result is None and _RETURN in hints:
-            check_result(name, returned, library.pictures)
+            check_result(name, returned, library.images)
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         self.stub = self._write(name, shown, hints)
@@ -135,13 +135,11 @@ class FunctionHostTool(StubbedTool):
             if token is not None:
                 token.cancel()
             raise
-        pictures: tuple[Picture, ...] = ()
+        images: tuple[ToolImage, ...] = ()
         if self._rich_result is not None:
             if self._rich_result.kind == "image":
-                pictures = (
-                    await offload(True, lambda: to_answer(value, self.name, None, self._library.convert))
-                ).images
-            return ToolAnswer(await self._rich_result.dump(value, files), pictures)
+                images = (await offload(True, lambda: to_answer(value, self.name, None, self._library.convert))).images
+            return ToolAnswer(await self._rich_result.dump(value, files), images)
         dump = self._result.dump if self._result is not None else None
         return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
 
@@ -165,8 +163,8 @@ class FunctionHostTool(StubbedTool):
         values = {**self._arguments.validate(arguments), **rich}
         if self._token is not None:
             values[self._token] = token
-        given = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
-        call = inspect.BoundArguments(inspect.Signature(self._parameters), given)
+        ordered = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
+        call = inspect.BoundArguments(inspect.Signature(self._parameters), ordered)
         if any(p.kind == p.POSITIONAL_ONLY and p.name not in values for p in self._parameters):
             call.apply_defaults()
         return call
@@ -229,12 +227,12 @@ async def contained(call: Awaitable[Any]) -> Any:
 
 def merged_definitions(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the definitions of two schemas: a class in both also has the keys that only results have."""
-    taken, given = definitions_of(arguments), definitions_of(result)
-    merged = {**given, **taken}
-    for name in taken.keys() & given.keys():
-        if "properties" in taken[name]:
-            more = given[name].get("properties", {})
-            merged[name] = {**taken[name], "properties": {**more, **taken[name]["properties"]}}
+    of_arguments, of_result = definitions_of(arguments), definitions_of(result)
+    merged = {**of_result, **of_arguments}
+    for name in of_arguments.keys() & of_result.keys():
+        if "properties" in of_arguments[name]:
+            more = of_result[name].get("properties", {})
+            merged[name] = {**of_arguments[name], "properties": {**more, **of_arguments[name]["properties"]}}
     return merged
 
 

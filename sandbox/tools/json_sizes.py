@@ -48,8 +48,8 @@ def check_table(value: Any) -> None:
     _check(len(parts) * max(len(names), *sizes, 0, 0), sum(sizes), "cells")
 
 
-def _check(made: int, given: int, what: str) -> None:
-    if made > FREE + RATIO * given:
+def _check(expanded: int, sent: int, what: str) -> None:
+    if expanded > FREE + RATIO * sent:
         raise ValueError(
-            f"it would have {made:,} {what}, far more than were sent: fill in what is missing, or send less"
+            f"it would have {expanded:,} {what}, far more than were sent: fill in what is missing, or send less"
         )

@@ -1,4 +1,4 @@
-"""How much of the host a block may use through its tools."""
+"""Limits of the calls that a block makes to host tools."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from autogen_codeact.sandbox.tools.answers import to_answer
-from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
 
 _WRAPPED = "result"
 
@@ -39,30 +39,30 @@ def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> Too
     """
     parts = [_part(content) for content in result.content]
     if result.isError:
-        said = "\n".join(part for part in parts if isinstance(part, str)).strip()
-        raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
+        text = "\n".join(part for part in parts if isinstance(part, str)).strip()
+        raise RuntimeError(text or "the MCP server reported an error and said nothing of it")
     if structured and result.structuredContent is not None:
         value = result.structuredContent
-        images = tuple(part for part in parts if isinstance(part, Picture))
+        images = tuple(part for part in parts if isinstance(part, ToolImage))
         return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
     texts = to_answer(parts, name)
     return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
 
 
-def _part(content: Any) -> str | Picture:
+def _part(content: Any) -> str | ToolImage:
     if content.type == "text":
         return str(content.text)
     if content.type == "image":
-        return _picture(base64.b64decode(content.data))
+        return _image(base64.b64decode(content.data))
     text = getattr(getattr(content, "resource", None), "text", None)
     return text if isinstance(text, str) else str(content.model_dump_json(exclude_none=True))
 
 
-def _picture(data: bytes) -> Picture:
-    """Make a picture of a file in any format that Pillow knows; only its header is read.
+def _image(data: bytes) -> ToolImage:
+    """Make an image of a file in any format that Pillow knows; only its header is read.
 
     Raises:
         OSError: It is none.
     """
     with Image.open(io.BytesIO(data)) as opened:
-        return Picture(Image.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)
+        return ToolImage(Image.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)

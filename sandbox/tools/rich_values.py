@@ -105,9 +105,9 @@ class RichType:
     async def _each(self, value: Any, convert: Callable[[Any], Awaitable[Any]]) -> Any:
         if self.container is None:
             return await convert(value)
-        wanted: type = dict if self.container == "dict" else list
-        if not isinstance(value, Mapping if wanted is dict else Sequence) or isinstance(value, str):
-            raise TypeError(f"must be a {wanted.__name__}, not a {type(value).__name__}")
+        expected: type = dict if self.container == "dict" else list
+        if not isinstance(value, Mapping if expected is dict else Sequence) or isinstance(value, str):
+            raise TypeError(f"must be a {expected.__name__}, not a {type(value).__name__}")
         if len(value) > MAX_ITEMS:
             raise TypeError(f"has {len(value):,} items; at most {MAX_ITEMS:,} can be sent")
         if isinstance(value, Mapping):
@@ -181,10 +181,10 @@ def rich_type(annotation: Any) -> RichType | None:
 
 
 def _kind_of(annotation: Any) -> str | None:
-    wanted = typing.get_origin(annotation) or annotation
-    if wanted in (Path, PosixPath):
+    origin = typing.get_origin(annotation) or annotation
+    if origin in (Path, PosixPath):
         return "path"
-    return next((kind for kind in _LIBRARY_TYPES if wanted is not None and wanted is _class_of(kind)), None)
+    return next((kind for kind in _LIBRARY_TYPES if origin is not None and origin is _class_of(kind)), None)
 
 
 def _class_of(kind: str) -> Any:

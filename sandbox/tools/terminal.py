@@ -1,4 +1,4 @@
-"""Asking the person at the terminal, one question at a time, so that an answer counts for one question only.
+"""Asks the user at the terminal, one question at a time, so that an answer counts for one question only.
 
 Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
 after a withdrawn question a yes must include the code from the new prompt.

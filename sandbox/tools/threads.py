@@ -1,4 +1,4 @@
-"""Threads for the sync functions among the host's tools: bounded, and no reason for the process not to end."""
+"""Threads for host tools that are sync functions: limited in number, and they do not keep the process alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host tool is to the rest of the package, wherever it came from."""
+"""The interface of host tools in this package."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeGuard
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture in a tool's result.
+class ToolImage:
+    """An image in a tool's result.
 
     Args:
         media_type: Its type, such as `image/png`.
@@ -22,17 +22,21 @@ class Picture:
     size: tuple[int, int] | None = None
 
 
+Picture = ToolImage
+"""The name of `ToolImage` in version 0.1."""
+
+
 @dataclass(frozen=True)
 class ToolAnswer:
     """What a tool returned.
 
     Args:
         value: The value that the calling code gets; what JSON can represent.
-        images: Pictures that came with it, for a model with vision.
+        images: Images that came with it, for a model with vision.
     """
 
     value: Any
-    images: tuple[Picture, ...] = ()
+    images: tuple[ToolImage, ...] = ()
 
 
 class ToolArgumentError(TypeError):
@@ -43,8 +47,8 @@ class ToolStuckError(TimeoutError):
     """The tool's own thread is busy with a call for which nobody waits any more."""
 
 
-class HostTool(Protocol):
-    """A function that runs on the host and is called from the sandbox."""
+class DescribedTool(Protocol):
+    """What the sandbox and the model see of a host tool."""
 
     @property
     def name(self) -> str:
@@ -69,6 +73,10 @@ class HostTool(Protocol):
         the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
         ...
+
+
+class HostTool(DescribedTool, Protocol):
+    """A function that runs on the host and is called from the sandbox."""
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.

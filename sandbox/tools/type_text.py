@@ -90,11 +90,11 @@ class TypeTexts:
         properties = schema.get("properties")
         if not properties or not isinstance(properties, Mapping) or len(self._classes) >= MAX_CLASSES:
             return f"dict[str, {self.of(schema.get('additionalProperties', True), hint)}]"
-        wanted = class_name(str(schema.get("title") or hint))[:MAX_NAME_CHARS]
-        name, number = wanted, 1
+        base = class_name(str(schema.get("title") or hint))[:MAX_NAME_CHARS]
+        name, number = base, 1
         while name in self._classes and self._classes[name][0] != schema:
             number += 1
-            name = f"{wanted}{number}"
+            name = f"{base}{number}"
         if name not in self._classes:
             self._named.update((key, name) for key, each in self._definitions.items() if each is schema)
             self._classes[name] = (schema, "")  # before the classes of its keys, and for recursive references

@@ -1,4 +1,4 @@
-"""H11. Pictures that code made are shown to a model that sees: what they cost the host, and what is looked at in them."""
+"""H11. Images that code made are shown to a model that sees: what they cost the host, and what is looked at in them."""
 
 import gc
 import re
@@ -24,7 +24,7 @@ MAKE = """
     def chunk(kind, body):
         return struct.pack("!I", len(body)) + kind + body + struct.pack("!I", zlib.crc32(kind + body))
 
-    def picture(name, width, height, rows=None, depth=8, colour=6, before=b"", after=b""):
+    def image(name, width, height, rows=None, depth=8, colour=6, before=b"", after=b""):
         packer, packed = zlib.compressobj(1), []
         row = bytes(1 + width * depth * {0: 1, 2: 3, 6: 4}[colour] // 8)
         for _ in range(height if rows is None else rows):
@@ -35,7 +35,7 @@ MAKE = """
             file.write(chunk(b"IDAT", b"".join(packed) + packer.flush()) + after + chunk(b"IEND", b""))
 
     def four(*arguments, count=4, **options):
-        picture("0.png", *arguments, **options)
+        image("0.png", *arguments, **options)
         for number in range(1, count):
             open(f"{number}.png", "wb").write(open("0.png", "rb").read())
 """
@@ -76,7 +76,7 @@ async def shown(result: ExecutionResult) -> UserMessage:
     return message
 
 
-# What the host does with pictures is the same code with each engine, so one of them is enough for most loads.
+# What the host does with images is the same code with each engine, so one of them is enough for most loads.
 @pytest.mark.parametrize(
     ("kind", "load"),
     [(Kind("bubblewrap", "process"), load) for load in LOADS]
@@ -84,7 +84,7 @@ async def shown(result: ExecutionResult) -> UserMessage:
     indirect=["kind"],
     ids=str,
 )
-async def test_h11_pictures_take_little_memory_and_do_not_stall_the_host(subject: Subject, load: str) -> None:
+async def test_h11_images_take_little_memory_and_do_not_stall_the_host(subject: Subject, load: str) -> None:
     await subject.start(memory="400m", workspace="64m")
     subject.kept = 64 * MIB
     result = await subject.run(MAKE + "\n".join(f"    {line}" for line in LOADS[load].splitlines()), timeout=60)
@@ -98,11 +98,11 @@ async def test_h11_pictures_take_little_memory_and_do_not_stall_the_host(subject
 
 
 @each_engine
-async def test_h11_too_large_or_broken_pictures_are_named_and_not_shown(subject: Subject) -> None:
+async def test_h11_too_large_or_broken_images_are_named_and_not_shown(subject: Subject) -> None:
     code = """
-    picture("ok.png", 3600, 2400)
-    picture("large.png", 8000, 4960)
-    picture("short.png", 90, 90, rows=80)
+    image("ok.png", 3600, 2400)
+    image("large.png", 8000, 4960)
+    image("short.png", 90, 90, rows=80)
     open("drawing.svg", "w").write("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
     open("half.png", "wb").write(open("ok.png", "rb").read()[:-20])
     open("page.eps", "w").write("%!PS-Adobe-3.0 EPSF-3.0\\n%%BoundingBox: 0 0 9 9\\n(x) run\\n")
@@ -112,7 +112,7 @@ async def test_h11_too_large_or_broken_pictures_are_named_and_not_shown(subject:
     words, *images = message.content
     assert [image.image.size for image in images if isinstance(image, Image)] == [(3600, 2400)]
     assert str(words).splitlines()[-1] == (
-        "Pictures that you are not shown: drawing.svg (it is not a PNG, JPEG, GIF or WebP file), "
+        "Images that you are not shown: drawing.svg (it is not a PNG, JPEG, GIF or WebP file), "
         "half.png (it is broken or cut off), "
         "large.png (it has 8,000 x 4,960 pixels; at most 10 million, and 8,000 a side, are shown), "
         "short.png (it is broken or cut off)."

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import Limits, SandboxPool
-from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox import pool_manager
 
 from ..executors.sandboxes import run
 from .subject import SUBJECTS, Kind
@@ -149,7 +149,7 @@ _made: dict[Kind, Uses] = {}
 def ended() -> Iterator[None]:
     """The pools of this module, with all the time that a reset needs on a loaded machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool_keeper, "RESET_TIMEOUT_S", 30.0)
+        patch.setattr(pool_manager, "RESET_TIMEOUT_S", 30.0)
         yield
         for uses in _made.values():
             asyncio.run(uses.pool.stop())

@@ -44,7 +44,7 @@ def test_argument_of_a_wrong_type_is_named(kind: type, argument: str, value: obj
         made(kind, **{argument: value})
 
 
-def test_sources_are_a_list() -> None:
+def test_sources_must_be_a_list() -> None:
     with pytest.raises(TypeError, match=r"^sources must be a list, not 'coder'\.$"):
         made(CodeExecutorAgent, sources="coder")
 
@@ -59,7 +59,7 @@ def test_a_codeact_agent_needs_a_model() -> None:
     [(dict, "the class dict"), (int, "the class int"), ("Offer", "'Offer'"), (list[int], "a GenericAlias")],
 )
 @pytest.mark.parametrize("name", ["output_content_type", "output_type"])
-def test_an_answers_type_is_a_pydantic_model(value: object, words: str, name: str) -> None:
+def test_answer_type_must_be_a_pydantic_model(value: object, words: str, name: str) -> None:
     with pytest.raises(TypeError, match=rf"^{name} must be a class derived from .*, not {words}; "):
         made(CodeActAgent, **{name: value})
 
@@ -72,7 +72,7 @@ def test_one_string_is_no_list_of_names(argument: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
-def test_limits_are_limits(kind: Any) -> None:
+def test_invalid_limits_are_refused(kind: Any) -> None:
     with pytest.raises(TypeError, match=r"^limits must be Limits\(memory='512m', ...\), not {'memory': '1g'}$"):
         kind(limits={"memory": "1g"})
     with pytest.raises(TypeError, match=r"^preload is one string: give a list, \['numpy'\]$"):

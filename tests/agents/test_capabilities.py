@@ -10,12 +10,8 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    Capabilities,
-    SandboxCodeExecutor,
-    capabilities_of,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors.capabilities import Capabilities, capabilities_of
 from autogen_codeact.teams import coder_executor_team
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
@@ -77,7 +73,7 @@ def test_third_party_executor_has_what_its_methods_offer() -> None:
     assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session, observed=session)
 
 
-def test_autogens_executors_have_none_of_it(executor: CodeExecutor) -> None:
+def test_executors_of_autogen_have_no_capabilities(executor: CodeExecutor) -> None:
     assert capabilities_of(executor) == Capabilities()
 
 

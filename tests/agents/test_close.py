@@ -34,7 +34,7 @@ async def test_a_loaded_agent_stops_the_executor_that_it_made():
         await agent.code_executor.execute_code_blocks(HELLO, CancellationToken())
 
 
-async def test_closing_leaves_given_parts_alone():
+async def test_closing_an_agent_leaves_parts_of_the_caller_open():
     async with DockerCommandLineCodeExecutor() as executor:
         agent = CodeExecutorAgent("coder", executor)
         await agent.close()

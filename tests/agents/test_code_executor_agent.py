@@ -231,7 +231,7 @@ async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
     assert bare([response.chat_message]) == bare([answered("It is 42.")])
 
 
-async def test_a_streaming_model_is_shown_in_chunks_that_are_not_collected(executor: CodeExecutor) -> None:
+async def test_chunks_of_a_streaming_model_are_shown_and_not_part_of_the_result(executor: CodeExecutor) -> None:
     def agent() -> CodeExecutorAgent:
         client = ReplayChatCompletionClient([WORKS, "It is 42."])
         return CodeExecutorAgent("coder", executor, model_client=client, model_client_stream=True)
@@ -288,7 +288,7 @@ async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(e
         ("bash", [{"language": "bash", "reason": "language"}]),
     ],
 )
-async def test_what_is_not_labelled_as_a_supported_language_is_not_run(
+async def test_code_in_unsupported_languages_is_not_run(
     executor: CodeExecutor, label: str, not_run: list[dict[str, str]]
 ) -> None:
     text = f"It prints\n```{label}\nprint(42)\n```\n"
@@ -300,7 +300,7 @@ async def test_what_is_not_labelled_as_a_supported_language_is_not_run(
     assert bare(result.messages[1:]) == bare([answered(text, **metadata)])
 
 
-async def test_output_is_not_run_even_where_it_is_called_a_language(executor: CodeExecutor) -> None:
+async def test_output_labelled_as_a_language_is_not_run(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor, supported_languages=["output", "text", "python"])
 
     result = await agent.run(task="```output\nrm -rf x\n```\n")
@@ -308,7 +308,7 @@ async def test_output_is_not_run_even_where_it_is_called_a_language(executor: Co
     assert result.messages[-1].to_text() == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
 
 
-async def test_languages_go_by_one_name_on_both_sides(executor: CodeExecutor) -> None:
+async def test_language_aliases_are_normalised_in_the_agent_and_the_executor(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor, supported_languages=["py", "Bash"])
     text = "```Python3\nprint(1)\n```\n```bash\necho 2\n```\n```sh\necho 3\n```\n"
 
@@ -320,7 +320,7 @@ async def test_languages_go_by_one_name_on_both_sides(executor: CodeExecutor) ->
     ]
 
 
-async def test_long_output_reaches_the_model_bounded_and_the_caller_whole(executor: CodeExecutor) -> None:
+async def test_long_output_is_shortened_for_the_model_and_complete_for_the_caller(executor: CodeExecutor) -> None:
     client = scripted("```python\nprint('a' * 30_000)\n```", "Many.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
@@ -332,7 +332,7 @@ async def test_long_output_reaches_the_model_bounded_and_the_caller_whole(execut
     assert told(client)[1][-1] == me("a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n")
 
 
-async def test_a_handoff_brings_its_context(executor: CodeExecutor) -> None:
+async def test_context_of_a_handoff_is_added_to_the_conversation(executor: CodeExecutor) -> None:
     client = scripted("Done.")
     agent = CodeExecutorAgent("coder", executor, model_client=client, system_message=None)
     before = UserMessage(content="what was said before", source="user")
@@ -370,7 +370,7 @@ async def test_function_calls_instead_of_text_are_an_error(executor: CodeExecuto
 # Without a model
 
 
-async def test_code_of_others_is_run_without_a_model(executor: CodeExecutor) -> None:
+async def test_agent_without_a_model_runs_the_code_of_others(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor)
 
     result = await agent.run(task=[TextMessage(content=WORKS + "```sh\necho done\n```", source="user")])

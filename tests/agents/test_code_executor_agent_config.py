@@ -51,7 +51,7 @@ OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environmen
 
 
 @pytest.mark.parametrize("argument", ARGUMENTS)
-def test_every_argument_comes_back(executor: CodeExecutor, argument: str) -> None:
+def test_every_argument_survives_a_round_trip(executor: CodeExecutor, argument: str) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: ARGUMENTS[argument]})
     default = CodeExecutorAgent("coder", executor, model_client=scripted())
 
@@ -60,7 +60,7 @@ def test_every_argument_comes_back(executor: CodeExecutor, argument: str) -> Non
     assert config_of(through_json(agent)) == config_of(agent)
 
 
-def test_the_parts_come_back(executor: CodeExecutor) -> None:
+def test_parts_survive_a_round_trip(executor: CodeExecutor) -> None:
     context = BufferedChatCompletionContext(buffer_size=3)
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS), model_context=context)
 
@@ -72,7 +72,7 @@ def test_the_parts_come_back(executor: CodeExecutor) -> None:
     assert "model_client" not in config_of(through_json(CodeExecutorAgent("runner", executor)))
 
 
-def test_no_argument_is_forgotten() -> None:
+def test_every_argument_is_in_the_configuration() -> None:
     arguments = set(inspect.signature(CodeExecutorAgent).parameters)
     assert arguments == set(inspect.signature(UpstreamAgent).parameters) | OURS
     fields = set(CodeExecutorAgentConfig.model_fields) - {"structured_message_factory"}
@@ -81,7 +81,7 @@ def test_no_argument_is_forgotten() -> None:
     assert fields == tested
 
 
-def test_constants_and_defaults_are_upstreams() -> None:
+def test_constants_and_defaults_are_those_of_autogen() -> None:
     for name in (
         "DEFAULT_TERMINAL_DESCRIPTION",
         "DEFAULT_AGENT_DESCRIPTION",
@@ -114,7 +114,7 @@ def test_a_config_without_a_system_message_has_the_default_one(executor: CodeExe
     assert config_of(agent)["system_message"] == CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
 
 
-async def test_what_is_loaded_from_json_runs_alike(executor: CodeExecutor) -> None:
+async def test_loaded_agent_runs_like_the_dumped_one(executor: CodeExecutor) -> None:
     client = scripted(FAILS, decision(True), WORKS, "It is 42.")
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
     twin = through_json(agent)
@@ -122,7 +122,7 @@ async def test_what_is_loaded_from_json_runs_alike(executor: CodeExecutor) -> No
     assert bare((await agent.run(task="Print 42.")).messages) == bare((await twin.run(task="Print 42.")).messages)
 
 
-def test_the_provider_is_public_and_a_subclass_names_itself(executor: CodeExecutor) -> None:
+def test_provider_is_public_and_a_subclass_has_its_own(executor: CodeExecutor) -> None:
     assert CodeExecutorAgent("a", executor).dump_component().provider == "autogen_codeact.agents.CodeExecutorAgent"
     assert Sub("a", executor).dump_component().provider.endswith(".Sub")
 
@@ -153,7 +153,7 @@ NO_MODULE = ComponentModel(provider="no_such_module.Thing", config={}).model_dum
 
 @pytest.mark.parametrize("field", ["code_executor", "model_client", "model_context"])
 @pytest.mark.parametrize("part", [FOREIGN, MADE_UP])
-def test_a_foreign_class_is_named_and_refused(executor: CodeExecutor, field: str, part: dict[str, Any]) -> None:
+def test_class_of_another_kind_is_named_and_refused(executor: CodeExecutor, field: str, part: dict[str, Any]) -> None:
     model = CodeExecutorAgent("coder", executor).dump_component()
     model.config[field] = part
     with pytest.raises(TypeError, match=rf"{field} names {part['provider']}, which is not a "):

@@ -51,7 +51,7 @@ async def executor(tmp_path: Path) -> AsyncGenerator[Executor, None]:
         yield executor
 
 
-async def test_state_goes_through_json_to_another_agent(executor: CodeExecutor) -> None:
+async def test_state_is_loaded_from_json_by_another_agent(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
     await agent.run(task="first")
     state = json.loads(json.dumps(await agent.save_state()))
@@ -73,7 +73,7 @@ async def test_state_goes_through_json_to_another_agent(executor: CodeExecutor) 
 
 
 @pytest.mark.filterwarnings("ignore:No approval function set:UserWarning")  # upstream's advice to its own users
-async def test_a_state_of_upstreams_agent_is_taken_as_empty(executor: CodeExecutor) -> None:
+async def test_state_of_the_agent_of_autogen_is_loaded_as_empty(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"))
     await agent.run(task="first")
 
@@ -85,7 +85,7 @@ async def test_a_state_of_upstreams_agent_is_taken_as_empty(executor: CodeExecut
 @pytest.mark.parametrize(
     "state", [{"type": "AssistantAgentState", "llm_context": {}}, {"llm_context": 7}, {"llm_context": {"messages": 7}}]
 )
-async def test_a_foreign_state_is_refused(executor: CodeExecutor, state: dict[str, Any]) -> None:
+async def test_state_of_another_class_is_refused(executor: CodeExecutor, state: dict[str, Any]) -> None:
     agent = CodeExecutorAgent("coder", executor)
     with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
         await agent.load_state(state)
@@ -213,7 +213,7 @@ def user(words: str) -> TextMessage:
     return TextMessage(content=words, source="user")
 
 
-async def test_the_executors_result_is_not_touched(executor: Executor) -> None:
+async def test_result_of_the_executor_is_not_changed(executor: Executor) -> None:
     made = CodeResult(exit_code=1, output="")
 
     class Same(Executor):

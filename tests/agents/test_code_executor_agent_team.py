@@ -1,4 +1,4 @@
-"""The agent among AutoGen's own: in its round robin, beside its assistant, through its JSON; and with pictures."""
+"""The agent among AutoGen's own: in its round robin, beside its assistant, through its JSON; and with images."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.pictures import EncodedImage
+from autogen_codeact.agents.images import EncodedImage
 from autogen_codeact.executors import Artifact, ExecutionResult
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, bare, decision, scripted, told
 
@@ -101,7 +101,7 @@ async def test_a_teams_state_holds_the_agents_conversation(executor: CodeExecuto
 
 
 class Plotter(CodeExecutor):
-    """Stands for a sandbox whose code makes a plot; the picture and its file are real."""
+    """Stands for a sandbox whose code makes a plot; the image and its file are real."""
 
     def __init__(self, path: Path) -> None:
         PILImage.new("RGB", (4, 3), "red").save(path)
@@ -121,7 +121,7 @@ class Plotter(CodeExecutor):
 
 
 @pytest.mark.parametrize("vision", [True, False])
-async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, vision: bool) -> None:
+async def test_plots_are_sent_to_models_with_vision_only(tmp_path: Path, vision: bool) -> None:
     client = scripted(WORKS, "A red one.", vision=vision)
     agent = CodeExecutorAgent("coder", Plotter(tmp_path / "plot.png"), model_client=client)
 
@@ -140,10 +140,10 @@ async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, visi
     await other.run(task="And?")
 
 
-async def test_a_task_with_a_picture_reaches_a_blind_model_without_it(executor: CodeExecutor) -> None:
+async def test_task_with_an_image_reaches_a_model_without_vision_without_it(executor: CodeExecutor) -> None:
     client = scripted("ok")
-    picture = Image.from_pil(PILImage.new("RGB", (2, 2)))
-    task = MultiModalMessage(content=["What is this?", picture], source="user")
+    image = Image.from_pil(PILImage.new("RGB", (2, 2)))
+    task = MultiModalMessage(content=["What is this?", image], source="user")
 
     await CodeExecutorAgent("coder", executor, model_client=client).run(task=task)
 

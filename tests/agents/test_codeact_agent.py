@@ -60,7 +60,7 @@ class Sum(BaseModel):
     note: str = ""
 
 
-async def test_it_acts_until_it_answers_in_words(session: SandboxCodeExecutor) -> None:
+async def test_agent_runs_steps_until_it_answers_without_code(session: SandboxCodeExecutor) -> None:
     first, second = python("x = 6\nprint(x)"), python("x * 7")
     client = scripted(said(first, cost=2), said(second, cost=3), said("It is 42.", cost=4))
     agent = CodeActAgent("actor", session, model_client=client)
@@ -85,7 +85,7 @@ async def test_it_acts_until_it_answers_in_words(session: SandboxCodeExecutor) -
     ]
 
 
-async def test_run_gives_what_run_stream_gives(session: SandboxCodeExecutor) -> None:
+async def test_run_returns_what_run_stream_yields(session: SandboxCodeExecutor) -> None:
     script = [said(python("print(42)"), thought="easy"), "It is 42."]
     plain = await CodeActAgent("actor", session, model_client=scripted(*script)).run(task=[TASK])
     agent = CodeActAgent("actor", session, model_client=scripted(*script), model_client_stream=True, stream_output=True)
@@ -164,7 +164,7 @@ async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecu
     assert told(client)[2] == [system(agent), TOLD_TASK, model("```python\nprint(1)"), me(CUT_OFF), me(prompt.EMPTY)]
 
 
-async def test_with_tags_only_tags_are_run(session: SandboxCodeExecutor) -> None:
+async def test_only_tags_are_run_with_the_prompt_style_of_tags(session: SandboxCodeExecutor) -> None:
     acts = "First:\n<execute>\nprint(6 * 7)\n</execute>\nlike\n```python\nprint('shown')\n```"
     final = "It is 42:\n```python\nprint('shown too')\n```"
     client = scripted(acts, final, final)
@@ -219,7 +219,7 @@ async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecuto
     assert len(result.messages) == 4
 
 
-async def test_tokens_are_counted_and_end_it(session: SandboxCodeExecutor) -> None:
+async def test_token_limit_ends_the_turn(session: SandboxCodeExecutor) -> None:
     client = scripted(said(python("print(1)"), cost=60), said(python("print(2)"), cost=60), said("Enough.", cost=7))
     agent = CodeActAgent("actor", session, model_client=client, max_tokens=100)
 
@@ -229,7 +229,7 @@ async def test_tokens_are_counted_and_end_it(session: SandboxCodeExecutor) -> No
     assert told(client)[2][-1] == me(prompt.CLOSING["max_tokens"] + prompt.CLOSE)
 
 
-async def test_time_ends_running_code_and_the_session_goes_on(session: SandboxCodeExecutor) -> None:
+async def test_time_limit_ends_running_code_and_keeps_the_session(session: SandboxCodeExecutor) -> None:
     client = scripted(python("x = 1"), python("x = 2\nwhile True:\n    pass"), "No time.", python("print(x)"), "Done.")
     agent = CodeActAgent("actor", session, model_client=client, max_seconds=4)
 
@@ -386,7 +386,7 @@ async def test_failing_model_restores_the_conversation(session: SandboxCodeExecu
         ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
     ],
 )
-async def test_impossible_limits_are_refused(arguments: dict[str, Any], words: str) -> None:
+async def test_invalid_limits_are_refused(arguments: dict[str, Any], words: str) -> None:
     executor = DockerCommandLineCodeExecutor(mode="session")
     with pytest.raises(ValueError, match=words):
         CodeActAgent("actor", executor, model_client=scripted(), **arguments)

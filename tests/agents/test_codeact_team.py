@@ -1,4 +1,4 @@
-"""The agent that acts in code among others: AutoGen's teams and console, pictures, its own config."""
+"""The agent that acts in code among others: AutoGen's teams and console, images, its own config."""
 
 import inspect
 import json
@@ -38,7 +38,7 @@ class Sum(BaseModel):
 
 
 @pytest.mark.parametrize("kind", [RoundRobinGroupChat, Team])
-async def test_two_work_in_a_team_and_the_console_shows_them(
+async def test_two_agents_in_a_team_are_shown_by_the_console(
     session: SandboxCodeExecutor, capsys: pytest.CaptureFixture[str], kind: Any
 ) -> None:
     one = CodeActAgent(
@@ -81,7 +81,7 @@ async def test_metadata_distinguish_chunks_of_model_and_code(session: SandboxCod
     assert "".join(of_model).split() == [*acts.split()[:-1], "```Done."]  # AutoGen's replay client keeps words only
 
 
-async def test_pictures_of_tools_reach_a_model_that_sees(session: SandboxCodeExecutor) -> None:
+async def test_images_of_tools_reach_a_model_with_vision(session: SandboxCodeExecutor) -> None:
     def photo(size: int) -> Image:
         """Take a photo."""
         return Image.from_pil(PILImage.new("RGB", (size, size), "red"))
@@ -95,7 +95,7 @@ async def test_pictures_of_tools_reach_a_model_that_sees(session: SandboxCodeExe
     assert isinstance(content, list)
     assert content[0] == shown
     assert [part.image.size for part in content[1:] if isinstance(part, Image)] == [(3, 3), (4, 4)]
-    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools gave 2 pictures, which you can't see.")
+    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see.")
     (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
     ledger = json.loads(event.metadata["tool_calls"])
     assert [(call["name"], call["result"], call["images"]) for call in ledger] == [
@@ -155,7 +155,7 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
     assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
 
 
-def test_what_a_config_can_not_keep_or_does_not_know_is_said(bubblewrap: None) -> None:
+def test_config_names_what_it_can_not_contain(bubblewrap: None) -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
     with pytest.raises(ValueError, match="Cannot serialize CodeActAgent with approval_func and redact set"):
         CodeActAgent(

@@ -163,7 +163,7 @@ async def test_the_answer_needs_no_approval_of_tools(bubblewrap: None) -> None:
     assert result.messages[-1].to_text() == "not today"
 
 
-async def test_the_other_agent_has_tools_too(session: SandboxCodeExecutor) -> None:
+async def test_code_executor_agent_has_tools(session: SandboxCodeExecutor) -> None:
     client = scripted(python("print(add(5, 3))"), "8.")
     agent = CodeExecutorAgent("actor", session, model_client=client, tools=[FunctionTool(add, description="Adds.")])
     result = await agent.run(task="Add 5 and 3.")

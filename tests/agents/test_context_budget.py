@@ -33,7 +33,7 @@ def png() -> bytes:
     return buffer.getvalue()
 
 
-def picture() -> Image:
+def image() -> Image:
     return Image.from_pil(PILImage.new("RGB", (4, 3)))
 
 
@@ -46,7 +46,7 @@ def steps(count: int, *, output: str = "x" * 3_000, code: str = "draw()") -> lis
     messages: list[LLMMessage] = [SYSTEM, TASK]
     for number in range(count):
         text = f"{number} {output}\nFiles made or changed: figure-{number}.png (99 bytes)."
-        messages += [model(code), UserMessage(content=[text, picture()], source="actor")]
+        messages += [model(code), UserMessage(content=[text, image()], source="actor")]
     return messages
 
 

@@ -15,10 +15,9 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     Limits,
     SandboxCodeExecutor,
-    SandboxFacts,
-    SandboxFiles,
 )
 from autogen_codeact.sandbox import facts as facts_module
+from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
 
@@ -227,7 +226,7 @@ async def test_forged_answers_are_checked(bubblewrap: None, monkeypatch: pytest.
     )
 
 
-async def test_sandbox_that_does_not_start_is_no_error_until_code_runs(docker_engine: str) -> None:
+async def test_sandbox_that_does_not_start_is_an_error_only_when_code_runs(docker_engine: str) -> None:
     executor = DockerCommandLineCodeExecutor(mode="session", docker_host="unix:///nowhere/docker.sock")
     client = scripted("42")
     result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")

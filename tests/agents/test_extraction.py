@@ -50,7 +50,7 @@ def block(language: str, code: str, line: int, complete: bool = True) -> Extract
         "nothing": ("", []),
     }.values(),
 )
-def test_fences_as_they_should_be(text: str, expected: list[ExtractedBlock]) -> None:
+def test_well_formed_fences_are_found(text: str, expected: list[ExtractedBlock]) -> None:
     assert extract_code_blocks(text) == expected
 
 
@@ -102,7 +102,7 @@ def test_fences_as_they_should_be(text: str, expected: list[ExtractedBlock]) -> 
         "underlines of a traceback": ("    a + b\n    ~~~~^^^^\nTypeError\n", []),
     }.values(),
 )
-def test_fences_as_models_write_them(text: str, expected: list[ExtractedBlock]) -> None:
+def test_fences_as_models_write_them_are_found(text: str, expected: list[ExtractedBlock]) -> None:
     assert extract_code_blocks(text) == expected
 
 
@@ -138,7 +138,7 @@ def test_fences_as_models_write_them(text: str, expected: list[ExtractedBlock]) 
         ),
     }.values(),
 )
-def test_what_was_never_closed_is_incomplete(text: str, expected: list[ExtractedBlock]) -> None:
+def test_unclosed_fence_is_incomplete(text: str, expected: list[ExtractedBlock]) -> None:
     assert extract_code_blocks(text) == expected
 
 
@@ -148,7 +148,7 @@ def test_a_block_that_shows_fences_is_one_block(outer: str) -> None:
     assert extract_code_blocks(f"{F}{outer}\n{body}{F}\nx") == [block(normalise_language(outer), body, 2)]
 
 
-def test_a_longer_fence_holds_shorter_ones() -> None:
+def test_longer_fence_contains_shorter_ones() -> None:
     body = f"{F}python\na\n{F}\n{F}\nnever closed\n"
     assert extract_code_blocks(f"{F}`text\n{body}{F}`\n") == [block("text", body, 2)]
 
@@ -190,7 +190,7 @@ def test_a_longer_fence_holds_shorter_ones() -> None:
         ),
     }.values(),
 )
-def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
+def test_execute_tags_are_found(text: str, expected: list[ExtractedBlock]) -> None:
     assert extract_code_blocks(text) == expected
 
 
@@ -321,7 +321,7 @@ anything = st.one_of(st.text(st.characters()), st.lists(pieces, max_size=60).map
 
 @quick
 @given(anything)
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_accepted(text: str) -> None:
     blocks = extract_code_blocks(text)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert [b.line for b in blocks] == sorted(b.line for b in blocks)
@@ -338,7 +338,7 @@ code = st.text(st.characters(exclude_characters="`~\r"))
 @given(
     code, st.lists(st.sampled_from(["", "Some words.", "- item", "> quote"]), max_size=5), st.sampled_from([F, "~~~"])
 )
-def test_code_in_a_fence_comes_back(code: str, above: list[str], fence: str) -> None:
+def test_code_in_a_fence_is_returned_unchanged(code: str, above: list[str], fence: str) -> None:
     text = "\n".join([*above, "", f"{fence}python", code, fence, "below"])
     assert extract_code_blocks(text) == [block("python", code + "\n", len(above) + 3)]
     assert text.split("\n")[len(above) + 2] == code.partition("\n")[0]
@@ -364,7 +364,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_two_megabytes_are_read(kind: str) -> None:
+def test_two_megabytes_are_read_in_time(kind: str) -> None:
     unit, each = MANY[kind]
     times = 2_000_000 // len(unit)
     assert len(extract_code_blocks(unit * times)) == each * times

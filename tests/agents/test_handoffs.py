@@ -235,9 +235,7 @@ def test_handoff_with_the_name_of_a_tool_is_refused(own: bool, bubblewrap: None)
     ],
     ids=str,
 )
-def test_handoffs_that_can_not_be_are_refused(
-    handoffs: Any, error: type[Exception], message: str, bubblewrap: None
-) -> None:
+def test_invalid_handoffs_are_refused(handoffs: Any, error: type[Exception], message: str, bubblewrap: None) -> None:
     with pytest.raises(error, match=message):
         actor(bubblewrap_executor(), handoffs=handoffs)
 

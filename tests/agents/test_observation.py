@@ -1,4 +1,4 @@
-"""The words that a result becomes, and the pictures that go with them."""
+"""The words that a result becomes, and the images that go with them."""
 
 import base64
 from pathlib import Path
@@ -117,7 +117,7 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
         ),
     ],
 )
-def test_words(made: CodeResult, words: str) -> None:
+def test_failures_are_described(made: CodeResult, words: str) -> None:
     assert describe(made) == words
 
 
@@ -135,7 +135,7 @@ def test_after_an_error_it_is_said_that_the_session_was_kept() -> None:
     assert describe(result(0, "x"), session=True) == "x"
 
 
-def test_files_are_named_briefly_and_can_not_speak_for_us() -> None:
+def test_file_names_are_shortened_and_quoted() -> None:
     files = (
         Artifact("a.csv", 12, "text/csv", Path("a.csv")),
         Artifact("big.bin", 9_000_000, "application/octet-stream", None, "too large"),
@@ -179,14 +179,14 @@ def test_metadata_tells_what_a_dumped_event_would_lose() -> None:
     }
 
 
-def picture(folder: Path, name: str = "plot.png", size: tuple[int, int] = (4, 3)) -> Artifact:
+def image_file(folder: Path, name: str = "plot.png", size: tuple[int, int] = (4, 3)) -> Artifact:
     path = folder / name
     PILImage.new("RGB", size, "red").save(path)
     return Artifact(name, path.stat().st_size, "image/png", path)
 
 
-async def test_model_with_vision_gets_the_pictures(tmp_path: Path) -> None:
-    made = result(0, "plotted\n", artifacts=(picture(tmp_path),))
+async def test_model_with_vision_gets_the_images(tmp_path: Path) -> None:
+    made = result(0, "plotted\n", artifacts=(image_file(tmp_path),))
 
     seen = await as_message(made, "coder", vision=True)
     unseen = await as_message(made, "coder", vision=False)

@@ -78,7 +78,7 @@ async def test_model_without_structured_output_is_told_the_schema(executor: Code
     assert me(EXPLAINED) not in await agent.model_context.get_messages()
 
 
-async def test_what_does_not_fit_is_sent_back_twice(executor: CodeExecutor) -> None:
+async def test_answer_that_does_not_fit_is_sent_back_twice(executor: CodeExecutor) -> None:
     client = scripted(WORKS, "It is 42.", '{"total": "many"}', GOOD, structured_output=True)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
 
@@ -264,7 +264,7 @@ class Named(BaseModel):
 
 
 @pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
-def test_types_and_formats_that_can_not_be_are_refused(kind: Any, bubblewrap: None) -> None:
+def test_invalid_types_and_formats_are_refused(kind: Any, bubblewrap: None) -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
     make = partial(kind, "coder", executor, model_client=scripted())
     with pytest.raises(TypeError, match=r"^output_content_type must be a class derived from .*, not the class int; "):

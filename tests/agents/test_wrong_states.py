@@ -186,15 +186,15 @@ async def test_a_saved_state_can_be_loaded_again() -> None:
     await agent.on_reset(CancellationToken())
 
 
-def picture(width: int, height: int, kind: str = "PNG") -> dict[str, str]:
+def image(width: int, height: int, kind: str = "PNG") -> dict[str, str]:
     file = BytesIO()
     PILImage.new("1", (width, height)).save(file, kind)
     return {"data": base64.b64encode(file.getvalue()).decode()}
 
 
 @pytest.mark.parametrize("more", [{}, {"detail": "low"}], ids=["as AutoGen saves it", "with another key"])
-async def test_no_picture_of_a_saved_state_is_decoded(more: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = ["Look.", {**picture(9_000, 9_000), **more}, {**picture(10, 10), **more}]
+async def test_no_image_of_a_saved_state_is_decoded(more: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ["Look.", {**image(9_000, 9_000), **more}, {**image(10, 10), **more}]
     monkeypatch.setattr(PILImage.Image, "convert", lambda *_: pytest.fail("decoded"))
     agent = CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done."))
     messages = [{"type": "UserMessage", "source": "user", "content": parts}]
@@ -215,13 +215,13 @@ async def test_no_picture_of_a_saved_state_is_decoded(more: dict[str, str], monk
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        (picture(10, 10, "BMP"), "ValueError: a picture in it is a BMP file; only PNG, JPEG, GIF, WEBP can be loaded"),
-        ({"data": base64.b64encode(b"no picture").decode()}, "UnidentifiedImageError: "),
+        (image(10, 10, "BMP"), "ValueError: an image in it is a BMP file; only PNG, JPEG, GIF, WEBP can be loaded"),
+        ({"data": base64.b64encode(b"no image").decode()}, "UnidentifiedImageError: "),
         ({"data": "="}, ""),
     ],
     ids=["another kind", "none at all", "no base64"],
 )
-async def test_a_state_with_a_wrong_picture_changes_nothing(part: dict[str, str], reason: str) -> None:
+async def test_a_state_with_a_wrong_image_changes_nothing(part: dict[str, str], reason: str) -> None:
     agent = CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done."))
     before = await agent.save_state()
     messages = [{"type": "UserMessage", "source": "user", "content": [part]}]

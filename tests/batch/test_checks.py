@@ -59,7 +59,7 @@ def test_task_without_a_check_has_no_result() -> None:
         ("[1,2]", [1, 2], True),
     ],
 )
-def test_exact(answer: str, expected: Any, passed: bool) -> None:
+def test_exact_check(answer: str, expected: Any, passed: bool) -> None:
     assert check(answer, expected=expected).passed is passed
 
 
@@ -146,7 +146,7 @@ def test_numbers_of_recorded_answers_are_those_that_their_authors_found() -> Non
     assert different == []
 
 
-def test_compare_of_json() -> None:
+def test_json_check() -> None:
     for answer, passed in {
         '{"b": [1.0, null], "a": "x"}': True,
         'Here it is:\n```json\n{"a": "x",\n "b": [1, null]}\n```\nDone.': True,
@@ -167,7 +167,7 @@ def test_compare_of_json() -> None:
     assert check("[" * 1_000_000, expected=[], kind="json").detail == "there is no JSON in the answer"
 
 
-def test_regex() -> None:
+def test_regex_check() -> None:
     assert check("the answer is B.", expected=r"\b[A-D]\.", kind="regex").passed is True
     assert check("no", expected="^yes$", kind="regex") == CheckResult(
         kind="regex", passed=False, detail="the answer does not match '^yes$'"

@@ -36,7 +36,7 @@ async def _all(running: Batch) -> list[Row]:
     return sorted([row async for row in running], key=lambda row: row.id)
 
 
-async def test_waits_are_told_when_they_change_and_counted_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waits_are_reported_when_they_change_and_counted_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
     found = waits.Waits(told.append)
     with found.on("tasks a minute"), found.on("tasks a minute"), found.on(waits.SANDBOX):

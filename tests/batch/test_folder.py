@@ -116,14 +116,14 @@ def replace_and_die(part, target, replace=os.replace):
     die()
 
 @contextmanager
-def torn(path, open_whole=lines.whole_bytes, **options):
-    with open_whole(path, **options) as file:
+def torn(path, open_file=lines.atomic_binary_file, **options):
+    with open_file(path, **options) as file:
         yield file
         file.truncate(file.tell() // 2)
         die()
 
 points = {
-    "torn": lambda: setattr(lines, "whole_bytes", torn),
+    "torn": lambda: setattr(lines, "atomic_binary_file", torn),
     "before sync": lambda: setattr(os, "fsync", die),
     "before": lambda: setattr(os, "replace", die),
     "after": lambda: setattr(os, "replace", replace_and_die),

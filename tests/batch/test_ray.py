@@ -199,7 +199,7 @@ def first_program(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     cluster.remove(node)
 
 
-class TestAnotherNode:
+class TestOtherNode:
     @pytest.mark.parametrize(
         ("program", "reason"),
         [

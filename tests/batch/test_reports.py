@@ -146,7 +146,7 @@ def test_repeats_have_pass_at_k_and_how_often_all_passed(tmp_path: Path) -> None
 
 
 @given(tries=st.integers(1, 8), data=st.data())
-def test_pass_at_k_is_the_part_of_all_choices_with_a_pass(tries: int, data: st.DataObject) -> None:
+def test_pass_at_k_is_the_share_of_all_choices_with_a_pass(tries: int, data: st.DataObject) -> None:
     passed, k = data.draw(st.integers(0, tries)), data.draw(st.integers(1, tries))
     choices = list(combinations([True] * passed + [False] * (tries - passed), k))
     assert pass_at(k, tries, passed) == pytest.approx(sum(map(any, choices)) / len(choices))

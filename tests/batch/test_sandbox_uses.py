@@ -9,7 +9,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxPool
-from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox import pool_manager
 from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.host.client import RunnerClient
 from tests.batch.support import MakeAgent, double, rows_of
@@ -37,7 +37,7 @@ class MakeWatchedAgent:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a reset take as long as a loaded machine needs."""
-    monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 30.0)
+    monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 30.0)
 
 
 async def test_as_many_tasks_as_allowed_share_a_sandbox(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_comparison_counts_only_what_the_kernel_repeats(load):
     assert cells.agreement(found) == [
         "cells end the same: 2 of 4, 50.0 %",
         "cells with figures show as many: 0 of 0, 100.0 %",
-        "figures have the same size and picture: 0 of 0, 100.0 %",
+        "figures have the same size and image: 0 of 0, 100.0 %",
         "values print the same: 0 of 1, 0.0 %",
     ]
     assert [cells.unlike(cells.stable_result(a, b), c) for a, b, c in zip(first, second, ours, strict=True)] == [

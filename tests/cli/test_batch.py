@@ -25,7 +25,7 @@ def model():
         yield made
 
 
-def test_results_and_summary(model, tmp_path):
+def test_batch_writes_results_and_a_summary(model, tmp_path):
     tasks = write_tasks(tmp_path, 6, topic=lambda number: f"topic {number}")
     done = model.run(tasks, tmp_path / "out", "--concurrency", 3)
     assert done.status == 0
@@ -35,7 +35,7 @@ def test_results_and_summary(model, tmp_path):
     assert f"results: {tmp_path / 'out' / 'results.jsonl'}\n" in done.out
 
 
-def test_same_command_again_asks_nothing(model, tmp_path):
+def test_same_command_again_runs_nothing(model, tmp_path):
     tasks = write_tasks(tmp_path, 4)
     first = model.run(tasks, tmp_path / "out")
     asked = dict(model.asked)
@@ -69,7 +69,7 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     assert [line.partition(": ")[2][:24] for line in lines] == ["can not be used: line-6:"]
 
 
-def test_only_the_first_tasks(model, tmp_path):
+def test_limit_runs_only_the_first_tasks(model, tmp_path):
     tasks = write_tasks(tmp_path, 9)
     assert model.run(tasks, tmp_path / "out", "--limit", 2).status == 0
     assert answers(tmp_path / "out") == doubled(2)
@@ -132,7 +132,7 @@ def test_few_failures_do_not_stop_the_batch(tmp_path):
     assert sum(row["outcome"] == "completed" for row in rows(tmp_path / "out")) == 5
 
 
-def test_answers_of_a_server_in_trouble(tmp_path):
+def test_errors_of_a_model_server_are_retried(tmp_path):
     tasks = write_tasks(tmp_path, 4)
     busy = Reply("slow down", status=429, headers={"retry-after": "0.1"})
     broken = Reply("out of order", status=500, headers={"retry-after": "0.05"})

@@ -59,14 +59,14 @@ def small_disk(folder, size):
         (["--option", "nothing=1"], "codeact: "),
     ],
 )
-def test_options_that_can_not_be_right(model, tmp_path, options, message):
+def test_invalid_options_are_an_error(model, tmp_path, options, message):
     done = model.run(write_tasks(tmp_path, 2), tmp_path / "out", *options, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(message)
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_tasks(model, tmp_path):
+def test_missing_tasks_are_an_error(model, tmp_path):
     done = model.run(tmp_path / "none.jsonl", tmp_path / "out")
     assert (done.status, done.out) == (2, "")
     assert str(tmp_path / "none.jsonl") in done.err
@@ -74,7 +74,7 @@ def test_missing_tasks(model, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_key(model, tmp_path):
+def test_missing_key_is_an_error(model, tmp_path):
     arguments = model.arguments(write_tasks(tmp_path, 2), tmp_path / "out")
     done = codeact(*arguments)
     assert (done.status, done.out) == (2, "")
@@ -91,7 +91,7 @@ def test_usage_error_with_json_ends_with_an_error_object(tmp_path):
     )
 
 
-def test_folder_of_another_batch(model, tmp_path):
+def test_folder_of_another_batch_is_refused(model, tmp_path):
     (tmp_path / "first").mkdir()
     tasks = write_tasks(tmp_path, 2)
     others = write_tasks(tmp_path / "first", 2, expected=str)
@@ -103,13 +103,13 @@ def test_folder_of_another_batch(model, tmp_path):
     assert answers(tmp_path / "out") == doubled(2)
 
 
-def test_folder_with_other_things_in_it(model, tmp_path):
+def test_folder_with_other_files_is_refused(model, tmp_path):
     done = model.run(write_tasks(tmp_path, 2), tmp_path)
     assert done.status == 2
     assert f"{tmp_path} has other things in it and no batch: give a new or an empty folder." in done.err
 
 
-def test_folder_that_can_not_be_made(model, tmp_path):
+def test_folder_that_can_not_be_created_is_an_error(model, tmp_path):
     done = model.run(write_tasks(tmp_path, 2), "/proc/none")
     assert done.status == 2
     assert "/proc/none can't be written" in done.err
@@ -120,7 +120,7 @@ def test_folder_that_can_not_be_made(model, tmp_path):
     assert f"{file} is a file" in done.err
 
 
-def test_read_only_folder(model, tmp_path):
+def test_read_only_folder_is_an_error(model, tmp_path):
     tasks = write_tasks(tmp_path, 2)
     with small_disk(tmp_path / "disk", "1m"):
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True, timeout=20)

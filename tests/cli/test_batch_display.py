@@ -15,8 +15,8 @@ import pytest
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.cli import batch_progress
+from autogen_codeact.cli.batch_format import describe_progress, format_rate, format_time_left, format_tokens
 from autogen_codeact.cli.batch_progress import BURST, BatchDisplay
-from autogen_codeact.cli.batch_words import format_left, format_rate, format_tokens, progress_words
 from tests.cli.support import wait_until
 
 COUNTS = BatchCounts(
@@ -105,10 +105,10 @@ def row(number, outcome="failed", **fields):
     return Row(id=f"task-{number}", outcome=outcome, **{**error, **fields})
 
 
-def test_words_of_a_batch_begin_with_the_most_important():
-    assert progress_words(COUNTS) == WORDS
+def test_progress_line_begins_with_the_most_important_part():
+    assert describe_progress(COUNTS) == WORDS
     unknown = BatchCounts(done=3, running=1)
-    assert progress_words(unknown) == ["3 done", "0 failed", "1 running"]
+    assert describe_progress(unknown) == ["3 done", "0 failed", "1 running"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_words_of_a_batch_begin_with_the_most_important():
     ],
 )
 def test_time_left_is_rounded(seconds, text):
-    assert format_left(seconds) == text
+    assert format_time_left(seconds) == text
 
 
 def test_numbers_are_short():
@@ -216,7 +216,7 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_what_is_waited_for_is_shown_as_long_as_it_is(screen):
+def test_reason_for_waiting_is_shown_while_attempts_wait(screen):
     waits = [{"a sandbox": 3, "model calls a minute": 1}]
     with shown(screen, lambda: replace(COUNTS, waits=waits[-1])):
         wait_until(lambda: screen.read() or "waiting" in screen.written, "the reason")
@@ -226,12 +226,12 @@ def test_what_is_waited_for_is_shown_as_long_as_it_is(screen):
 
 
 def test_time_to_the_next_attempt_is_shown():
-    assert "2 to try again (the first in 12 s)" in progress_words(replace(COUNTS, next_attempt_in=12.0))
-    assert "2 to try again" in progress_words(replace(COUNTS, next_attempt_in=0.3))
-    assert "1 token" in progress_words(BatchCounts(completion_tokens=1))
+    assert "2 to try again (the first in 12 s)" in describe_progress(replace(COUNTS, next_attempt_in=12.0))
+    assert "2 to try again" in describe_progress(replace(COUNTS, next_attempt_in=0.3))
+    assert "1 token" in describe_progress(BatchCounts(completion_tokens=1))
 
 
-def test_attempt_that_is_made_again_is_told(screen):
+def test_repeated_attempt_is_reported(screen):
     with shown(screen) as display:
         display.on_event(AttemptFailed("task-1", 1, 1, "RateLimitError", "429", 8.0))
         text = "task-1 failed (RateLimitError) and is tried again in 8 s"

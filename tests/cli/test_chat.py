@@ -86,7 +86,7 @@ def test_ctrl_c_on_an_empty_line_asks_once(tmp_path):
     assert chat.runs == []
 
 
-def test_several_lines(tmp_path):
+def test_message_of_several_lines(tmp_path):
     model = replay(tmp_path, "One.", "Two.")
     with Chat("--model", model, *BOX, state=tmp_path) as chat:
         chat.until_prompt()
@@ -111,7 +111,7 @@ def test_an_unknown_command_names_the_nearest(tmp_path):
 
 
 @pytest.mark.parametrize(("answer", "shown"), [("y", "\n7\n"), ("n", "not approved"), ("a", "\n7\n")])
-def test_approval(tmp_path, answer, shown):
+def test_code_is_approved(tmp_path, answer, shown):
     model = replay(tmp_path, code("open('a.txt', 'w').write('b\\nc\\n')", "print(7)"), "Done.")
     with Chat("--model", model, *BOX, "--approve", state=tmp_path) as chat:
         chat.until_prompt()

@@ -50,7 +50,7 @@ def test_a_pipe_gets_plain_lines(tmp_path):
     ("env", "size", "prompt"),
     [({"TERM": "dumb"}, (24, 80), "\r\n> "), ({}, None, "\x1b[0m> "), ({"TERM": ""}, None, "\r\n> ")],
 )
-def test_simple_terminals(tmp_path, env, size, prompt):
+def test_simple_terminals_get_plain_lines(tmp_path, env, size, prompt):
     model = replay(tmp_path, code("x = 1"), "One.", BLOCK, "Stopped.")
     with Chat("--model", model, *BOX, state=tmp_path, env=env, size=size, prompt=prompt) as chat:
         chat.until_prompt()
@@ -131,7 +131,7 @@ def test_a_sandbox_that_dies_is_named_with_what_was_lost(tmp_path):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_a_team(tmp_path):
+def test_chat_with_a_team(tmp_path):
     model = replay(tmp_path, code("print(6 * 7)"), "It is 42. TERMINATE", code("print('again')"), "Again. TERMINATE")
     with Chat("--model", model, "--team", *BOX, state=tmp_path) as chat:
         chat.until_prompt()
@@ -144,7 +144,7 @@ def test_a_team(tmp_path):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_a_component(tmp_path):
+def test_chat_with_a_component(tmp_path):
     client = ReplayChatCompletionClient(["```python\nprint('mine')\n```", "Yours."])
     agent = CodeActAgent("mine", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=client)
     file = tmp_path / "agent.json"

@@ -55,9 +55,9 @@ def test_demo_fails_repairs_answers_and_saves_a_plot(demo):
     assert (done.status, done.err) == (0, "")
     assert titles(done.out) == STEPS
     plot = folder / "codeact-demo" / "revenue.png"
-    with Image.open(plot) as picture:
-        assert picture.format == "PNG"
-        assert picture.width > 300
+    with Image.open(plot) as image:
+        assert image.format == "PNG"
+        assert image.width > 300
     assert re.search(r"^Plot +codeact-demo/revenue\.png \(\d+ kB\)$", done.out, re.MULTILINE)
     assert sorted(path.name for path in folder.rglob("*")) == ["codeact-demo", "demo.html", "revenue.png"]
     assert re.search(r"^Page +codeact-demo/demo\.html: the whole run in one file \(\d+ kB\); ", done.out, re.MULTILINE)

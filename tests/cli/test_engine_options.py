@@ -81,7 +81,7 @@ def test_image_is_built_on_the_first_engine_and_given_to_the_others(proxy: Engin
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["clean"], ["image", "build"], ["image", "list"]])
-def test_engines_that_can_not_be_right_are_an_error(command: list[str]) -> None:
+def test_invalid_engines_are_an_error(command: list[str]) -> None:
     done = codeact(*command, "--host", "a:2375")
     assert (done.status, done.out) == (2, "")
     assert "the address of a Docker engine must look like unix:///var/run/docker.sock" in done.err

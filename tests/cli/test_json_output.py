@@ -12,13 +12,13 @@ from jsonschema import Draft202012Validator
 from tests.cli.support import code, codeact, replay
 
 PAGE = Path(__file__).parents[2] / "docs" / "runs.md"
-PICTURE = b"\x89PNG\r\n\x1a\n of the tests"
+IMAGE = b"\x89PNG\r\n\x1a\n of the tests"
 SHOWS = code(
-    "class Picture:",
+    "class Image:",
     "    def __init__(self, data): self.data = data",
     "    def _repr_png_(self): return self.data",
-    f"display(Picture({PICTURE!r}))",
-    f"display(Picture({PICTURE!r} + bytes(300_000)))",
+    f"display(Image({IMAGE!r}))",
+    f"display(Image({IMAGE!r} + bytes(300_000)))",
     "display({'text/html': '<b>1</b>', 'application/json': {'a': [1]}}, raw=True)",
     "open('a.txt', 'w').write('x')",
 )
@@ -66,10 +66,10 @@ def test_displays_and_artifacts_are_complete(schema, tmp_path, options):
         assert file["path"] is None
     small, large, page = (each["forms"] for each in message["displays"])
     binary = next(form for form in small if form["type"] == "image/png")
-    assert base64.b64decode(binary["base64"]) == PICTURE
-    assert binary["sha256"] == hashlib.sha256(PICTURE).hexdigest()
+    assert base64.b64decode(binary["base64"]) == IMAGE
+    assert binary["sha256"] == hashlib.sha256(IMAGE).hexdigest()
     binary = next(form for form in large if form["type"] == "image/png")
-    assert (binary["size"], binary["base64"]) == (len(PICTURE) + 300_000, None)
+    assert (binary["size"], binary["base64"]) == (len(IMAGE) + 300_000, None)
     if kept:
         assert hashlib.sha256(Path(binary["path"]).read_bytes()).hexdigest() == binary["sha256"]
         shown = codeact("show", end["run"], "--json")

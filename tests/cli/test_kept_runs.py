@@ -75,7 +75,7 @@ def test_the_oldest_runs_are_removed_beyond_the_size_that_is_set(tmp_path, state
     assert (len(kept), kept[0]) == (2, "20250102-000000-old-0000")
 
 
-def test_a_size_that_is_none_is_refused_before_the_run(tmp_path, state):
+def test_invalid_size_limit_is_refused_before_the_run(tmp_path, state):
     done = run(state, tmp_path, "It is 42.", env={"CODEACT_RUNS_SIZE": "much"})
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("codeact: CODEACT_RUNS_SIZE: 'much' is not a size: ")

@@ -117,14 +117,14 @@ def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"])
-def test_address_that_is_none_is_an_error(url):
+def test_invalid_address_is_an_error(url):
     with pytest.raises(CommandError) as caught:
         open_model(ModelChoice("gpt-4o", base_url=url))
     assert str(caught.value) == f"--base-url {url} is no address: it begins with http:// or https://"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_timeout_that_is_no_time_is_an_error(seconds):
+def test_invalid_timeout_is_an_error(seconds):
     with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
         open_model(ModelChoice("gpt-4o", timeout_s=seconds))
 

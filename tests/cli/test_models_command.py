@@ -108,7 +108,7 @@ def test_server_without_a_key_gets_no_request():
         (200, {"data": 5}, ("no list", "its answer is no list of models")),
     ],
 )
-def test_other_answers_are_told(status, answer, expected):
+def test_other_responses_are_reported(status, answer, expected):
     with listing(answer, status) as (_, url):
         assert found(probe(OPENAI, url, SECRET))[: len(expected)] == expected
 
@@ -119,7 +119,7 @@ def test_server_that_repeats_the_key_does_not_have_it_shown():
 
 
 @pytest.mark.parametrize("url", [NOWHERE, "file:///etc/passwd", "nonsense", "http://127.0.0.1:99999/v1"])
-def test_server_that_is_not_there_is_told(url):
+def test_unreachable_server_is_reported(url):
     state = probe(OPENAI, url, SECRET)
     assert (state.status, state.advice) == ("no server", "Is it running, and is the address right?")
     assert state.detail
@@ -171,7 +171,7 @@ def test_text_has_names_for_the_model_option():
     )
 
 
-def test_without_any_server_the_status_is_1_and_what_is_missing_is_told():
+def test_status_is_1_without_any_server_and_advice_is_printed():
     done = codeact("models", env={"OLLAMA_HOST": "127.0.0.1:9"})
     assert (done.status, done.err) == (1, "")
     lines = done.out.splitlines()

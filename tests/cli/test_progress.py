@@ -108,7 +108,7 @@ def test_the_terminal_says_what_is_happening_and_keeps_nothing_of_it(tmp_path, d
     ],
     ids=["no colours", "dumb", "json"],
 )
-def test_terminals_that_want_less_get_less(tmp_path, env, options, drawn):
+def test_simple_terminals_get_no_progress_line(tmp_path, env, options, drawn):
     with running(tmp_path, "What?", "--model", replay(tmp_path, "It is 42."), *options, **env) as (process, child):
         child.expect(pexpect.EOF)
         written = child.before

@@ -358,7 +358,7 @@ def test_silent_server_ends_at_the_model_timeout():
     )
 
 
-def test_busy_server_is_told():
+def test_retry_after_a_busy_server_is_reported():
     busy = Reply("later", status=429, headers={"retry-after": "0.1"})
     done, _ = served(busy, WORKS, "It is 42.", arguments=["--model", "gpt-4o"])
     assert done.status == 0

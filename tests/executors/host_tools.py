@@ -15,7 +15,7 @@ class Tool:
     Args:
         function: The function, sync (then it runs in a thread) or async.
         source: Source of the stub; by default one with the same parameters.
-        images: Pictures that come with each result, ours or AutoGen's.
+        images: Images that come with each result, ours or AutoGen's.
     """
 
     def __init__(

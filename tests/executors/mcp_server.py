@@ -50,8 +50,8 @@ def fail(why: str) -> str:
 
 
 @server.tool(structured_output=False)
-def picture() -> list:
-    """Show a picture."""
+def image() -> list:
+    """Show an image."""
     png = bytes.fromhex(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
         "a5f645400000000049454e44ae426082"

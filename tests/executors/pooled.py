@@ -83,5 +83,5 @@ def name_of(executor: SandboxCodeExecutor) -> str:
 
 def ready_names(pool: SandboxPool) -> set[str]:
     """Names of the sandboxes that are ready."""
-    assert pool._keeper is not None
-    return {held.sandbox.name for held in pool._keeper._held if held.idle}
+    assert pool._manager is not None
+    return {held.sandbox.name for held in pool._manager._sandboxes if held.idle}

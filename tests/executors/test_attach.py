@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    ObservedExecutor,
-    SandboxPool,
-    capabilities_of,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxPool
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.sandbox import Sandbox
+from autogen_codeact.sandbox.protocols import ObservedExecutor
 
 from . import reused
 from .pooled import until

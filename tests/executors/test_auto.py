@@ -27,30 +27,30 @@ def no_bubblewrap(monkeypatch, tmp_path):
 
 
 class TestAuto:
-    async def test_is_docker_where_an_engine_answers(self, docker_engine):
+    async def test_auto_is_docker_where_an_engine_answers(self, docker_engine):
         executor = await choose_executor(mode="session", timeout=5, image="python:3-slim")
         assert type(executor) is DockerCommandLineCodeExecutor
         assert (executor.mode, executor.timeout) == ("session", 5)
 
-    async def test_is_bubblewrap_elsewhere(self, bubblewrap, no_engine, tmp_path):
+    async def test_auto_is_bubblewrap_elsewhere(self, bubblewrap, no_engine, tmp_path):
         executor = await choose_executor(mode="session", work_dir=tmp_path, limits=Limits(memory="256m"))
         assert type(executor) is BubblewrapCommandLineCodeExecutor
         async with executor:
             assert await out(executor, "print(1)") == "1\n"
 
-    async def test_is_an_error_without_either_which_says_how_to_get_each(self, no_engine, no_bubblewrap):
+    async def test_auto_is_an_error_without_either_which_says_how_to_get_each(self, no_engine, no_bubblewrap):
         with pytest.raises(SandboxUnavailable) as caught:
             await choose_executor()
         assert "Docker: No Docker engine at unix:///nowhere/docker.sock" in str(caught.value)
         assert "Or bubblewrap: bubblewrap is not installed: apt-get install bubblewrap" in str(caught.value)
 
-    async def test_never_drops_an_option_that_only_docker_has(self, bubblewrap, no_engine):
+    async def test_auto_never_drops_an_option_that_only_docker_has(self, bubblewrap, no_engine):
         with pytest.raises(SandboxUnavailable, match=r"image= needs Docker. No Docker engine"):
             await choose_executor(image="python:3-slim")
 
 
 class TestByName:
-    async def test_docker_is_docker_also_where_no_engine_answers(self, no_engine):
+    async def test_docker_by_name_is_used_also_without_an_engine(self, no_engine):
         executor = await choose_executor("docker")
         with pytest.raises(SandboxUnavailable):
             await executor.start()
@@ -69,7 +69,7 @@ class TestByName:
 
 
 class TestNone:
-    async def test_is_autogens_local_executor_and_warns(self, tmp_path):
+    async def test_none_is_autogens_local_executor_and_warns(self, tmp_path):
         with pytest.warns(UserWarning, match="sandbox='none'") as warned:
             executor = await choose_executor("none", timeout=2.5, work_dir=tmp_path)
         assert [str(warning.message) for warning in warned] == [
@@ -83,6 +83,6 @@ class TestNone:
             )
         assert result.output.strip() == "1"
 
-    async def test_has_no_sessions(self):
+    async def test_none_has_no_sessions(self):
         with pytest.raises(ValueError, match="mode='session' is not for sandbox='none'"):
             await choose_executor("none", mode="session")

@@ -120,8 +120,8 @@ class TestPrivileges:
             assert result.error.type == "PermissionError"
 
 
-class TestPlaces:
-    async def test_only_what_programs_need_is_there(self, executor):
+class TestFilesystem:
+    async def test_only_files_that_programs_need_are_visible(self, executor):
         places = await seen(executor, "import json, os; print(json.dumps(sorted(os.listdir('/'))))")
         assert set(places) <= {
             *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "tmp", "usr", "workspace"),
@@ -133,7 +133,7 @@ class TestPlaces:
             "root\nnobody\nsandbox\n"
         )
 
-    async def test_of_sys_only_its_own_control_groups(self, executor):
+    async def test_sys_shows_only_its_own_control_groups(self, executor):
         found = await seen(
             executor,
             """
@@ -158,7 +158,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "path", ["/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/bin", "/dev", "/sys", "/proc", "/proc/sys/kernel"]
     )
-    async def test_can_not_write_to(self, executor, path):
+    async def test_protected_folders_can_not_be_written(self, executor, path):
         result = await run(executor, f"open('{path}/planted', 'w')")
         assert result.error is not None
         assert result.error.type in ("OSError", "PermissionError", "FileNotFoundError")
@@ -166,7 +166,7 @@ class TestPlaces:
         assert (await run(executor, f"chmod 777 {path}; mv {path} {path}.old", language="sh")).exit_code != 0
 
     @pytest.mark.parametrize("path", ["/workspace", "/tmp", "~", "/dev/shm"])
-    async def test_can_write_to(self, executor, path):
+    async def test_writable_folders_can_be_written(self, executor, path):
         code = f"import os; path = os.path.expanduser('{path}/mine'); open(path, 'w').write('x'); os.remove(path)"
         await out(executor, code)
 
@@ -174,13 +174,13 @@ class TestPlaces:
         "path",
         ["kernel/core_pattern", "kernel/modprobe", "kernel/hostname", "vm/overcommit_memory", "net/ipv4/ip_forward"],
     )
-    async def test_can_not_set(self, executor, path):
+    async def test_kernel_settings_can_not_be_changed(self, executor, path):
         result = await run(executor, f"open('/proc/sys/{path}', 'w').write('1')")
         assert result.error is not None
         assert result.error.type in ("OSError", "PermissionError", "FileNotFoundError")
 
     @pytest.mark.parametrize("name", ["kcore", "keys", "key-users", "kmsg", "timer_list"])
-    async def test_the_whole_machines_files_of_proc_are_closed(self, executor, name):
+    async def test_files_of_proc_about_the_whole_machine_can_not_be_read(self, executor, name):
         if name not in os.listdir("/proc"):
             pytest.skip(f"this kernel has no /proc/{name}")
         result = await run(executor, f"print(len(open('/proc/{name}', 'rb').read()))")
@@ -203,7 +203,7 @@ class TestPlaces:
         )
         assert found == []
 
-    async def test_what_is_shown_can_be_read_and_not_written(self):
+    async def test_readable_folders_can_be_read_and_not_written(self):
         with open_folder() as folder:
             (folder / "deep").mkdir()
             (folder / "deep" / "data.txt").write_text("mine")
@@ -217,13 +217,13 @@ class TestPlaces:
             assert (folder / "deep" / "data.txt").read_text() == "mine"
 
     @pytest.mark.parametrize("path", ["/", "/tmp", "/etc", "/proc", "/proc/1", "/sys", "/dev/shm", "/workspace/x"])
-    async def test_what_can_not_be_shown_is_refused(self, path):
+    async def test_unusable_readable_folders_are_refused(self, path):
         with pytest.raises(ValueError, match="can't be shown"):
             BubblewrapCommandLineCodeExecutor(readable=[path])
 
 
 class TestSecrets:
-    async def test_nothing_of_the_hosts_environment(self, executor):
+    async def test_environment_of_the_host_is_not_visible(self, executor):
         assert os.environ["OPENAI_API_KEY"] == CANARY
         found = await seen(
             executor,
@@ -253,7 +253,7 @@ class TestSecrets:
             assert any(b"bwrap" in line for line in lines)
             assert not [line for line in lines if CANARY.encode() in line]
 
-    async def test_pid_1_is_closed(self, executor):
+    async def test_pid_1_can_not_be_inspected(self, executor):
         code = """
             import json, os
             def refused(call):
@@ -282,8 +282,8 @@ class TestSecrets:
         assert kinds <= {"pipe", "socket", "anon_inode"}, held
 
 
-class TestOthers:
-    async def test_only_its_own_processes(self, executor):
+class TestNamespaces:
+    async def test_only_its_own_processes_are_visible(self, executor):
         stranger = await asyncio.create_subprocess_exec("sleep", "98765")
         try:
             assert any(b"98765" in line for line in command_lines())
@@ -294,7 +294,7 @@ class TestOthers:
         assert "98765" not in texts
         assert int(await out(executor, "ls -d /proc/[0-9]* | wc -l", language="sh")) < 8
 
-    async def test_only_the_loopback_interface_and_no_route(self, executor):
+    async def test_only_the_loopback_interface_exists_and_no_route(self, executor):
         assert await seen(
             executor,
             """
@@ -313,7 +313,7 @@ class TestOthers:
             """,
         ) == [["lo"], "ENETUNREACH", "ENETUNREACH", "ENETUNREACH", 1]
 
-    async def test_loopback_is_its_own(self, executor):
+    async def test_loopback_is_not_that_of_the_host(self, executor):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             socket.create_connection(("127.0.0.1", port)).close()
@@ -331,7 +331,7 @@ class TestOthers:
         assert result.error is not None
         assert result.error.type == "ConnectionRefusedError"
 
-    async def test_shared_memory_and_queues_are_its_own(self, executor):
+    async def test_shared_memory_and_queues_are_not_those_of_the_host(self, executor):
         # SysV shared memory, semaphores and queues; a POSIX queue. Each asks for one that is there and makes none.
         code = """
             import ctypes, json

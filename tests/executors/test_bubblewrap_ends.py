@@ -79,8 +79,8 @@ def nothing_left() -> Iterator[None]:
     assert zombies() == []
 
 
-class TestItEnds:
-    async def test_with_stop_whatever_runs(self):
+class TestEnd:
+    async def test_ends_with_stop_whatever_runs(self):
         executor = BubblewrapCommandLineCodeExecutor(mode="session")
         await executor.start()
         await out(executor, "import subprocess; p = subprocess.Popen(['setsid', 'sleep', '600'])")
@@ -91,7 +91,7 @@ class TestItEnds:
         await executor.stop()
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_with_stop_when_the_supervisor_and_bwrap_are_frozen(self, mode):
+    async def test_ends_with_stop_when_the_supervisor_and_bwrap_are_frozen(self, mode):
         executor = BubblewrapCommandLineCodeExecutor(mode=mode)
         await executor.start()
         below = descendants(os.getpid())
@@ -102,7 +102,7 @@ class TestItEnds:
         assert time.monotonic() - begun < 30
         assert not [pid for pid in below if alive(pid)]
 
-    def test_with_the_death_of_its_host(self):
+    def test_ends_with_the_death_of_its_host(self):
         with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True) as host:
             assert host.stdout is not None
             assert host.stdout.readline() == "ready\n"
@@ -119,7 +119,7 @@ class TestItEnds:
 
         asyncio.run(next_start())
 
-    async def test_from_outside_is_an_error_and_the_next_block_runs_in_a_new_sandbox(self):
+    async def test_end_from_outside_is_an_error_and_the_next_block_runs_in_a_new_sandbox(self):
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             await out(executor, "x = 1")
             running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
@@ -130,7 +130,7 @@ class TestItEnds:
             result = await run(executor, "print('x' in globals())")
         assert (result.output, result.state) == ("False\n", "lost")
 
-    async def test_not_with_the_thread_that_started_it(self):
+    async def test_does_not_end_with_the_thread_that_started_it(self):
         executor = BubblewrapCommandLineCodeExecutor()
         starter = threading.Thread(target=lambda: asyncio.run(executor.start()))
         starter.start()
@@ -140,7 +140,7 @@ class TestItEnds:
         await executor.stop()
 
     @pytest.mark.parametrize("pause", [0.0, 0.002, 0.01, 0.03, 0.05, 0.08])
-    async def test_when_its_start_is_cancelled(self, pause):
+    async def test_ends_when_its_start_is_cancelled(self, pause):
         executor = BubblewrapCommandLineCodeExecutor()
         starting = asyncio.ensure_future(executor.start())
         await asyncio.sleep(pause)
@@ -148,7 +148,7 @@ class TestItEnds:
         await asyncio.wait({starting})
         await executor.stop()
 
-    async def test_twenty_times_at_once(self):
+    async def test_ends_twenty_times_at_once(self):
         executors = [BubblewrapCommandLineCodeExecutor() for _ in range(20)]
         await asyncio.gather(*(executor.start() for executor in executors))
         texts = await asyncio.gather(*(out(each, f"print({number})") for number, each in enumerate(executors)))
@@ -156,27 +156,27 @@ class TestItEnds:
         await asyncio.gather(*(executor.stop() for executor in executors))
 
 
-class TestItDoesNotStart:
-    async def test_with_a_folder_that_is_not_there(self):
+class TestFailedStart:
+    async def test_does_not_start_with_a_folder_that_is_not_there(self):
         with pytest.raises(SandboxStartError, match="/no/such/folder can't be shown to the sandbox: there is no such"):
             await BubblewrapCommandLineCodeExecutor(readable=["/no/such/folder"]).start()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
-    async def test_with_a_folder_that_its_user_can_not_reach(self, tmp_path):
+    async def test_does_not_start_with_a_folder_that_its_user_can_not_reach(self, tmp_path):
         (tmp_path / "closed").mkdir(mode=0o700)
         (tmp_path / "closed" / "inner").mkdir()
         with pytest.raises(SandboxStartError, match="must be able to reach this path"):
             await BubblewrapCommandLineCodeExecutor(readable=[tmp_path / "closed" / "inner"]).start()
 
-    async def test_with_modules_that_are_not_there(self):
+    async def test_does_not_start_with_modules_that_are_not_there(self):
         with pytest.raises(SandboxStartError, match="preload failed in the sandbox"):
             await BubblewrapCommandLineCodeExecutor(preload=["nosuchmodule"]).start()
 
-    async def test_with_an_init_command_that_fails(self):
+    async def test_does_not_start_with_an_init_command_that_fails(self):
         with pytest.raises(SandboxStartError, match=r"init_command failed \(exit code 3\)"):
             await BubblewrapCommandLineCodeExecutor(init_command="exit 3").start()
 
-    async def test_with_a_python_that_is_none(self):
+    async def test_does_not_start_with_a_python_that_is_none(self):
         for python, words in (
             ("/bin/false", "it does not run"),
             ("/bin/true", "it is no Python"),
@@ -186,7 +186,7 @@ class TestItDoesNotStart:
                 await BubblewrapCommandLineCodeExecutor(python=python).start()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
-    async def test_with_a_bound_folder_of_root(self):
+    async def test_does_not_start_with_a_bound_folder_of_root(self):
         with open_folder() as folder:
             with pytest.raises(SandboxStartError, match="the workspace is not writable for user 65534"):
                 await BubblewrapCommandLineCodeExecutor(bind_dir=folder).start()
@@ -218,14 +218,14 @@ REFUSALS = {
 }
 
 
-class TestItIsRefused:
-    async def test_where_it_is_not_installed(self, monkeypatch, tmp_path):
+class TestRefusal:
+    async def test_is_refused_where_it_is_not_installed(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(SandboxUnavailable, match="bubblewrap is not installed: apt-get install bubblewrap"):
             await BubblewrapCommandLineCodeExecutor().start()
 
     @pytest.mark.parametrize("place", REFUSALS)
-    async def test_in(self, monkeypatch, place):
+    async def test_is_refused_where_namespaces_are_forbidden(self, monkeypatch, place):
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, f'echo "{REFUSALS[place]}" >&2; exit 1'))
             with pytest.raises(SandboxUnavailable, match="does not let bubblewrap make a sandbox") as caught:
@@ -233,20 +233,20 @@ class TestItIsRefused:
         assert REFUSALS[place] in str(caught.value)
         assert "or use Docker" in str(caught.value)
 
-    async def test_by_a_bubblewrap_that_is_too_old(self, monkeypatch):
+    async def test_is_refused_by_a_bubblewrap_that_is_too_old(self, monkeypatch):
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, 'echo "bwrap: Unknown option --disable-userns" >&2; exit 1'))
             with pytest.raises(SandboxUnavailable, match=r"too old .* version 0\.8 or later is needed"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
-    async def test_by_a_bubblewrap_that_hangs(self, monkeypatch):
+    async def test_is_refused_by_a_bubblewrap_that_hangs(self, monkeypatch):
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
             with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
-    async def test_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
+    async def test_is_refused_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
@@ -254,7 +254,7 @@ class TestItIsRefused:
                 await BubblewrapCommandLineCodeExecutor().start()
         assert len(str(caught.value)) < 100_000
 
-    def test_really_where_the_kernel_allows_no_more_namespaces(self):
+    def test_is_refused_where_the_kernel_allows_no_more_namespaces(self):
         code = (
             "import asyncio\nfrom autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor\n"
             "try:\n    asyncio.run(Executor().start())\nexcept ConnectionError as error:\n    print(type(error).__name__, error)"

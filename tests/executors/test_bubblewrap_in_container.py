@@ -51,9 +51,9 @@ def in_container(*, seccomp: bool, system_paths: bool) -> str:
 
 
 @pytest.mark.usefixtures("bubblewrap", "sandbox_image")
-class TestInAContainer:
+class TestInContainer:
     @pytest.mark.parametrize("seccomp", [True, False], ids=["by default", "with its system paths masked"])
-    def test_it_is_refused(self, seccomp: bool) -> None:
+    def test_is_refused_by_default(self, seccomp: bool) -> None:
         said = in_container(seccomp=seccomp, system_paths=True)
         refused = [line for line in said.splitlines() if line.startswith("refused: ")]
         assert len(refused) == 2, said
@@ -61,7 +61,7 @@ class TestInAContainer:
             assert line.startswith("refused: this machine does not let bubblewrap make a sandbox (bwrap: ")
             assert line.endswith("; a container must allow them too; or use Docker")
 
-    def test_it_works_where_the_container_allows_it(self) -> None:
+    def test_works_where_the_container_allows_it(self) -> None:
         said = in_container(seccomp=False, system_paths=False)
         assert "refused" not in said
         assert "65534 True\n" in said

@@ -71,7 +71,7 @@ def relocated(folder: Path) -> Path:
     return place
 
 
-class TestAGivenPython:
+class TestPythonOption:
     async def test_pip_installs_for_a_virtual_environment(self, folder, monkeypatch):
         site = make_environment(SYSTEM_PYTHON, folder / "venv")
         pip = importlib.util.find_spec("pip")
@@ -99,7 +99,7 @@ class TestAGivenPython:
             assert shown == f"{python}\n{folder.name}\n"
             assert (await run(executor, f"mv {folder} /tmp/away", language="sh")).exit_code != 0
 
-    async def test_one_outside_of_usr_with_links_on_the_way(self, folder):
+    async def test_python_outside_of_usr_with_links_in_its_path(self, folder):
         place = relocated(folder)
         # As pyenv and uv have them: a version's alias, and a command somewhere else.
         (folder / "versions" / "3.x").symlink_to("3.x.1")
@@ -115,7 +115,7 @@ class TestAGivenPython:
             ) == sorted([".", "./bin", "./bin/py", "./versions", "./versions/3.x", "./versions/3.x.1"])
             assert (await run(executor, f"open('{place}/lib/planted', 'w')")).exit_code == 1
 
-    async def test_a_virtual_environment_of_such_a_one(self, folder):
+    async def test_virtual_environment_of_a_python_outside_of_usr(self, folder):
         place = relocated(folder)
         alias = folder / "versions" / "alias"
         alias.symlink_to("3.x.1")
@@ -126,13 +126,13 @@ class TestAGivenPython:
         assert [real(each) for each in json.loads(told)[1:]] == [folder / "env", place]
         assert answer == "42"
 
-    async def test_one_whose_folder_would_show_what_is_private_is_refused(self, folder, monkeypatch):
+    async def test_python_in_a_private_folder_is_refused(self, folder, monkeypatch):
         place = relocated(folder)
         monkeypatch.setenv("HOME", str(place / "home" / "me"))
         with pytest.raises(SandboxUnavailable, match=r"would show .*/home/me too"):
             await BubblewrapCommandLineCodeExecutor(python=str(place / "bin" / "python3")).start()
 
-    async def test_a_name_is_looked_up(self):
+    async def test_name_of_a_python_is_looked_up(self):
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
             assert json.loads(await out(executor, LOOK)) == [str(SYSTEM_PYTHON), "/usr", "/usr"]
 
@@ -154,7 +154,7 @@ async def test_missing_packages_of_functions_are_an_error() -> None:
         await using("no_such_package").start()
 
 
-class TestTheDefaultPython:
+class TestDefaultPython:
     @as_root
     async def test_an_unreachable_python_of_root_is_replaced_by_the_systems_with_a_warning(
         self, folder, monkeypatch, caplog
@@ -181,8 +181,8 @@ class TestTheDefaultPython:
         assert (found.path, found.note) == (SYSTEM_PYTHON, "")
 
 
-class TestTheSystem:
-    def test_where_bin_is_a_folder_of_its_own(self, tmp_path):
+class TestSystemFolders:
+    def test_bin_may_be_a_folder_instead_of_a_link(self, tmp_path):
         for name in ("usr/bin", "bin", "lib", "etc/java-99"):
             (tmp_path / name).mkdir(parents=True)
         (tmp_path / "sbin").symlink_to("usr/sbin")
@@ -193,7 +193,7 @@ class TestTheSystem:
         assert ("--symlink", "usr/sbin", "/sbin") in triples
         assert ("--ro-bind-try", str(tmp_path / "etc/java-99"), "/etc/java-99") in triples
 
-    def test_links_that_lead_in_a_circle_are_an_error(self, tmp_path):
+    def test_circular_links_are_an_error(self, tmp_path):
         (tmp_path / "a").symlink_to("b")
         (tmp_path / "b").symlink_to("a")
         with pytest.raises(RuntimeError, match="too many symbolic links"):

@@ -17,7 +17,7 @@ PROCESSES = "import os; len([name for name in os.listdir('/proc') if name.isdigi
 
 
 class TestRollback:
-    async def test_restores_memory_directory_and_environment_repeatedly(
+    async def test_rollback_restores_memory_directory_and_environment_repeatedly(
         self, session: DockerCommandLineCodeExecutor
     ) -> None:
         await out(session, "import os; x = [1]; os.chdir('/tmp'); os.environ['WHEN'] = 'before'")
@@ -38,7 +38,7 @@ class TestRollback:
             )
         await out(session, "os.chdir('/workspace')")
 
-    async def test_uses_the_latest_checkpoint(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_rollback_uses_the_latest_checkpoint(self, session: DockerCommandLineCodeExecutor) -> None:
         for number in range(3):
             await out(session, f"n = {number}")
             await session.checkpoint()
@@ -46,7 +46,7 @@ class TestRollback:
         await session.rollback()
         assert await out(session, "n") == "2\n"
 
-    async def test_works_after_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_works_after_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=3)
         await out(executor, "x = 'at the checkpoint'")
         await executor.checkpoint()
@@ -58,9 +58,7 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "'at the checkpoint'\n"
 
-    async def test_random_numbers_go_on_as_if_nothing_had_happened(
-        self, session: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_random_numbers_continue_after_a_rollback(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import random; random.seed(7); random.gauss(0, 1)")
         await session.checkpoint()
         drawn = "[random.random(), random.gauss(0, 1), random.gauss(0, 1)]"
@@ -74,7 +72,7 @@ class TestRollback:
         assert await out(session, "random._inst") == ""
         await out(session, "import importlib; importlib.reload(random)")
 
-    async def test_works_after_the_interpreter_was_killed(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_works_after_the_interpreter_was_killed(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "x = 1")
         await executor.checkpoint()
@@ -82,7 +80,9 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "1\n"
 
-    async def test_works_right_after_a_checkpoint_and_before_any_block(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_works_right_after_a_checkpoint_and_before_any_block(
+        self, make_executor: MakeExecutor
+    ) -> None:
         executor = await make_executor(mode="session")
         await executor.checkpoint()
         await out(executor, "x = 1")
@@ -93,7 +93,7 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "'x' in globals()") == "False\n"
 
-    async def test_leaves_no_process_behind(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_rollback_leaves_no_process_behind(self, session: DockerCommandLineCodeExecutor) -> None:
         await session.checkpoint()
         await session.rollback()
         before = int(await out(session, PROCESSES))
@@ -103,7 +103,7 @@ class TestRollback:
             await session.rollback()
         assert int(await out(session, PROCESSES)) <= before + 1
 
-    async def test_kills_processes_started_since(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_rollback_kills_processes_started_since(self, session: DockerCommandLineCodeExecutor) -> None:
         await session.checkpoint()
         await out(
             session,
@@ -114,12 +114,12 @@ class TestRollback:
 
 
 class TestOption:
-    async def test_another_value_is_refused(self) -> None:
+    async def test_other_value_of_checkpoint_is_refused(self) -> None:
         with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
             DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("checkpoint", [True, False])
-    async def test_component_config_contains_it(self, checkpoint: bool) -> None:
+    async def test_component_config_contains_checkpoint(self, checkpoint: bool) -> None:
         executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
         config = executor.dump_component()
         assert config.config["checkpoint"] == checkpoint
@@ -133,20 +133,20 @@ class TestOption:
         assert DockerCommandLineCodeExecutor.load_component(saved).dump_component() == config
 
 
-class TestRefusals:
-    async def test_without_a_checkpoint(self, make_executor: MakeExecutor) -> None:
+class TestRefusal:
+    async def test_rollback_is_refused_without_a_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         with pytest.raises(ValueError, match=r"no checkpoint: call checkpoint\(\) first"):
             await executor.rollback()
         assert await out(executor, "1") == "1\n"
 
-    async def test_in_process_mode(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_is_refused_in_process_mode(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor()
         for call in (executor.checkpoint, executor.rollback):
             with pytest.raises(ValueError, match="mode='session'"):
                 await call()
 
-    async def test_while_a_block_runs(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_rollback_is_refused_while_a_block_runs(self, session: DockerCommandLineCodeExecutor) -> None:
         code = "import os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.02)\n'ended'"
         running = asyncio.ensure_future(run(session, code))
         await asyncio.sleep(0.2)
@@ -156,7 +156,7 @@ class TestRefusals:
         await session.upload(Path(__file__), "go")
         assert (await running).value == "'ended'"
 
-    async def test_after_code_has_killed_the_checkpoint(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_is_refused_after_code_has_killed_the_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await executor.checkpoint()
         await out(executor, "import os; os.kill(-1, 9); x = 1")
@@ -167,7 +167,7 @@ class TestRefusals:
         await executor.checkpoint()
         await executor.rollback()
 
-    async def test_when_memory_is_too_small(self, make_executor: MakeExecutor) -> None:
+    async def test_rollback_is_refused_when_memory_is_too_small(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="300m"))
         await out(executor, "heap = b'x' * (160 << 20)")
         with pytest.raises(
@@ -190,18 +190,18 @@ class TestRefusals:
 class TestSleepingCheckpoint:
     """It is a fork, so whatever it kept open would stay open for others."""
 
-    async def test_closes_pipes_to_children(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_sleeping_checkpoint_closes_pipes_to_children(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         assert await out(
             session, "cat.stdin.write('to the end'); cat.stdin.close(); cat.stdout.read(), cat.wait()"
         ) == ("('to the end', 0)\n")
 
-    async def test_closes_inheritable_pipes(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_sleeping_checkpoint_closes_inheritable_pipes(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         await session.checkpoint()
         assert await out(session, "cat.communicate('to the end')[0]") == "'to the end'\n"
 
-    async def test_closes_listening_sockets(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_sleeping_checkpoint_closes_listening_sockets(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(
             session, "import socket; server = socket.create_server(('127.0.0.1', 0)); port = server.getsockname()[1]"
         )
@@ -209,11 +209,11 @@ class TestSleepingCheckpoint:
         assert await out(session, code) == "True\n"
         await out(session, "server.close()")
 
-    async def test_closes_connections(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_sleeping_checkpoint_closes_connections(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import socket; a, b = socket.socketpair(); b.settimeout(5)")
         assert await out(session, "a.close(); b.recv(1)") == "b''\n"
 
-    async def test_can_not_be_traced(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_sleeping_checkpoint_can_not_be_traced(self, session: DockerCommandLineCodeExecutor) -> None:
         code = """
             import os
             others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
@@ -222,7 +222,7 @@ class TestSleepingCheckpoint:
         for _ in range(50):  # from its first moment on
             assert await out(session, code) == "[]\n"
 
-    async def test_keeps_open_files_and_their_positions(self, make_executor: MakeExecutor) -> None:
+    async def test_sleeping_checkpoint_keeps_open_files_and_their_positions(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(
             executor, "import os; log = open('/tmp/log', 'w+'); print('one', file=log, flush=True); r, w = os.pipe()"

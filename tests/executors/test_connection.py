@@ -121,7 +121,7 @@ async def several(played: Played, count: int, code: bytes = b"pass") -> None:
 
 
 class TestAnswers:
-    def test_reach_one_event_loop_after_the_other(self, played: Played) -> None:
+    def test_answers_reach_one_event_loop_after_the_other(self, played: Played) -> None:
         for _ in range(3):
             assert asyncio.run(played.block()) == b"1\n"
         loops = [asyncio.new_event_loop() for _ in range(2)]
@@ -130,7 +130,7 @@ class TestAnswers:
         for loop in loops:
             loop.close()
 
-    def test_reach_another_event_loop_while_the_first_one_is_busy(self, played: Played) -> None:
+    def test_answers_reach_another_event_loop_while_the_first_one_is_busy(self, played: Played) -> None:
         async def hold_up() -> None:
             await played.block()
             waiting = asyncio.ensure_future(played.block(b"wait"))
@@ -145,7 +145,7 @@ class TestAnswers:
 
         asyncio.run(hold_up())
 
-    def test_reach_many_event_loops_at_the_same_time(self, played: Played) -> None:
+    def test_answers_reach_many_event_loops_at_the_same_time(self, played: Played) -> None:
         done: list[int] = []
 
         def run() -> None:
@@ -156,10 +156,10 @@ class TestAnswers:
             thread.join(DEADLINE_S)
         assert done == [50] * 4
 
-    def test_reach_threads_without_an_event_loop(self, played: Played) -> None:
+    def test_answers_reach_threads_without_an_event_loop(self, played: Played) -> None:
         assert played.request(b"pass").result(DEADLINE_S).message == RESULT
 
-    def test_come_over_tls_while_threads_write(self, tmp_path: Path) -> None:
+    def test_answers_come_over_tls_while_threads_write(self, tmp_path: Path) -> None:
         """Each request is larger than the socket's buffer, so both sides write in pieces while they read."""
         played = Played(TlsStream(tmp_path))
         large = bytes(1 << 20) + b"pass"
@@ -170,7 +170,7 @@ class TestAnswers:
 
 
 class TestStates:
-    def test_are_passed_in_order(self) -> None:
+    def test_states_follow_in_order(self) -> None:
         stream = SocketStream()
         connection = Connection(stream, "played")
         assert connection.state is State.CONNECTING
@@ -182,7 +182,7 @@ class TestStates:
         assert connection.state is State.CLOSED
         stream.other.close()
 
-    def test_are_passed_also_by_a_connection_that_was_never_opened(self) -> None:
+    def test_states_follow_in_order_also_without_opening(self) -> None:
         stream = SocketStream()
         connection = Connection(stream, "played")
         waiting = connection.request(Frame.RUN_BLOCK, 1, {})
@@ -195,17 +195,17 @@ class TestStates:
         stream.other.close()
 
     @pytest.mark.parametrize("kind", [b"O", b"E", b"D", b"A", b"T", b"U"])
-    def test_allow_no_answer_before_the_hello(self, kind: bytes) -> None:
+    def test_answer_before_the_hello_is_refused(self, kind: bytes) -> None:
         error = self._error_of(raw(kind, 1, message(RESULT)))
         assert isinstance(error, SandboxProtocolError)
         assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
 
-    def test_allow_one_hello(self) -> None:
+    def test_second_hello_is_refused(self) -> None:
         error = self._error_of(raw(b"H", 0, message(HELLO)) * 2)
         assert isinstance(error, SandboxProtocolError)
         assert str(error) == "the sandbox played sent HELLO while ready"
 
-    def test_allow_no_frame_of_the_host(self) -> None:
+    def test_frame_of_the_host_is_refused(self) -> None:
         for kind in (b"X", b"K", b"F", b"C", b"L", b"?"):
             error = self._error_of(raw(b"H", 0, message(HELLO)) + raw(kind, 0, message({})))
             assert str(error) == f"the sandbox played sent a frame of unknown type {kind!r}"
@@ -223,8 +223,8 @@ class TestStates:
         return error
 
 
-class TestTheEnd:
-    def test_is_an_error_for_all_who_wait(self, played: Played) -> None:
+class TestEnd:
+    def test_end_is_an_error_for_all_waiting_requests(self, played: Played) -> None:
         async def run() -> list[Any]:
             await played.block()
             waiting = [asyncio.ensure_future(played.block(b"wait")) for _ in range(3)]
@@ -235,7 +235,7 @@ class TestTheEnd:
         assert {type(error) for error in errors} == {SandboxDied}
         assert {str(error) for error in errors} == {"the sandbox played ended: its exit code is not known"}
 
-    def test_is_noticed_while_the_event_loop_is_busy(self, played: Played) -> None:
+    def test_end_is_noticed_while_the_event_loop_is_busy(self, played: Played) -> None:
         async def run() -> None:
             await played.block()
             assert played.connection.state is State.READY
@@ -244,7 +244,7 @@ class TestTheEnd:
 
         asyncio.run(run())
 
-    def test_is_noticed_before_its_detail_is_known(self) -> None:
+    def test_end_is_noticed_before_its_detail_is_known(self) -> None:
         class Slow(SocketStream):
             known = threading.Event()
 
@@ -263,12 +263,12 @@ class TestTheEnd:
             late.result(DEADLINE_S)
         played.close()
 
-    def test_is_noticed_when_the_event_loop_has_ended(self, played: Played) -> None:
+    def test_end_is_noticed_when_the_event_loop_has_ended(self, played: Played) -> None:
         asyncio.run(played.block())
         played.stream.other.shutdown(socket.SHUT_RDWR)
         assert str(played.connection.ended.result(DEADLINE_S)).startswith("the sandbox played ended")
 
-    def test_by_garbage_is_a_protocol_error(self, played: Played) -> None:
+    def test_garbage_is_a_protocol_error(self, played: Played) -> None:
         async def run() -> None:
             await played.block()
             with pytest.raises(SandboxProtocolError, match="announced a frame of"):
@@ -277,7 +277,7 @@ class TestTheEnd:
         asyncio.run(run())
         assert isinstance(played.connection.ended.result(DEADLINE_S), SandboxProtocolError)
 
-    def test_by_closing_is_an_error_for_who_waits_and_who_comes_later(self, played: Played) -> None:
+    def test_closing_is_an_error_for_waiting_and_later_requests(self, played: Played) -> None:
         async def run() -> None:
             await played.block()
             waiting = asyncio.ensure_future(played.block(b"wait"))
@@ -290,7 +290,7 @@ class TestTheEnd:
 
         asyncio.run(run())
 
-    def test_by_an_error_of_the_host_is_an_error_for_who_waits(self) -> None:
+    def test_error_of_the_host_is_an_error_for_waiting_requests(self) -> None:
         class Broken(SocketStream):
             def read(self, size: int, /) -> bytes | None:
                 raise ZeroDivisionError
@@ -329,7 +329,7 @@ def test_bulk_is_sent_after_everything_else_and_announced() -> None:
 
 
 class TestWaitFor:
-    async def test_gives_the_result_or_the_exception_of_any_thread(self) -> None:
+    async def test_wait_for_gives_the_result_or_the_exception_of_any_thread(self) -> None:
         def in_a_thread(work: Callable[..., None], *arguments: Any) -> None:
             threads.append(in_thread(lambda: work(*arguments)))
 
@@ -345,7 +345,7 @@ class TestWaitFor:
         for thread in threads:
             thread.join(DEADLINE_S)
 
-    async def test_leaves_the_future_as_it_is_after_a_timeout_or_a_cancellation(self) -> None:
+    async def test_wait_for_leaves_the_future_as_it_is_after_a_timeout_or_a_cancellation(self) -> None:
         future = Completion[int]()
         with pytest.raises(SandboxTimeout, match="it took too long"):
             await wait_for(future, 0.01, "it took too long")
@@ -358,14 +358,14 @@ class TestWaitFor:
         future.set_result(1)
         assert await wait_for(future, 0, "late") == 1
 
-    async def test_does_not_take_a_timeout_of_the_future_for_its_own(self) -> None:
+    async def test_wait_for_does_not_take_a_timeout_of_the_future_for_its_own(self) -> None:
         future = Completion[int]()
         asyncio.get_running_loop().call_soon(future.set_exception, TimeoutError("of the future"))
         with pytest.raises(TimeoutError, match="of the future") as caught:
             await wait_for(future, DEADLINE_S, "late")
         assert not isinstance(caught.value, SandboxTimeout)
 
-    def test_leaves_a_future_that_outlives_the_event_loop(self) -> None:
+    def test_wait_for_leaves_a_future_that_outlives_the_event_loop(self) -> None:
         future = Completion[int]()
         with pytest.raises(SandboxTimeout):
             asyncio.run(wait_for(future, 0, "late"))
@@ -374,7 +374,7 @@ class TestWaitFor:
 
 
 class TestCrossLoopSemaphore:
-    def test_bounds_the_coroutines_of_all_event_loops(self) -> None:
+    def test_semaphore_bounds_the_coroutines_of_all_event_loops(self) -> None:
         semaphore, inside, most = CrossLoopSemaphore(2), set[int](), list[int]()
 
         async def enter(number: int) -> None:
@@ -391,7 +391,7 @@ class TestCrossLoopSemaphore:
             thread.join(DEADLINE_S)
         assert (len(most), max(most)) == (60, 2)
 
-    async def test_passes_a_cancelled_waiter(self) -> None:
+    async def test_cancelled_waiter_is_skipped(self) -> None:
         semaphore = CrossLoopSemaphore()
 
         async def enter() -> str:
@@ -407,7 +407,7 @@ class TestCrossLoopSemaphore:
         assert first.cancelled()
         assert await asyncio.wait_for(enter(), DEADLINE_S) == "entered"
 
-    async def test_a_waiter_whose_event_loop_was_closed_is_passed_over(self) -> None:
+    async def test_waiter_whose_event_loop_was_closed_is_skipped(self) -> None:
         semaphore = CrossLoopSemaphore()
         gone = asyncio.new_event_loop()
         async with semaphore:

@@ -58,7 +58,7 @@ for number in range(1, 65):
 """
 
 
-class TestADeadline:
+class TestDeadline:
     @pytest.mark.parametrize(
         ("language", "code"),
         [
@@ -79,7 +79,7 @@ class TestADeadline:
             ("bash", "while :; do :; done"),
         ],
     )
-    async def test_holds(
+    async def test_deadline_holds(
         self,
         executor: DockerCommandLineCodeExecutor,
         throttled: DockerCommandLineCodeExecutor,
@@ -94,34 +94,34 @@ class TestADeadline:
         assert TIMEOUT_S <= result.duration_s < TIMEOUT_S + 20
         assert await out(executor, ALIVE) == "False\n"
 
-    async def test_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
         assert told(await run(executor, "exit 124", "sh")) == ("error", 124, "")
         assert told(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
         result = await run(executor, "raise TimeoutError('mine')")
         assert (result.outcome, result.exit_code) == ("error", 1)
 
-    async def test_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
         blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert told(result) == ("ok", 0, "0\n1\n2\n")
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_of_a_millisecond_holds_too(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_deadline_of_a_millisecond_holds_too(self, make_executor: MakeExecutor, mode: str) -> None:
         executor = await make_executor(mode=mode, timeout=0.001)
         for _ in range(5):
             assert (await run(executor, "while True: pass")).outcome == "timeout"
 
     @pytest.mark.parametrize("timeout", [1e10, float("inf"), 10**30])
-    async def test_may_be_far_away(self, make_executor: MakeExecutor, timeout: float) -> None:
+    async def test_deadline_may_be_far_in_the_future(self, make_executor: MakeExecutor, timeout: float) -> None:
         executor = await make_executor(timeout=timeout)
         assert await out(executor, "print(1)") == "1\n"
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-    async def test_must_lie_ahead(self, timeout: float) -> None:
+    async def test_deadline_must_be_positive(self, timeout: float) -> None:
         with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
             DockerCommandLineCodeExecutor(timeout=timeout)
 
-    async def test_of_one_block_is_not_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_of_one_block_does_not_affect_others(self, executor: DockerCommandLineCodeExecutor) -> None:
         results = await asyncio.gather(
             *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
         )
@@ -132,10 +132,12 @@ class TestADeadline:
         ]
 
 
-class TestCancelling:
+class TestCancellation:
     @pytest.mark.parametrize("way", ["token", "task", "wait_for"])
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_kills_the_block_and_then_says_so(self, make_executor: MakeExecutor, mode: str, way: str) -> None:
+    async def test_cancellation_is_reported_after_the_block_is_killed(
+        self, make_executor: MakeExecutor, mode: str, way: str
+    ) -> None:
         executor = await make_executor(mode=mode, timeout=30)
         await out(executor, "x = 1")
         code = """
@@ -162,14 +164,14 @@ class TestCancelling:
             # As after a timeout: the variables are those of before the block.
             assert await out(executor, "x") == "1\n"
 
-    async def test_before_the_call_runs_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancellation_before_the_call_runs_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
         token = CancellationToken()
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
             await executor.execute_code_blocks([block("open('/workspace/ran', 'w')")], token)
         assert "ran" not in await executor.list_files()
 
-    async def test_one_of_many_leaves_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancelling_one_block_leaves_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
         token = CancellationToken()
         others = [asyncio.ensure_future(run(executor, f"import time; time.sleep(0.4); print({n})")) for n in range(3)]
         cancelled = asyncio.ensure_future(executor.execute_code_blocks([block("import time; time.sleep(60)")], token))
@@ -179,7 +181,7 @@ class TestCancelling:
             await cancelled
         assert [told(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
 
-    async def test_one_that_waits_for_its_turn_never_runs_it(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancelled_waiting_block_never_runs(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "ran = []")
         first = asyncio.ensure_future(run(session, "import time; time.sleep(2); ran.append(1)"))
         token = CancellationToken()
@@ -193,7 +195,9 @@ class TestCancelling:
         await asyncio.gather(first, third)
         assert await out(session, "ran") == "[1, 3]\n"
 
-    async def test_stops_the_blocks_that_were_to_follow(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancellation_stops_the_blocks_that_were_to_follow(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         token = CancellationToken()
         blocks = [block("import time; time.sleep(2)"), block("open('/workspace/second', 'w')")]
         running = asyncio.ensure_future(executor.execute_code_blocks(blocks, token))
@@ -203,7 +207,7 @@ class TestCancelling:
             await running
         assert "second" not in await executor.list_files()
 
-    async def test_again_and_again_in_no_time_breaks_nothing(self, make_executor: MakeExecutor) -> None:
+    async def test_repeated_quick_cancellation_breaks_nothing(self, make_executor: MakeExecutor) -> None:
         for mode in ("process", "session"):
             executor = await make_executor(mode=mode, timeout=10)
             await out(executor, "kept = 1")

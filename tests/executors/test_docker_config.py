@@ -17,14 +17,13 @@ from pydantic import ValidationError
 from autogen_codeact.executors import (
     DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
-    DockerHost,
-    DockerTLS,
     Limits,
     SandboxNameInUse,
     SandboxStartError,
     SandboxUnavailable,
     ToolLimits,
 )
+from autogen_codeact.sandbox import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DERIVED
 
@@ -92,27 +91,27 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-class TestTheConfig:
-    def test_has_every_argument(self) -> None:
+class TestConfig:
+    def test_config_has_every_argument(self) -> None:
         names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
         names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool", "pool"}
         assert set(ARGUMENTS) == names
 
     @pytest.mark.parametrize("name", sorted(ARGUMENTS))
-    def test_carries(self, name: str) -> None:
+    def test_config_carries_each_argument(self, name: str) -> None:
         executor = DockerCommandLineCodeExecutor(**{name: ARGUMENTS[name]})
         default = DockerCommandLineCodeExecutor().dump_component().config
         changed = {key for key, value in executor.dump_component().config.items() if default.get(key) != value}
         assert changed == {name}
         round_trip(executor)
 
-    def test_carries_all_together(self) -> None:
+    def test_config_carries_all_arguments_together(self) -> None:
         # A way out to named hosts is for a sandbox without a network.
         # Of the choices of an engine, the single one goes with a mounted folder.
         together = {**ARGUMENTS, "network": "none", "hosts": ()}
         round_trip(DockerCommandLineCodeExecutor(**together, functions=[add]))
 
-    def test_names_the_class_where_it_can_be_imported_from(self) -> None:
+    def test_config_names_the_class_where_it_can_be_imported_from(self) -> None:
         assert DockerCommandLineCodeExecutor().dump_component().provider == (
             "autogen_codeact.executors.DockerCommandLineCodeExecutor"
         )
@@ -128,7 +127,7 @@ class TestTheConfig:
             {"functions": ["x"]},
         ],
     )
-    def test_refuses_what_it_does_not_know(self, config: dict[str, Any]) -> None:
+    def test_config_refuses_unknown_keys(self, config: dict[str, Any]) -> None:
         model = ComponentModel(
             provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
             component_type="code_executor",
@@ -138,7 +137,7 @@ class TestTheConfig:
             CodeExecutor.load_component(model)
 
     @pytest.mark.parametrize("config", [{"timeout": 0}, {"functions_module": "no module"}, {"languages": {"": "x"}}])
-    def test_refuses_what_can_not_be_right(self, config: dict[str, Any]) -> None:
+    def test_config_refuses_invalid_values(self, config: dict[str, Any]) -> None:
         model = ComponentModel(
             provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
             component_type="code_executor",
@@ -151,7 +150,9 @@ class TestTheConfig:
         "environment",
         [{"SECRET": "s3cr3t"}, {"SECRET": "${MY_KEY}"}, {"SECRET": "${MY_KEY:-s3cr3t}"}, ["MY_KEY"]],
     )
-    def test_never_has_a_value_of_the_environment(self, environment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_config_never_has_a_value_of_the_environment(
+        self, environment: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("MY_KEY", "s3cr3t")
         monkeypatch.setenv("SECRET", "s3cr3t")
         executor = DockerCommandLineCodeExecutor(environment=environment)
@@ -159,11 +160,11 @@ class TestTheConfig:
         assert "s3cr3t" not in repr(vars(executor))
         round_trip(executor)
 
-    def test_has_no_name_that_was_made_up(self) -> None:
+    def test_config_has_no_generated_name(self) -> None:
         assert DockerCommandLineCodeExecutor().dump_component().config.get("container_name") is None
 
 
-class TestInAContainer:
+class TestLoadedConfig:
     """One argument after the other, through the config, in a container that was really created."""
 
     async def test_limits_user_network_and_root(self, sandbox_image: str) -> None:
@@ -183,7 +184,9 @@ class TestInAContainer:
             code = "import os, socket; print(os.getuid(), os.getgid(), len(socket.if_nameindex()) > 1)"
             assert await out(executor, code) == "1234 2345 True\n"
 
-    async def test_as_root_it_may_write_to_a_root_that_is_not_read_only(self, make_executor: MakeExecutor) -> None:
+    async def test_root_may_write_to_a_root_file_system_that_is_not_read_only(
+        self, make_executor: MakeExecutor
+    ) -> None:
         executor = await make_executor(user="0:0", read_only=False)
         assert await out(executor, "touch /new && echo made; id -u", "sh") == "made\n0\n"
 
@@ -289,7 +292,7 @@ class TestInAContainer:
                 if image:
                     client.remove_image(image, force=True)
 
-    async def test_functions_that_fail_are_an_error_at_the_start(self, sandbox_image: str) -> None:
+    async def test_failing_functions_are_an_error_at_the_start(self, sandbox_image: str) -> None:
         broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
         executor = DockerCommandLineCodeExecutor(functions=[broken])
         with pytest.raises(SandboxStartError, match=r"functions failed to load(?s:.)*no_such_module"):
@@ -354,7 +357,7 @@ class TestInAContainer:
 
 
 class TestTwoFromOneConfig:
-    async def test_run_beside_each_other(self, sandbox_image: str) -> None:
+    async def test_two_executors_run_beside_each_other(self, sandbox_image: str) -> None:
         config = DockerCommandLineCodeExecutor(mode="session").dump_component()
         one, two = (CodeExecutor.load_component(config) for _ in range(2))
         assert isinstance(one, DockerCommandLineCodeExecutor)
@@ -366,7 +369,7 @@ class TestTwoFromOneConfig:
             assert await two.list_files() == []
             assert one.container_name != two.container_name
 
-    async def test_with_a_name_the_second_is_refused_and_the_first_lives(self, sandbox_image: str) -> None:
+    async def test_second_executor_of_the_same_name_is_refused(self, sandbox_image: str) -> None:
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
         config = DockerCommandLineCodeExecutor(mode="session", container_name=name).dump_component()
         one, two = (CodeExecutor.load_component(config) for _ in range(2))

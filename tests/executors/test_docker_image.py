@@ -66,15 +66,15 @@ def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
             client.remove_image(name, force=True)
 
 
-class TestTheDefaultImage:
-    def test_runs_its_libraries_read_only_as_nobody(self, client: APIClient) -> None:
+class TestDefaultImage:
+    def test_default_image_runs_its_libraries_read_only_as_nobody(self, client: APIClient) -> None:
         code = "import sys, matplotlib.pyplot as p, sympy; print(*sys.version_info[:2], p.get_backend(), sympy.Integer(2)**3)"
         assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (
             0,
             "3 13 Agg 8\n",
         )
 
-    def test_has_the_libraries_that_it_promises(self, client: APIClient) -> None:
+    def test_default_image_has_the_libraries_that_it_promises(self, client: APIClient) -> None:
         wanted = {
             Requirement(line).name
             for line in (default_image.SOURCE / "requirements.txt").read_text().splitlines()
@@ -83,14 +83,14 @@ class TestTheDefaultImage:
         code = f"from importlib.metadata import version; print(len([version(name) for name in {sorted(wanted)}]))"
         assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "19\n")
 
-    def test_a_library_leaves_no_thread_pool(self, client: APIClient) -> None:
+    def test_imported_library_leaves_no_thread_pool(self, client: APIClient) -> None:
         code = (
             "import os, numpy as np; from sklearn.cluster import KMeans; a = np.random.rand(600, 600); a @ a;"
             "KMeans(2, n_init=1).fit(a); print(len(os.listdir('/proc/self/task')))"
         )
         assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "1\n")
 
-    def test_python_writes_nothing_on_first_import(self, client: APIClient) -> None:
+    def test_first_import_writes_nothing(self, client: APIClient) -> None:
         script = (
             "cp -r /etc/skel $HOME; touch /tmp/before; sleep 1.1; python -c 'import pandas, matplotlib.pyplot';"
             "find /tmp -type f -newer /tmp/before"
@@ -105,11 +105,11 @@ class TestTheDefaultImage:
         )
         assert run(client, DEFAULT_IMAGE, "python", "-c", script) == (0, "True []\n")
 
-    def test_has_no_setuid_program_and_no_package_lists(self, client: APIClient) -> None:
+    def test_default_image_has_no_setuid_program_and_no_package_lists(self, client: APIClient) -> None:
         script = "find / -xdev -type f -perm /6000; ls /var/lib/apt/lists; python3 -m pip --version >/dev/null"
         assert run(client, DEFAULT_IMAGE, "sh", "-c", script, user="0") == (0, "")
 
-    def test_no_package_is_broken_by_the_placeholders(self, client: APIClient) -> None:
+    def test_placeholders_break_no_package(self, client: APIClient) -> None:
         assert run(client, DEFAULT_IMAGE, "dpkg", "--audit", user="0") == (0, "")
         assert run(client, DEFAULT_IMAGE, "apt-get", "-q", "check", user="0")[0] == 0
 
@@ -353,14 +353,14 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_no
     return tmp_path
 
 
-class TestTheRecipe:
-    def test_lies_beside_the_package(self) -> None:
+class TestRecipe:
+    def test_recipe_lies_beside_the_package(self) -> None:
         assert executors.__file__ is not None
         beside = Path(executors.__file__).parent.parent / "docker"
         assert beside.samefile(default_image.SOURCE)
         assert not (beside / "__init__.py").exists()
 
-    def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
+    def test_recipe_is_built_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
         (recipe / "install.sh").write_text("true\n")
         said: list[str] = []
         assert build_default_image(client, progress=said.append) == unique
@@ -380,7 +380,7 @@ class TestTheRecipe:
         assert second is not None
         assert second["Id"] != first["Id"]
 
-    def test_force_builds_anew_and_lives_without_the_registry(
+    def test_force_builds_anew_also_without_the_registry(
         self,
         client: APIClient,
         recipe: Path,

@@ -30,8 +30,8 @@ async def executor(
         yield started
 
 
-class TestTheWorkDir:
-    async def test_is_sent_before_a_block_and_copied_back_after_it(
+class TestWorkDir:
+    async def test_work_dir_is_sent_before_a_block_and_copied_back_after_it(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         folder = executor.work_dir
@@ -52,13 +52,13 @@ class TestTheWorkDir:
         assert (await run(executor, code)).artifacts[0].name == "sum.txt"
         assert (folder / "sum.txt").read_text() == "11"
 
-    async def test_gets_only_what_a_block_has_changed(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_work_dir_gets_only_what_a_block_has_changed(self, executor: DockerCommandLineCodeExecutor) -> None:
         await run(executor, "open('a.txt', 'w').write('a'); open('b.txt', 'w').write('b')")
         assert (await run(executor, "print(open('a.txt').read())")).artifacts == ()
         result = await run(executor, "open('b.txt', 'a').write('!')")
         assert [item.name for item in result.artifacts] == ["b.txt"]
 
-    async def test_gets_large_and_many_files(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_work_dir_gets_large_and_many_files(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = """
             import os, pathlib
             pathlib.Path("large.bin").write_bytes(os.urandom(7) * 1_000_003)
@@ -72,13 +72,17 @@ class TestTheWorkDir:
         assert (executor.work_dir / "large.bin").stat().st_size == 7_000_021
         assert (executor.work_dir / "many/5/299.txt").read_text() == "299" * 1000
 
-    async def test_keeps_the_executable_bit_and_nothing_more(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_work_dir_keeps_the_executable_bit_and_nothing_more(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         code = "import os\nfor mode in (0o1777, 0o600, 0o755): open(f'm{mode:o}', 'w').close(); os.chmod(f'm{mode:o}', mode)"
         await run(executor, code)
         modes = {name: stat.S_IMODE((executor.work_dir / name).stat().st_mode) for name in ("m1777", "m600", "m755")}
         assert modes == {"m1777": 0o755, "m600": 0o644, "m755": 0o755}
 
-    async def test_gets_no_links_devices_pipes_or_sockets(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_work_dir_gets_no_links_devices_pipes_or_sockets(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         code = """
             import os, socket
             os.symlink("/etc/passwd", "link"); os.symlink("..", "up"); os.mkfifo("pipe")
@@ -89,7 +93,7 @@ class TestTheWorkDir:
         assert [item.name for item in result.artifacts] == ["plain"]
         assert not {"link", "up", "pipe", "socket"} & set(os.listdir(executor.work_dir))
 
-    async def test_gets_names_of_every_kind(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_work_dir_gets_names_of_every_kind(self, executor: DockerCommandLineCodeExecutor) -> None:
         good = ["ümläut.txt", "with space", "日本.txt", "a'b\"c", ".hidden", "é" * 127]
         bad = ["-dash", "new\nline", "back\\slash", ".codeact-part-1", "lone\udcff"]
         code = f"import os; os.makedirs('names')\nfor name in {good + bad!r}: open('names/' + name, 'w').write('x')"
@@ -101,7 +105,7 @@ class TestTheWorkDir:
         assert set(refused) == {printable(f"names/{name}") for name in bad} - {"names/.codeact-part-1"}
         assert all(refused.values())
 
-    async def test_a_link_planted_on_the_host_is_never_followed(
+    async def test_link_planted_on_the_host_is_never_followed(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
         victim = tmp_path / "victim"
@@ -120,21 +124,25 @@ class TestTheWorkDir:
         (executor.work_dir / "target.txt").unlink()
         (executor.work_dir / "outside").unlink()
 
-    async def test_of_several_calls_at_once_stays_in_order(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_work_dir_of_several_calls_at_once_stays_in_order(
+        self, make_executor: MakeExecutor, tmp_path: Path
+    ) -> None:
         executor = await make_executor(work_dir=tmp_path)
         code = "import pathlib; pathlib.Path('{0}.txt').write_text('{0}')"
         results = await asyncio.gather(*(run(executor, code.format(n)) for n in range(30)))
         assert all(result.outcome == "ok" for result in results)
         assert {(tmp_path / f"{n}.txt").read_text() for n in range(30)} == {str(n) for n in range(30)}
 
-    async def test_that_can_not_be_used_is_an_error_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_work_dir_that_can_not_be_used_is_an_error_at_the_start(
+        self, sandbox_image: str, tmp_path: Path
+    ) -> None:
         (tmp_path / "file").write_text("")
         executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "file")
         with pytest.raises(SandboxFileError, match="can't be"):
             await executor.start()
         await executor.stop()
 
-    async def test_without_one_is_temporary_and_gone_after_stop(self, sandbox_image: str) -> None:
+    async def test_default_work_dir_is_temporary_and_removed_at_stop(self, sandbox_image: str) -> None:
         async with reused.executor(DockerCommandLineCodeExecutor) as executor:
             result = await run(executor, "open('x.txt', 'w').write('x')")
             folder = executor.work_dir
@@ -143,7 +151,7 @@ class TestTheWorkDir:
             assert Path(result.code_file).parent == folder
         assert not folder.exists()
 
-    async def test_of_a_full_workspace_is_a_result(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_work_dir_of_a_full_workspace_is_a_result(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
         executor = await make_executor(work_dir=tmp_path, limits=Limits(workspace="1m", files=200))
         result = await run(executor, "open('big', 'wb').write(b'x' * 2_000_000)")
         assert result.error is not None
@@ -160,7 +168,9 @@ class TestTheWorkDir:
 
 
 class TestCodeFiles:
-    async def test_have_the_hash_or_the_name_asked_for(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_files_have_the_hash_or_the_requested_name(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         result = await run(executor, "print('unnamed')")
         assert result.code_file is not None
         assert Path(result.code_file).name.startswith("tmp_code_")
@@ -175,7 +185,7 @@ class TestCodeFiles:
         )
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_of_bad_names_are_refused(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_invalid_names_of_code_files_are_refused(self, make_executor: MakeExecutor, mode: str) -> None:
         executor = await make_executor(mode=mode)
         bad = [
             "../out.py",
@@ -199,7 +209,7 @@ class TestCodeFiles:
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     @pytest.mark.parametrize("language", ["python", "sh"])
-    async def test_with_the_name_of_a_folder_or_link_are_an_error_result(
+    async def test_code_files_with_the_name_of_a_folder_or_link_are_an_error_result(
         self, make_executor: MakeExecutor, mode: str, language: str
     ) -> None:
         executor = await make_executor(mode=mode)
@@ -210,7 +220,7 @@ class TestCodeFiles:
             assert f"the code could not be saved as /workspace/{name}" in result.output
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_are_gone_with_delete_tmp_files_but_named_ones_stay(
+    async def test_delete_tmp_files_removes_unnamed_code_files_only(
         self, make_executor: MakeExecutor, tmp_path: Path
     ) -> None:
         executor = await make_executor(work_dir=tmp_path, delete_tmp_files=True)
@@ -224,7 +234,9 @@ class TestCodeFiles:
         assert os.listdir(tmp_path) == ["kept.py"]
         assert await executor.list_files() == ["kept.py"]
 
-    async def test_are_none_for_unnamed_blocks_of_a_session(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_unnamed_blocks_of_a_session_have_no_code_files(
+        self, make_executor: MakeExecutor, tmp_path: Path
+    ) -> None:
         executor = await make_executor(mode="session", work_dir=tmp_path)
         assert (await run(executor, "print(1)")).code_file is None
         assert (await run(executor, "echo 1", "sh")).code_file is None
@@ -232,7 +244,9 @@ class TestCodeFiles:
 
 
 class TestUploadAndDownload:
-    async def test_round_trip(self, executor: DockerCommandLineCodeExecutor, tmp_path: Path) -> None:
+    async def test_upload_and_download_round_trip(
+        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
+    ) -> None:
         for size in (0, 1, 256 * 1024, 256 * 1024 + 1, 3_000_000):
             source = tmp_path / "source.bin"
             source.write_bytes(os.urandom(size))
@@ -268,7 +282,7 @@ class TestUploadAndDownload:
         )
 
     @pytest.mark.parametrize("name", ["../x", "/etc/x", "", "a/../../x", "-x", "a\0b"])
-    async def test_can_not_leave_the_workspace(
+    async def test_upload_and_download_can_not_leave_the_workspace(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path, name: str
     ) -> None:
         (tmp_path / "source").write_text("x")
@@ -277,7 +291,9 @@ class TestUploadAndDownload:
         with pytest.raises(ValueError, match="file name"):
             await executor.download(name, tmp_path / "target")
 
-    async def test_follow_no_link_in_the_sandbox(self, executor: DockerCommandLineCodeExecutor, tmp_path: Path) -> None:
+    async def test_upload_and_download_follow_no_link(
+        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
+    ) -> None:
         await out(
             executor,
             "ln -sfn /tmp away; ln -sf /etc/passwd password; mkdir -p folder; mkfifo fifo 2>/dev/null || true",
@@ -296,7 +312,7 @@ class TestUploadAndDownload:
         assert not (tmp_path / "target").exists()
         assert not [name for name in await executor.list_files() if "codeact-part" in name]
 
-    async def test_of_a_missing_or_too_large_file_is_an_error(
+    async def test_upload_and_download_of_a_missing_or_too_large_file_is_an_error(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
         with pytest.raises(SandboxFileError, match="can't read"):
@@ -308,7 +324,9 @@ class TestUploadAndDownload:
         assert [(item.name, item.path) for item in result.artifacts] == [("sparse", None)]
         await out(executor, "import os; os.remove('sparse')")
 
-    async def test_cancelled_half_way_leave_nothing(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_cancelled_upload_and_download_leave_nothing(
+        self, make_executor: MakeExecutor, tmp_path: Path
+    ) -> None:
         executor = await make_executor()
         (tmp_path / "big").write_bytes(b"x" * 50_000_000)
         for _ in range(3):
@@ -327,8 +345,8 @@ class TestUploadAndDownload:
         await run(executor, "p.kill()")
 
 
-class TestABindDir:
-    async def test_is_the_workspace_itself(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+class TestBindDir:
+    async def test_bind_dir_is_the_workspace_itself(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
         tmp_path.chmod(0o777)  # noqa: ASYNC240
         executor = await make_executor(bind_dir=tmp_path)
         assert executor.bind_dir == executor.work_dir == tmp_path
@@ -341,7 +359,7 @@ class TestABindDir:
         (tmp_path / "out.txt").unlink()
         assert await out(executor, "import os; print(os.path.exists('out.txt'))") == "False\n"
 
-    async def test_has_its_owner_as_the_user(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_bind_dir_has_its_owner_as_the_user(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
         if os.getuid() != 0:
             pytest.skip("only root can give a folder away")
         os.chown(tmp_path, 12345, 23456)
@@ -350,7 +368,9 @@ class TestABindDir:
         status = (tmp_path / "mine").stat()
         assert (status.st_uid, status.st_gid) == (12345, 23456)
 
-    async def test_that_can_not_be_written_is_an_error_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_bind_dir_that_can_not_be_written_is_an_error_at_the_start(
+        self, sandbox_image: str, tmp_path: Path
+    ) -> None:
         tmp_path.chmod(0o755)  # noqa: ASYNC240
         executor = DockerCommandLineCodeExecutor(bind_dir=tmp_path, user="65534:65534")
         with pytest.raises(SandboxStartError, match="not writable for user 65534"):
@@ -358,7 +378,9 @@ class TestABindDir:
 
 
 class TestArtifactsOfSeveralBlocks:
-    async def test_are_reported_once_with_their_last_state(self, make_executor: MakeExecutor) -> None:
+    async def test_artifacts_of_several_blocks_are_reported_once_with_their_last_state(
+        self, make_executor: MakeExecutor
+    ) -> None:
         executor = await make_executor()
         blocks = [block("open('x', 'w').write('1')"), block("open('x', 'w').write('22'); open('y', 'w')")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())

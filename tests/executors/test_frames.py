@@ -65,7 +65,7 @@ def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
 
 class TestParsers:
     @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 10**6), max_size=10))
-    def test_find_the_same_frames_wherever_the_stream_is_cut(
+    def test_parsers_find_the_same_frames_wherever_the_stream_is_cut(
         self, frames: list[tuple[bytes, int, bytes]], cuts: list[int]
     ) -> None:
         data = b"".join(raw(*frame) for frame in frames)
@@ -73,7 +73,7 @@ class TestParsers:
             assert [frame for piece in pieces(data, cuts) for frame in parser.feed(piece)] == frames
 
     @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=10))
-    def test_take_any_bytes_and_raise_nothing_but_their_error(self, data: bytes, cuts: list[int]) -> None:
+    def test_parsers_take_any_bytes_and_raise_nothing_but_their_error(self, data: bytes, cuts: list[int]) -> None:
         host, runner = protocol.Parser(), wire.Parser()
         with contextlib.suppress(SandboxProtocolError):
             for piece in pieces(data, cuts):
@@ -83,7 +83,7 @@ class TestParsers:
                 runner.feed(piece)
 
     @pytest.mark.parametrize("size", [8 * 1024 * 1024 + 1, 2**31, 2**32 - 1])
-    def test_make_no_room_for_what_is_only_announced(self, size: int) -> None:
+    def test_parsers_allocate_nothing_for_an_announced_length(self, size: int) -> None:
         tracemalloc.start()
         try:
             with pytest.raises(SandboxProtocolError, match="announced a frame"):
@@ -94,14 +94,14 @@ class TestParsers:
         finally:
             tracemalloc.stop()
 
-    def test_of_the_runner_gives_what_was_good_before_the_error(self) -> None:
+    def test_parser_of_the_runner_returns_the_frames_before_an_error(self) -> None:
         parser = wire.Parser()
         bad = struct.pack("!cII", b"D", 1, 2**32 - 1)
         assert parser.feed(raw(b"D", 1, b"x") + bad) == [(b"D", 1, b"x")]
         with pytest.raises(wire.ProtocolError):
             parser.feed(raw(b"D", 2, b"y"))
 
-    def test_take_the_largest_frame_in_small_pieces_without_copying_it_each_time(self) -> None:
+    def test_parsers_take_the_largest_frame_in_small_pieces_without_copying_it_each_time(self) -> None:
         payload = bytes(8 * 1024 * 1024)
         for parser in (protocol.Parser(), wire.Parser()):
             cut = pieces(raw(b"O", 1, payload), list(range(0, 8 << 20, 4096)))
@@ -109,7 +109,7 @@ class TestParsers:
 
 
 class TestOutboxes:
-    def test_of_the_runner_keep_the_order_whatever_the_stream_has_room_for(self) -> None:
+    def test_outboxes_keep_the_order_whatever_the_stream_has_room_for(self) -> None:
         """Frames go out many at a time; descriptors go with the first byte of theirs."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -135,7 +135,7 @@ class TestOutboxes:
 
 class TestPayloads:
     @given(st.dictionaries(st.text(max_size=10), JSON, max_size=5), st.binary(max_size=100))
-    def test_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:
+    def test_payloads_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:
         value = json.loads(json.dumps(value))
         (frame,) = wire.Parser().feed(protocol.pack(b"X", 7, value, data))
         assert wire.unpack(frame[2]) == (value, data)
@@ -153,20 +153,20 @@ class TestPayloads:
     @example(message({})[:-1])
     @example(struct.pack("!I", 200_000) + b"[" * 200_000)
     @example(struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}")
-    def test_that_are_malformed_raise_nothing_but_the_error(self, payload: bytes) -> None:
+    def test_malformed_payloads_raise_only_the_protocol_error(self, payload: bytes) -> None:
         with contextlib.suppress(SandboxProtocolError):
             assert isinstance(protocol.unpack(payload)[0], dict)
         with contextlib.suppress(wire.ProtocolError):
             assert isinstance(wire.unpack(payload)[0], dict)
 
-    def test_that_do_not_fit_are_refused_before_they_are_sent(self) -> None:
+    def test_too_large_payloads_are_refused_before_they_are_sent(self) -> None:
         with pytest.raises(ValueError, match="exceeds"):
             protocol.pack(b"X", 1, {}, bytes(8 * 1024 * 1024))
         with pytest.raises(wire.ProtocolError, match="exceeds"):
             wire.pack(b"D", 1, {}, bytes(8 * 1024 * 1024))
 
     @given(st.dictionaries(st.text(), st.text(), max_size=40), st.integers(1, 400))
-    def test_of_a_worker_pass_whatever_their_texts_hold(self, environment: dict[str, str], times: int) -> None:
+    def test_payloads_of_a_worker_pass_whatever_their_texts_hold(self, environment: dict[str, str], times: int) -> None:
         whole = {
             "environment": {name: value * times for name, value in environment.items()},
             "value": '[{"\\' * 9000,
@@ -175,12 +175,12 @@ class TestPayloads:
         wire.check_report(wire.pack(b"D", 1, whole, limit=2**30)[9:])
 
     @pytest.mark.parametrize("part", [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",'])
-    def test_of_a_worker_with_a_million_parts_are_refused_unread(self, part: bytes) -> None:
+    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self, part: bytes) -> None:
         head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
         with pytest.raises(wire.ProtocolError, match="too many"):
             wire.check_report(struct.pack("!I", len(head)) + head)
 
-    def test_with_a_number_of_a_million_digits_take_no_time(self) -> None:
+    def test_payloads_with_a_number_of_a_million_digits_are_refused_fast(self) -> None:
         payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
         began = time.thread_time()
         for unpack, error in ((protocol.unpack, SandboxProtocolError), (wire.unpack, wire.ProtocolError)):
@@ -290,7 +290,7 @@ def read_until(other: socket.socket, kind: bytes) -> int:
                 return int(ident)
 
 
-class TestAFalseRunner:
+class TestFakeRunner:
     @pytest.mark.parametrize(
         "sent",
         [
@@ -308,13 +308,13 @@ class TestAFalseRunner:
             raw(b"!", 0, b""),
         ],
     )
-    async def test_at_the_start_is_a_protocol_or_a_start_error(self, sent: bytes) -> None:
+    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self, sent: bytes) -> None:
         made, launcher = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
         with pytest.raises((SandboxProtocolError, SandboxStartError)):
             await asyncio.wait_for(made.start(), 10)
         assert launcher.killed == 1
 
-    async def test_the_reason_of_a_fatal_error_is_cut_and_made_printable(self) -> None:
+    async def test_reason_of_a_fatal_error_is_cut_and_made_printable(self) -> None:
         sent = raw(b"!", 0, message({"error": "\x1b[2J" + "x" * 100_000}))
         made, _ = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
         with pytest.raises(SandboxStartError) as caught:
@@ -322,7 +322,7 @@ class TestAFalseRunner:
         assert "\x1b" not in str(caught.value)
         assert len(str(caught.value)) < 5000
 
-    async def test_that_hangs_up_or_is_silent_is_no_hang(self) -> None:
+    async def test_fake_runner_that_hangs_up_or_is_silent_is_an_error_in_time(self) -> None:
         made, _ = sandbox(lambda other: other.close())
         with pytest.raises(SandboxStartError, match="exit code is not known"):
             await asyncio.wait_for(made.start(), 10)
@@ -339,7 +339,9 @@ class TestAFalseRunner:
             lambda ident: raw(b"D", ident, struct.pack("!I", 100_000) + b"[" * 100_000),
         ],
     )
-    async def test_that_answers_a_block_with_garbage_is_a_protocol_error(self, answer: Callable[[int], bytes]) -> None:
+    async def test_fake_runner_that_answers_a_block_with_garbage_is_a_protocol_error(
+        self, answer: Callable[[int], bytes]
+    ) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             other.sendall(answer(read_until(other, b"X")))
@@ -354,7 +356,7 @@ class TestAFalseRunner:
             await made.run({}, b"", 1)
         await made.stop()
 
-    async def test_that_dies_mid_block_is_said_to_every_caller(self) -> None:
+    async def test_fake_runner_that_dies_during_a_block_is_reported_to_every_caller(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             read_until(other, b"X")
@@ -367,7 +369,7 @@ class TestAFalseRunner:
         assert [type(result) for result in results] == [SandboxDied] * 3
         await made.stop()
 
-    async def test_that_never_answers_meets_the_hosts_deadline(self) -> None:
+    async def test_fake_runner_that_never_answers_meets_the_hosts_deadline(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             while other.recv(65536):
@@ -379,7 +381,7 @@ class TestAFalseRunner:
             await asyncio.wait_for(made.run({}, b"", 0.2), 10)
         assert launcher.killed
 
-    async def test_that_never_stops_talking_can_still_be_stopped(self) -> None:
+    async def test_fake_runner_that_never_stops_talking_can_still_be_stopped(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             noise = raw(b"O", 4711, b"x" * 60_000) * 10
@@ -390,7 +392,7 @@ class TestAFalseRunner:
         await made.start()
         await asyncio.wait_for(made.stop(), 30)
 
-    async def test_that_answers_what_was_not_asked_is_ignored(self) -> None:
+    async def test_fake_runner_that_answers_what_was_not_asked_is_ignored(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             for ident in range(50, 60):
@@ -421,7 +423,9 @@ class TestAFalseRunner:
             {"error": "x", "errno": "y"},
         ],
     )
-    async def test_that_answers_about_files_with_nonsense_is_a_typed_error(self, answer: dict[str, Any]) -> None:
+    async def test_fake_runner_that_answers_about_files_with_nonsense_is_a_typed_error(
+        self, answer: dict[str, Any]
+    ) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             for _ in range(2):
@@ -444,7 +448,7 @@ class TestAFalseRunner:
 class TestResults:
     @given(st.dictionaries(st.sampled_from([*RESULT, "other"]), JSON, max_size=12))
     @settings(max_examples=300)
-    def test_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
+    def test_results_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
         reply = Reply({**RESULT, **changes}, b"", {b"O": bytearray(b"\xffabc")})
         with contextlib.suppress(SandboxProtocolError):
             result = to_result(reply, split_streams=False)
@@ -469,7 +473,7 @@ class TestResults:
             {"error": "x"},
         ],
     )
-    def test_that_are_wrong_are_a_protocol_error(self, change: dict[str, Any]) -> None:
+    def test_results_that_are_wrong_are_a_protocol_error(self, change: dict[str, Any]) -> None:
         reply = Reply({**RESULT, **change}, b"", {})
         with pytest.raises(SandboxProtocolError, match="malformed result"):
             to_result(reply, split_streams=False)

@@ -16,7 +16,7 @@ from .test_runner_old_python import needs_namespaces
 
 
 @needs_namespaces
-class TestTheSupervisor:
+class TestSupervisor:
     """The true one, of which the host would never ask such things."""
 
     @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ class TestTheSupervisor:
             raw(b"P", 1, message({})),
         ],
     )
-    def test_says_what_was_wrong_and_ends(self, tmp_path: Path, sent: bytes) -> None:
+    def test_supervisor_reports_an_invalid_frame_and_ends(self, tmp_path: Path, sent: bytes) -> None:
         with LocalRunner(sys.executable, tmp_path) as runner:
             runner.greet()
             runner.send(sent)
@@ -39,7 +39,7 @@ class TestTheSupervisor:
             with pytest.raises(EOFError):
                 runner.receive()
 
-    def test_ends_with_the_host_whatever_runs(self, tmp_path: Path) -> None:
+    def test_supervisor_ends_with_the_host_whatever_runs(self, tmp_path: Path) -> None:
         with LocalRunner(sys.executable, tmp_path) as runner:
             runner.greet()
             block = {"path": str(tmp_path / "b.py"), "command": None, "timeout": 60}
@@ -48,7 +48,7 @@ class TestTheSupervisor:
             time.sleep(0.3)
             assert runner.end()[0] == 0
 
-    def test_refuses_wrong_file_requests_and_goes_on(self, tmp_path: Path) -> None:
+    def test_supervisor_refuses_wrong_file_requests_and_goes_on(self, tmp_path: Path) -> None:
         with LocalRunner(sys.executable, tmp_path) as runner:
             runner.greet()
             wrong: list[dict[str, Any]] = [

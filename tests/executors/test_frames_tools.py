@@ -45,10 +45,10 @@ def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
     return struct.pack("!I", number) + body
 
 
-class TestTheHost:
+class TestHost:
     @given(st.binary(max_size=300))
     @settings(max_examples=300)
-    def test_reads_any_payload_as_a_call_or_refuses_it(self, payload: bytes) -> None:
+    def test_host_reads_any_payload_as_a_call_or_refuses_it(self, payload: bytes) -> None:
         with contextlib.suppress(ValueError):
             request = asyncio.run(read_call(payload, 2))
             assert isinstance(request.name, str)
@@ -56,12 +56,12 @@ class TestTheHost:
 
     @given(st.dictionaries(st.sampled_from(["name", "arguments", "other"]), JSON | st.just("echo"), max_size=3))
     @settings(max_examples=200)
-    def test_reads_any_json_as_a_call_or_refuses_it(self, thing: dict[str, Any]) -> None:
+    def test_host_reads_any_json_as_a_call_or_refuses_it(self, thing: dict[str, Any]) -> None:
         with contextlib.suppress(ValueError):
             request = asyncio.run(read_call(json.dumps(thing).encode(), 2))
             assert (request.name, request.copies[0]) == (thing["name"], thing["arguments"])
 
-    async def test_refuses_a_call_with_too_many_arguments(self) -> None:
+    async def test_host_refuses_a_call_with_too_many_arguments(self) -> None:
         def payload(count: int) -> bytes:
             return json.dumps({"name": "echo", "arguments": {f"a{n}": n for n in range(count)}}).encode()
 
@@ -70,7 +70,7 @@ class TestTheHost:
         with pytest.raises(ValueError, match=r"^the call has 1,001 arguments; at most 1,000 can be sent$"):
             await read_call(payload(1001), 2)
 
-    async def test_answers_each_call_once_whatever_it_holds(self) -> None:
+    async def test_host_answers_each_call_once_whatever_it_holds(self) -> None:
         made, sent = calls(in_flight=256), list[bytes]()
         made.open(sent.append)
         payloads = [
@@ -95,7 +95,7 @@ class TestTheHost:
         assert sorted(struct.unpack("!I", answer[:4])[0] for answer in sent) == list(range(len(payloads)))
         assert all("error" in json.loads(answer[4:]) for answer in sent)
 
-    async def test_ignores_calls_of_a_block_that_has_ended(self) -> None:
+    async def test_host_ignores_calls_of_a_block_that_has_ended(self) -> None:
         made, sent = calls(), list[bytes]()
         made.open(sent.append)
         made.on_frame(b"T", call(1, thing=1))
@@ -116,7 +116,7 @@ class TestTheHost:
         ],
         ids=["empty", "no number", "no number in U", "too long", "twice the same", "too many at once"],
     )
-    async def test_ends_the_connection_after_frames_that_no_supervisor_sends(
+    async def test_host_ends_the_connection_after_frames_that_no_supervisor_sends(
         self, frames: list[tuple[bytes, bytes]]
     ) -> None:
         def play(other: socket.socket) -> None:
@@ -138,7 +138,7 @@ class TestTheHost:
         await taking.close()
         await made.stop()
 
-    async def test_ignores_calls_of_blocks_that_are_not_there_or_have_no_tools(self) -> None:
+    async def test_host_ignores_calls_of_blocks_that_are_not_there_or_have_no_tools(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             ident = read_until(other, b"X")
@@ -193,8 +193,8 @@ def give_back(ident: int, payload: bytes) -> bytes:
 
 @needs_namespaces
 @pytest.mark.parametrize("mode", ["process", "session"])
-class TestTheRunner:
-    def test_calls_on_every_python(self, python: str, tmp_path: Path, mode: str) -> None:
+class TestRunner:
+    def test_runner_calls_on_every_python(self, python: str, tmp_path: Path, mode: str) -> None:
         assert VERSIONS
         code = """
 import asyncio, inspect, threading
@@ -226,7 +226,7 @@ except TypeError as error: print(error)
                 )
                 assert len(heard) == 61
 
-    def test_says_which_tool_is_broken(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_names_the_broken_tool(self, tmp_path: Path, mode: str) -> None:
         tools = {**TOOLS, "sources": [source("echo"), ["bad", "def bad(:"], ["none", "x = 1"], ["late", "1 / 0"]]}
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=tools) as runner:
             problems = runner.greet()["tools"]
@@ -241,7 +241,7 @@ except TypeError as error: print(error)
         ],
         ids=["no such block", "no such call"],
     )
-    def test_ignores_answers_that_nobody_waits_for(
+    def test_runner_ignores_answers_that_nobody_waits_for(
         self, tmp_path: Path, mode: str, answers: Callable[[int, bytes], list[bytes]]
     ) -> None:
         def answer(ident: int, payload: bytes) -> bytes:
@@ -255,7 +255,7 @@ except TypeError as error: print(error)
     @pytest.mark.parametrize(
         "body", [b"", b"{", b"\xff", b"[]", b"{}", b'{"error":3}', b'{"error":{}}', b"[" * 100_000], ids=repr
     )
-    def test_turns_an_answer_that_is_none_into_an_exception(self, tmp_path: Path, mode: str, body: bytes) -> None:
+    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path, mode: str, body: bytes) -> None:
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
             runner.greet()
             code = "try: echo(1)\nexcept Exception as error: print('raised')\nprint('goes on')"
@@ -263,13 +263,13 @@ except TypeError as error: print(error)
             assert answer[:2][1] == "raised\ngoes on\n"
             assert run(runner, "print(echo(1))", give_back)[1] == "[1]\n"
 
-    def test_gives_up_on_an_answer_without_a_number(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_gives_up_on_an_answer_without_a_number(self, tmp_path: Path, mode: str) -> None:
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
             runner.greet()
             with pytest.raises(EOFError, match="an answer to a call without its number"):
                 run(runner, "echo(1)", lambda ident, _: raw(b"T", ident, b"\0"))
 
-    def test_sends_no_more_calls_at_once_than_it_was_told(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_sends_no_more_calls_at_once_than_it_was_told(self, tmp_path: Path, mode: str) -> None:
         open_calls: list[bytes] = []
         most = 0
 
@@ -297,7 +297,7 @@ asyncio.run(main())
         assert (result["outcome"], output) == ("ok", "True\n")
         assert most <= 4
 
-    def test_takes_back_what_nobody_waits_for(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_drops_calls_that_nobody_waits_for(self, tmp_path: Path, mode: str) -> None:
         code = """
 import asyncio
 async def main():

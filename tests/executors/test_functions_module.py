@@ -25,13 +25,16 @@ from autogen_core.code_executor import (
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
 from autogen_codeact.executors.functions_module import (
-    FUNCTION_PROMPT_TEMPLATE,
     build_functions_source,
-    check_module_name,
     functions_prompt,
     required_packages,
-    to_stub,
 )
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE
+from autogen_codeact.sandbox.options import check_module_name
+
+
+def to_stub(function: Any) -> str:
+    return functions_prompt([function], "functions", "$functions")
 
 
 def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
@@ -103,7 +106,7 @@ class TestSource:
             "    return x\n"
         )
 
-    def test_it_runs(self, tmp_path: Path):
+    def test_source_of_the_module_runs(self, tmp_path: Path):
         source = build_functions_source([add, count, fetch])
         code = "import asyncio, functions as f; print(f.add(1), f.count('aAb'), asyncio.run(f.fetch(3)))"
         assert run(tmp_path, source, code) == "3 {'a': 2, 'b': 1} 3"
@@ -200,7 +203,7 @@ no margin"""
         source = build_functions_source([half])
         assert run(tmp_path, source, "import functions; print(functions.half())") == "(True, '/')"
 
-    def test_from_str(self, tmp_path: Path):
+    def test_function_from_a_string(self, tmp_path: Path):
         function = FunctionWithRequirements.from_str(
             "\ndef shout(text: str) -> str:\n    '''Make it loud.'''\n    return text.upper()\n",
             python_packages=["loud"],
@@ -216,7 +219,7 @@ no margin"""
     def test_the_same_function_twice_is_written_once(self):
         assert build_functions_source([add, add]) == build_functions_source([add])
 
-    def test_none_at_all(self):
+    def test_module_without_functions_is_empty(self):
         assert build_functions_source([]) == "\n"
         assert required_packages([]) == []
 
@@ -244,19 +247,19 @@ class TestRefused:
             (None, "`None` is of type NoneType"),
         ],
     )
-    def test_what_has_no_source(self, function: Any, why: str):
+    def test_objects_without_source_are_refused(self, function: Any, why: str):
         for call in (lambda: build_functions_source([function]), lambda: to_stub(function)):
             with pytest.raises(ValueError, match=re.escape(why)) as caught:
                 call()
             assert "made with `def`" in str(caught.value)
 
-    def test_a_function_without_a_file(self):
+    def test_function_without_a_file_is_refused(self):
         namespace: dict[str, Any] = {}
         exec("def made_up():\n    return 1\n", namespace)
         with pytest.raises(ValueError, match="The source of `made_up` can't be found; define it in a file"):
             build_functions_source([namespace["made_up"]])
 
-    def test_a_decorator_that_hides_the_function(self):
+    def test_decorator_that_hides_the_function_is_refused(self):
         def hide(function):
             def hidden():
                 return function()
@@ -269,7 +272,7 @@ class TestRefused:
         with pytest.raises(ValueError, match="`hidden` uses `function` from the function around it"):
             build_functions_source([shown])
 
-    def test_captured_values(self):
+    def test_captured_values_are_refused(self):
         key, other = "secret", 1
 
         def uses():
@@ -279,7 +282,7 @@ class TestRefused:
             build_functions_source([uses])
         assert "secret" not in str(caught.value)
 
-    def test_two_functions_of_one_name(self):
+    def test_two_functions_of_one_name_are_refused(self):
         def make():
             def add(a):
                 return a
@@ -289,7 +292,7 @@ class TestRefused:
         with pytest.raises(ValueError, match="Two functions are called `add`"):
             build_functions_source([add, make()])
 
-    def test_a_renamed_function(self):
+    def test_renamed_function_is_refused(self):
         def f(): ...
 
         f.__name__ = "g"
@@ -297,7 +300,7 @@ class TestRefused:
             build_functions_source([f])
 
     @pytest.mark.parametrize("line", ["not an import", "os; print(1)", ""])
-    def test_imports_that_are_none(self, line: str):
+    def test_invalid_imports_are_refused(self, line: str):
         @with_requirements(global_imports=[line])
         def f(): ...
 
@@ -305,7 +308,7 @@ class TestRefused:
             build_functions_source([f])
 
     @pytest.mark.parametrize("name", ["", "a b", "a.b", "1a", "a-b", "class", "None", "a/b"])
-    def test_module_names(self, name: str):
+    def test_invalid_module_names_are_refused(self, name: str):
         with pytest.raises(ValueError, match="must be an identifier"):
             check_module_name(name)
         with pytest.raises(ValueError, match="must be an identifier"):
@@ -326,7 +329,7 @@ def test_packages_once_in_order():
 
 
 class TestStub:
-    def test_stubs(self):
+    def test_stubs_of_functions(self):
         assert to_stub(add) == 'def add(a: int, b: int=2) -> int:\n    """Add two numbers."""\n    ...'
         assert to_stub(fetch) == "async def fetch(x):\n    ..."
         assert to_stub(count) == (
@@ -351,7 +354,7 @@ class TestStub:
 
 
 class TestPrompt:
-    def test_ours(self):
+    def test_default_prompt(self):
         prompt = functions_prompt([add, fetch], "helpers")
         assert "`helpers`" in prompt
         assert "from helpers import foo" in prompt
@@ -363,7 +366,7 @@ class TestPrompt:
         assert "from $" not in prompt
         assert to_stub(add) in prompt
         assert functions_prompt([], "m", "$module_name:$functions") == "m:"
-        assert "$module_name" in FUNCTION_PROMPT_TEMPLATE
+        assert "$module_name" in PROMPT_TEMPLATE
 
     def test_a_dollar_in_a_docstring_stays(self):
         def price():

@@ -37,8 +37,10 @@ async def ask(executor: DockerCommandLineCodeExecutor, code: str, language: str 
     return json.loads(await out(executor, code, language))
 
 
-class TestFromInside:
-    async def test_no_capabilities_no_new_privileges_a_filter(self, executor: DockerCommandLineCodeExecutor) -> None:
+class TestInside:
+    async def test_code_has_no_capabilities_and_no_new_privileges_and_a_filter(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         code = """
             import json
             lines = (line.split(":", 1) for line in open("/proc/self/status"))
@@ -53,7 +55,7 @@ class TestFromInside:
         assert status["Gid"] == ["65534"] * 4
         assert status["Groups"] in ([], ["65534"])
 
-    async def test_no_network_but_loopback(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_no_network_but_loopback(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = """
             import json, os, socket
             refused = []
@@ -70,7 +72,7 @@ class TestFromInside:
         assert interfaces == ["lo"]
         assert refused == [True] * 5
 
-    async def test_the_root_is_read_only(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_root_file_system_is_read_only(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = """
             import json, os
             def writable(folder):
@@ -116,7 +118,7 @@ class TestFromInside:
         code = "cd; touch x; printf '#!/bin/sh\\necho ran' > /workspace/p; chmod +x /workspace/p; /workspace/p"
         assert await out(executor, code, "sh") == "ran\n"
 
-    async def test_no_way_to_an_engine(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_no_way_to_an_engine(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = """
             import json, os, stat
             found = []
@@ -145,8 +147,8 @@ class TestFromInside:
         assert await ask(executor, code) == []
 
 
-class TestAsTheEngineHasIt:
-    async def test_defaults(self, executor: DockerCommandLineCodeExecutor) -> None:
+class TestContainerConfiguration:
+    async def test_container_has_the_default_configuration(self, executor: DockerCommandLineCodeExecutor) -> None:
         found = container_of(executor)
         host, config = found["HostConfig"], found["Config"]
         expected = {
@@ -185,12 +187,12 @@ class TestAsTheEngineHasIt:
         assert (config["User"], config["WorkingDir"]) == ("65534:65534", "/workspace")
         assert (config["Tty"], config["OpenStdin"], config["StdinOnce"]) == (False, True, True)
 
-    async def test_labels_say_whose_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_labels_name_the_owner(self, executor: DockerCommandLineCodeExecutor) -> None:
         labels = container_of(executor)["Config"]["Labels"]
         assert labels["org.autogen-codeact.kind"] == "sandbox"
         assert labels["org.autogen-codeact.owner"].endswith(f":{os.getpid()}")
 
-    async def test_a_stop_from_outside_takes_no_grace(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stop_from_outside_is_immediate(self, executor: DockerCommandLineCodeExecutor) -> None:
         assert container_of(executor)["Config"]["StopSignal"] == "SIGKILL"
 
     async def test_every_limit_can_be_set(self, make_executor: MakeExecutor) -> None:
@@ -214,9 +216,9 @@ class TestAsTheEngineHasIt:
         assert (await run(executor, "print('x' * 3000)")).truncated == 3001 - 2048
 
 
-class TestTheLimitsHold:
+class TestLimits:
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_of_memory(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_limit_of_memory(self, make_executor: MakeExecutor, mode: str) -> None:
         executor = await make_executor(mode=mode, limits=Limits(memory="200m"))
         result = await run(executor, "hog = []\nwhile True: hog.append(b'x' * 10_000_000)")
         assert (result.outcome, result.exit_code) == ("oom", 137)
@@ -227,13 +229,13 @@ class TestTheLimitsHold:
         assert await out(executor, "print('next')") == "next\n"
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_of_processes(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_limit_of_processes(self, make_executor: MakeExecutor, mode: str) -> None:
         executor = await make_executor(mode=mode, timeout=3, limits=Limits(pids=40, cpus=0.3))
         await run(executor, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
         await run(executor, ":(){ :|:& };:", "bash")
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_of_descriptors(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_limit_of_descriptors(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = "import os\nfds = []\ntry:\n    while True: fds.append(os.dup(1))\nexcept OSError as error: print(error.errno)"
         assert await out(executor, code + "\nfor fd in fds: os.close(fd)") == "24\n"
         # And when none is left at the end.
@@ -242,7 +244,7 @@ class TestTheLimitsHold:
         assert (await run(executor, "for fd in globals().get('fds', []): os.close(fd)")).state == "kept"
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_of_space_and_files(self, make_executor: MakeExecutor) -> None:
+    async def test_limit_of_space_and_files(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(limits=Limits(tmp="2m", files=500))
         for folder in ("/tmp", "/dev/shm"):
             code = f"""

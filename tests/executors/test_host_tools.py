@@ -32,14 +32,20 @@ on_one_kind = pytest.mark.parametrize("make", ["docker-process"], indirect=True)
 
 @pytest_asyncio.fixture(params=KINDS)
 async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[Make]:
-    """Makes an executor with these tools, and stops it after the test."""
+    """Makes an executor with these tools, which its sandbox knows from the start or from each block, and stops it."""
     engine, mode = request.param.split("-")
     made: list[SandboxCodeExecutor] = []
 
-    async def make(*functions: Callable[..., Any] | Tool, **options: Any) -> SandboxCodeExecutor:
+    async def make(
+        *functions: Callable[..., Any] | Tool, at_start: bool = False, **options: Any
+    ) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
         tools = [function if isinstance(function, Tool) else Tool(function) for function in functions]
-        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 20, **options}))
+        options = {"mode": mode, "timeout": 20, **options}
+        if at_start:
+            made.append(reused.executor(kind, tools=tools, **options))
+        else:
+            made.append(reused.executor_with_tools(kind, tools, **options))
         await made[-1].start()
         return made[-1]
 
@@ -53,9 +59,9 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-class TestTheFunctions:
-    async def test_are_there_by_name_and_in_a_module(self, make: Make) -> None:
-        executor = await make(add)
+class TestFunctions:
+    async def test_tools_are_functions_in_main_and_in_a_module(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
         code = """
             from host_tools import add as plus
             import host_tools, inspect
@@ -75,27 +81,27 @@ class TestTheFunctions:
         ]
         assert all(0 < call.duration_s < 10 for call in result.tool_calls)
 
-    async def test_are_there_in_modules_of_the_workspace_too(self, make: Make) -> None:
-        executor = await make(add)
+    async def test_tools_can_be_imported_in_modules_of_the_workspace(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
         await run(executor, "# filename: mine.py\nfrom host_tools import add\ndef twice(a): return add(a, a)")
         result = await run(executor, "import mine; print(mine.twice(4))")
         assert (told(result), in_short(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
 
-    async def test_may_be_named_otherwise_by_the_code(self, make: Make) -> None:
-        executor = await make(add)
+    async def test_code_may_replace_the_name_of_a_tool(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
         await run(executor, "add = lambda *_: 'mine'")
         output = await out(executor, "print(add(1, 1))")
         # A process starts afresh, a session goes on.
         assert output == ("mine\n" if executor.mode == "session" else "2\n")
 
-    async def test_take_and_give_whatever_json_holds(self, make: Make) -> None:
+    async def test_tools_take_and_return_whatever_json_holds(self, make: Make) -> None:
         seen: list[Any] = []
 
         def echo(thing: Any) -> Any:
             seen.append(thing)
             return thing
 
-        executor = await make(echo)
+        executor = await make(echo, at_start=True)
         things = [None, True, -(10**30), 0.1, "ü\n\0😀 \\ud800", [], [[1, [2]]], {}, {"a": {"": None}}, "x" * 300_000]
         result = await run(executor, f"things = {things!r}\nprint([echo(thing) for thing in things] == things)")
         assert told(result) == ("ok", 0, "True\n")
@@ -104,8 +110,8 @@ class TestTheFunctions:
         code = "import math\nprint(echo((1, 2)), echo({1: 2}), math.isnan(echo(math.nan)), echo(-math.inf))"
         assert await out(executor, code) == "[1, 2] {'1': 2} True -inf\n"
 
-    async def test_take_numbers_and_arrays_of_numpy_and_its_like(self, make: Make) -> None:
-        executor = await make(add)
+    async def test_tools_take_numbers_and_arrays_of_numpy_and_its_like(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
         code = """
             class Number:
                 def tolist(self):
@@ -114,25 +120,25 @@ class TestTheFunctions:
         """
         assert await out(executor, code) == "42\n"
 
-    async def test_are_not_there_without_tools(self, make: Make) -> None:
+    async def test_module_is_missing_without_tools(self, make: Make) -> None:
         executor = await make()
         result = await run(executor, "import host_tools")
         assert result.output.endswith("ModuleNotFoundError: No module named 'host_tools'\n")
 
-    async def test_with_a_broken_stub_end_the_start(self, make: Make) -> None:
+    async def test_tool_with_a_broken_stub_fails_the_start(self, make: Make) -> None:
         with pytest.raises(SandboxStartError, match=r"host tools.*add.*SyntaxError"):
-            await make(Tool(add, source="def add(:"))
+            await make(Tool(add, source="def add(:"), at_start=True)
         with pytest.raises(SandboxStartError, match=r"host tools.*add.*defines no function of that name"):
-            await make(Tool(add, source="def plus(a): pass"))
+            await make(Tool(add, source="def plus(a): pass"), at_start=True)
 
-    async def test_are_not_there_in_a_shell(self, make: Make) -> None:
-        executor = await make(add)
+    async def test_tools_are_not_in_a_shell(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
         result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
         assert told(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
 
 
-class TestManyAtOnce:
-    async def test_from_ten_threads(self, make: Make) -> None:
+class TestConcurrentCalls:
+    async def test_calls_from_ten_threads(self, make: Make) -> None:
         executor = await make(add)
         code = """
             from concurrent.futures import ThreadPoolExecutor
@@ -143,7 +149,7 @@ class TestManyAtOnce:
         assert told(result) == ("ok", 0, "True\n")
         assert sorted(call.result for call in result.tool_calls) == list(range(1, 301))
 
-    async def test_are_truly_worked_on_at_the_same_time(self, make: Make) -> None:
+    async def test_calls_run_at_the_same_time(self, make: Make) -> None:
         barrier = asyncio.Barrier(5)
 
         async def meet(who: int) -> int:
@@ -163,7 +169,7 @@ class TestManyAtOnce:
         """
         assert await out(executor, tasks) == "[0, 1, 2, 3, 4]\n"
 
-    async def test_from_asyncio_which_goes_on_meanwhile(self, make: Make) -> None:
+    async def test_calls_from_asyncio_do_not_block_its_event_loop(self, make: Make) -> None:
         ticked = asyncio.Event()
 
         async def wait_for_tick() -> str:
@@ -186,7 +192,7 @@ class TestManyAtOnce:
         """
         assert await out(executor, code) == "seen\n"
 
-    async def test_from_threads_and_several_loops_together(self, make: Make) -> None:
+    async def test_calls_from_threads_and_several_loops_together(self, make: Make) -> None:
         executor = await make(add)
         code = """
             import asyncio, threading
@@ -207,7 +213,7 @@ class TestManyAtOnce:
         expected = sorted([4950 + 100 * n for n in range(4)] + [4950] * 4)
         assert await out(executor, code) == f"{expected}\n"
 
-    async def test_of_two_blocks_at_once_stay_apart(self, make: Make) -> None:
+    async def test_calls_of_two_blocks_at_the_same_time_stay_apart(self, make: Make) -> None:
         executor = await make(add)
         codes = [f"print([add(n, {k}) for n in range(50)])" for k in (0, 1000)]
         results = await asyncio.gather(*(run(executor, code) for code in codes))
@@ -217,7 +223,7 @@ class TestManyAtOnce:
 
 
 @on_one_kind
-class TestWhatComesBack:
+class TestResults:
     async def test_a_failing_tool_raises_its_builtin_or_a_tool_error(self, make: Make) -> None:
         class OutOfStock(LookupError):
             pass
@@ -284,7 +290,7 @@ class TestWhatComesBack:
         assert "s3cr3t" not in caplog.text
         assert "test_host_tools.py" not in result.output
 
-    async def test_a_traceback_ends_where_the_code_does(self, make: Make) -> None:
+    async def test_traceback_ends_in_the_code(self, make: Make) -> None:
         async def fail() -> None:
             raise ValueError("no such city")
 
@@ -363,7 +369,7 @@ class TestWhatComesBack:
             "TypeError: the tool's result is no JSON: Object of type object is not JSON serializable\n"
         )
 
-    async def test_tools_see_the_context_variables_of_who_runs_the_block(self, make: Make) -> None:
+    async def test_tools_see_the_context_variables_of_the_caller_of_the_block(self, make: Make) -> None:
         who = contextvars.ContextVar("who", default="nobody")
 
         async def ask() -> str:
@@ -375,8 +381,8 @@ class TestWhatComesBack:
 
 
 @on_one_kind
-class TestTheLedger:
-    async def test_holds_what_was_asked_and_given_whatever_the_tool_does_with_it_later(self, make: Make) -> None:
+class TestToolCallLog:
+    async def test_tool_calls_hold_copies_of_arguments_and_results(self, make: Make) -> None:
         kept: list[Any] = []
 
         async def keep(things: list[int]) -> list[int]:
@@ -392,7 +398,7 @@ class TestTheLedger:
             ToolCall("keep", {"things": [1]}, "ok", [1, 2], duration_s=call.duration_s) for call in result.tool_calls
         ] == list(result.tool_calls)
 
-    async def test_of_several_blocks_is_in_order(self, make: Make) -> None:
+    async def test_tool_calls_of_several_blocks_are_in_order(self, make: Make) -> None:
         executor = await make(add)
         blocks = [CodeBlock(code=f"add({n})", language="python") for n in range(3)]
         result = await executor.execute_code_blocks(blocks, CancellationToken())

@@ -20,8 +20,8 @@ __all__ = ["make"]
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
 
-class TestTheEndOfABlock:
-    async def test_by_its_deadline_cancels_its_calls(self, make: Make) -> None:
+class TestEndOfBlock:
+    async def test_end_of_a_block_by_its_deadline_cancels_its_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add, timeout=3)
         result = await run(executor, "print(add(1))\nendless()")
@@ -30,7 +30,7 @@ class TestTheEndOfABlock:
         assert endless.ended == ["cancelled"]
         assert await out(executor, "print(add(2))") == "3\n"
 
-    async def test_by_a_crash_cancels_its_calls(self, make: Make) -> None:
+    async def test_end_of_a_block_by_a_crash_cancels_its_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, endless.wait_until_begun, add)
         code = """
@@ -47,7 +47,7 @@ class TestTheEndOfABlock:
         assert endless.ended == ["cancelled"]
         assert await out(executor, "print(add(2))") == "3\n"
 
-    async def test_by_cancellation_cancels_its_calls(self, make: Make) -> None:
+    async def test_end_of_a_block_by_cancellation_cancels_its_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)
         token = CancellationToken()
@@ -59,7 +59,7 @@ class TestTheEndOfABlock:
         assert endless.ended == ["cancelled"]
         assert await out(executor, "print(add(2))") == "3\n"
 
-    async def test_fails_the_calls_of_threads_that_outlive_it(self, make: Make) -> None:
+    async def test_end_of_a_block_fails_the_calls_of_threads_that_outlive_it(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, endless.wait_until_begun)
         code = """
@@ -83,7 +83,7 @@ class TestTheEndOfABlock:
             output = await out(executor, "thread.join(5); print(said)")
             assert output == "['this call to a host tool has no answer, because the block that made it has ended']\n"
 
-    async def test_leaves_nothing_of_a_tool_that_takes_its_time_to_clean_up(self, make: Make) -> None:
+    async def test_end_of_a_block_waits_for_the_clean_up_of_a_tool(self, make: Make) -> None:
         cleaned = []
 
         async def slow() -> None:
@@ -97,7 +97,7 @@ class TestTheEndOfABlock:
         assert (await run(executor, "slow()")).outcome == "timeout"
         assert cleaned == [True]
 
-    async def test_ends_a_tools_token_too(self, make: Make) -> None:
+    async def test_end_of_a_block_cancels_the_token_of_a_tool(self, make: Make) -> None:
         tokens: list[CancellationToken] = []
 
         class Careless(Tool):
@@ -110,7 +110,7 @@ class TestTheEndOfABlock:
         assert (await run(executor, "add(1)")).outcome == "timeout"
         assert [token.is_cancelled() for token in tokens] == [True]
 
-    async def test_ends_the_token_of_an_approval_too(self, make: Make) -> None:
+    async def test_end_of_a_block_cancels_the_token_of_an_approval(self, make: Make) -> None:
         requests: list[ToolApprovalRequest] = []
 
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
@@ -122,7 +122,7 @@ class TestTheEndOfABlock:
         assert (await run(executor, "add(1)")).outcome == "timeout"
         assert [(each.name, each.cancellation_token.is_cancelled()) for each in requests] == [("add", True)]
 
-    async def test_by_the_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
+    async def test_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)
         code = CodeBlock(code="print(add(1))\nendless()", language="python")
@@ -141,8 +141,8 @@ class TestTheEndOfABlock:
         ]
 
 
-class TestCallingOff:
-    async def test_from_asyncio_cancels_the_tool(self, make: Make) -> None:
+class TestCancelledCalls:
+    async def test_cancellation_from_asyncio_cancels_the_tool(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)
         code = """
@@ -162,7 +162,7 @@ class TestCallingOff:
         assert in_short(result)[0] == ("endless", {}, "cancelled", "CancelledError")
         assert endless.ended == ["cancelled"]
 
-    async def test_by_a_signal_cancels_the_tool(self, make: Make) -> None:
+    async def test_cancellation_by_a_signal_cancels_the_tool(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)
         code = """
@@ -188,7 +188,7 @@ class TestCallingOff:
 
 
 class TestOtherProcesses:
-    async def test_that_the_block_forks_can_not_call(self, make: Make) -> None:
+    async def test_forked_processes_can_not_call_tools(self, make: Make) -> None:
         executor = await make(add)
         code = """
             import os
@@ -212,7 +212,7 @@ class TestOtherProcesses:
         ]
         assert [call.arguments["a"] for call in result.tool_calls] == [1, 3]
 
-    async def test_of_a_shell_know_no_tools(self, make: Make) -> None:
+    async def test_processes_of_a_shell_have_no_tools(self, make: Make) -> None:
         executor = await make(add)
         result = await run(executor, "ls /proc/$$/fd | wc -w; add 1 2 2>&1 | grep -c 'not found'", "sh")
         assert result.tool_calls == ()
@@ -222,7 +222,7 @@ class TestOtherProcesses:
 class TestMisuse:
     """The code has the socket, so it can do with it what it likes; only its own calls suffer."""
 
-    async def test_of_the_socket_ends_the_calls_and_nothing_else(self, make: Make) -> None:
+    async def test_misuse_of_the_socket_ends_the_calls_and_nothing_else(self, make: Make) -> None:
         harms = [
             "os.close(fd)",
             "os.close(fd); keep = open('/dev/null', 'w'); os.dup2(keep.fileno(), fd)",
@@ -255,7 +255,7 @@ class TestMisuse:
             assert set(errors) <= {"RuntimeError", "ToolError"}, harm
             assert await out(executor, "print(add(3))") == "4\n"
 
-    async def test_of_a_call_that_is_answered_twice_or_by_nobody(self, make: Make) -> None:
+    async def test_forged_and_missing_answers_harm_only_the_block_itself(self, make: Make) -> None:
         executor = await make(add)
         code = """
             import os, struct, sys
@@ -273,7 +273,7 @@ class TestMisuse:
 
 @pytest.mark.parametrize("make", ["docker-session", "bubblewrap-session"], indirect=True)
 class TestSessions:
-    async def test_go_back_to_a_checkpoint_and_call_on(self, make: Make) -> None:
+    async def test_sessions_call_tools_after_a_rollback(self, make: Make) -> None:
         executor = await make(add, timeout=3)
         await out(executor, "x = add(1)\nimport os")
         for code, outcome in (
@@ -288,8 +288,8 @@ class TestSessions:
         await executor.rollback()
         assert await out(executor, "print(add(x))") == "3\n"
 
-    async def test_that_are_lost_begin_with_the_tools(self, make: Make) -> None:
-        executor = await make(add, checkpoint=False)
+    async def test_new_sessions_after_a_loss_have_the_tools(self, make: Make) -> None:
+        executor = await make(add, at_start=True, checkpoint=False)
         result = await run(executor, "add = 3; import os; os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
         assert await out(executor, "print(add(1))") == "2\n"

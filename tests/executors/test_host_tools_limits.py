@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
 @on_one_kind
 class TestLimits:
-    async def test_on_the_number_of_calls(self, make: Make) -> None:
+    async def test_limit_on_the_number_of_calls(self, make: Make) -> None:
         executor = await make(add, tool_limits=ToolLimits(calls=3))
         code = """
             for n in range(10):
@@ -42,7 +42,7 @@ class TestLimits:
             assert in_short(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes
 
-    async def test_on_how_many_run_at_once(self, make: Make) -> None:
+    async def test_limit_on_how_many_run_at_once(self, make: Make) -> None:
         running = most = 0
 
         async def count() -> None:
@@ -66,7 +66,7 @@ class TestLimits:
         result = await run(executor, code)
         assert (result.outcome, len(result.tool_calls), most) == ("ok", 60, 3)
 
-    async def test_on_the_size_of_a_call(self, make: Make) -> None:
+    async def test_limit_on_the_size_of_a_call(self, make: Make) -> None:
         executor = await make(add, tool_limits=ToolLimits(call_bytes="10k"))
         result = await run(executor, "add('x' * 9000, '')\nadd('x' * 11000)")
         assert result.error is not None
@@ -76,7 +76,7 @@ class TestLimits:
         )
         assert [call.outcome for call in result.tool_calls] == ["ok"]
 
-    async def test_on_the_size_of_a_result(self, make: Make) -> None:
+    async def test_limit_on_the_size_of_a_result(self, make: Make) -> None:
         async def give(size: int) -> str:
             return "x" * size
 
@@ -100,7 +100,7 @@ class TestLimits:
         )
         assert [call.outcome for call in result.tool_calls] == ["ok", "error", "error"]
 
-    async def test_on_the_bytes_of_a_block(self, make: Make) -> None:
+    async def test_limit_on_the_bytes_of_a_block(self, make: Make) -> None:
         async def echo(text: str) -> str:
             return text
 
@@ -114,7 +114,7 @@ class TestLimits:
         assert result.error.message == "the results for one block may have 25k; with this one they have more"
         assert [call.outcome for call in result.tool_calls] == ["ok", "ok", "error"]
 
-    async def test_on_the_time_of_a_call(self, make: Make) -> None:
+    async def test_limit_on_the_time_of_a_call(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add, tool_limits=ToolLimits(seconds=0.2))
         result = await run(executor, "try: endless()\nexcept TimeoutError as e: print(e)\nprint(add(1))")
@@ -122,7 +122,7 @@ class TestLimits:
         assert in_short(result)[0] == ("endless", {}, "timeout", "TimeoutError")
         assert endless.ended == ["cancelled"]
 
-    async def test_on_the_time_hold_for_a_tool_that_does_not_listen(
+    async def test_limit_on_the_time_holds_for_a_tool_that_ignores_cancellation(
         self, make: Make, caplog: pytest.LogCaptureFixture
     ) -> None:
         done = asyncio.Event()
@@ -162,7 +162,7 @@ def test_limits_that_can_not_be_right_are_refused() -> None:
 
 @on_one_kind
 class TestApproval:
-    async def test_is_asked_for_each_call_and_knows_what_it_is_about(self, make: Make) -> None:
+    async def test_approval_is_requested_for_each_call_with_its_details(self, make: Make) -> None:
         asked: list[ToolApprovalRequest] = []
 
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
@@ -199,7 +199,7 @@ class TestApproval:
             block(code).code,
         )
 
-    async def test_is_asked_for_calls_at_the_same_time(self, make: Make) -> None:
+    async def test_approval_is_requested_for_calls_at_the_same_time(self, make: Make) -> None:
         barrier = asyncio.Barrier(4)
 
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
@@ -217,7 +217,7 @@ class TestApproval:
         """
         assert await out(executor, code) == "[1, 'odd', 3, 'odd']\n"
 
-    async def test_that_fails_is_a_no(self, make: Make) -> None:
+    async def test_failing_approval_refuses_the_call(self, make: Make) -> None:
         called = []
 
         async def tool() -> None:
@@ -251,7 +251,7 @@ class TestApproval:
         ]
         assert called == []
 
-    async def test_can_not_change_what_is_run(self, make: Make) -> None:
+    async def test_approval_can_not_change_what_is_run(self, make: Make) -> None:
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
             assert isinstance(request.arguments, dict)
             request.arguments["a"] = 100
@@ -261,7 +261,7 @@ class TestApproval:
         result = await run(executor, "print(add(1))")
         assert (result.output, in_short(result)) == ("2\n", [("add", {"a": 1, "b": 1}, "ok", 2)])
 
-    async def test_does_not_count_as_the_tools_time(self, make: Make) -> None:
+    async def test_approval_does_not_count_as_the_tools_time(self, make: Make) -> None:
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
             await asyncio.sleep(2.5)
             return ToolApproval(True)
@@ -271,14 +271,14 @@ class TestApproval:
 
 
 @on_one_kind
-class TestTheResult:
-    async def test_has_the_pictures_of_a_tool(self, make: Make) -> None:
-        picture = Image(Pillow.new("RGB", (2, 2)))
-        executor = await make(Tool(add, images=(picture,)))
+class TestResult:
+    async def test_result_has_the_images_of_a_tool(self, make: Make) -> None:
+        image = Image(Pillow.new("RGB", (2, 2)))
+        executor = await make(Tool(add, images=(image,)))
         result = await run(executor, "add(1)")
         assert [[each.size for each in call.images] for call in result.tool_calls] == [[(2, 2)]]
 
-    async def test_of_a_tool_that_raises_what_would_end_the_host(self, make: Make) -> None:
+    async def test_result_of_a_tool_that_raises_an_exception_that_ends_programs(self, make: Make) -> None:
         kinds = {
             "exit": SystemExit(3),
             "interrupt": KeyboardInterrupt(),

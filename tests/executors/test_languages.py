@@ -65,7 +65,7 @@ def test_no_label_has_two_meanings():
 
 
 class TestMerge:
-    def test_without_anything_it_is_a_copy(self):
+    def test_merging_nothing_is_a_copy(self):
         table = merge(None)
         assert table == merge({}) == LANGUAGES
         assert table is not LANGUAGES
@@ -119,7 +119,7 @@ class TestFilenameComment:
             ("powershell", "<# filename: a.ps1 #>\n", "a.ps1"),
         ],
     )
-    def test_found(self, language: str, code: str, name: str):
+    def test_filename_comment_is_found(self, language: str, code: str, name: str):
         assert filename_comment(code, LANGUAGES[language]) == name
 
     @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class TestFilenameComment:
             ("lua", "# filename: a.lua"),
         ],
     )
-    def test_not_there(self, language: str, code: str):
+    def test_other_comments_are_no_filename(self, language: str, code: str):
         assert filename_comment(code, LANGUAGES[language]) is None
 
     def test_custom_languages_take_any_comment(self):

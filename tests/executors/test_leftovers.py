@@ -16,7 +16,7 @@ async def test_the_event_loop_of_the_module_is_not_left_by_its_first_test() -> N
 
 @pytest.mark.usefixtures("docker_engine")
 class TestDescriptors:
-    def test_are_named(self) -> None:
+    def test_leftover_descriptors_are_named(self) -> None:
         before = present()
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
             left = leftovers(before)
@@ -27,7 +27,7 @@ class TestDescriptors:
             }
         assert leftovers(before) == {}
 
-    def test_one_that_replaces_another_is_not_left(self) -> None:
+    def test_descriptor_that_replaces_another_is_not_a_leftover(self) -> None:
         first = os.open(os.devnull, os.O_RDONLY)
         before = present()
         second = os.open(os.path.sep, os.O_RDONLY)

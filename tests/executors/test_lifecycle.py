@@ -68,7 +68,7 @@ def client(sandbox_image: str) -> Iterator[APIClient]:
 
 
 class TestStartAndStop:
-    async def test_may_be_repeated(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_start_and_stop_may_be_repeated(self, executor: DockerCommandLineCodeExecutor) -> None:
         await executor.stop()
         for _ in range(2):
             await executor.start()
@@ -81,7 +81,7 @@ class TestStartAndStop:
             await executor.stop()
             assert containers() == set()
 
-    async def test_may_come_at_the_same_time(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor: DockerCommandLineCodeExecutor) -> None:
         await asyncio.gather(*(executor.start() for _ in range(5)))
         assert len(containers()) == 1
         await asyncio.gather(*(executor.stop() for _ in range(5)))
@@ -90,7 +90,7 @@ class TestStartAndStop:
         await asyncio.gather(*calls)
         assert containers() == set()
 
-    async def test_a_restart_is_new_except_for_the_files_of_the_host(self, make_executor: MakeExecutor) -> None:
+    async def test_restart_keeps_only_the_files_of_the_host(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "x = 1; open('kept.txt', 'w').write('kept'); open('/tmp/lost.txt', 'w').close()")
         name = executor.container_name
@@ -110,7 +110,7 @@ class TestStartAndStop:
         assert await out(executor, "print(1)") == "1\n"
         await executor.stop()
 
-    async def test_the_first_block_starts_it_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_first_block_starts_the_sandbox_once(self, executor: DockerCommandLineCodeExecutor) -> None:
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
         assert all((result.state, result.notes) == ("kept", ()) for result in results)
@@ -137,7 +137,7 @@ class TestStartAndStop:
         with pytest.raises(SandboxNotStarted):
             _ = executor.work_dir
 
-    async def test_async_with_stops_it_whatever_is_raised(self, sandbox_image: str) -> None:
+    async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image: str) -> None:
         async def fail() -> None:
             async with DockerCommandLineCodeExecutor() as executor:
                 assert len(containers()) == 1
@@ -148,7 +148,7 @@ class TestStartAndStop:
             await fail()
         assert containers() == set()
 
-    async def test_a_stop_during_a_block_ends_it(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stop_during_a_block_ends_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
         await executor.start()
         running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
@@ -178,13 +178,15 @@ class TestStartAndStop:
 
 
 class TestEventLoopsAndThreads:
-    def test_several_loops_one_after_the_other(self, executor: DockerCommandLineCodeExecutor) -> None:
+    def test_several_event_loops_use_one_sandbox_one_after_the_other(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         asyncio.run(executor.start())
         for number in range(3):
             assert asyncio.run(out(executor, f"x = {number}; x")) == f"{number}\n"
         asyncio.run(executor.stop())
 
-    def test_several_threads_at_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+    def test_several_threads_use_one_sandbox_at_once(self, executor: DockerCommandLineCodeExecutor) -> None:
         results: dict[int, str] = {}
 
         def work(number: int) -> None:
@@ -260,7 +262,7 @@ class TestFromOutside:
         assert (await run(executor, "print(1)")).state == "kept"
         assert executor.container_name != name
 
-    async def test_one_that_is_gone_between_blocks_costs_no_error(
+    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor(mode="session")
@@ -270,7 +272,7 @@ class TestFromOutside:
         result = await run(executor, "'x' in globals()")
         assert (result.output, result.state) == ("False\n", "lost")
 
-    async def test_the_loss_is_said_also_where_nothing_is_run(
+    async def test_loss_is_reported_also_by_calls_that_run_nothing(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor(mode="session")
@@ -280,7 +282,7 @@ class TestFromOutside:
         assert (result.outcome, result.state) == ("error", "lost")
         assert (await run(executor, "1")).state == "kept"
 
-    async def test_a_start_over_a_dead_one_leaves_nothing_of_it(
+    async def test_start_after_a_dead_container_removes_it(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor()
@@ -290,7 +292,7 @@ class TestFromOutside:
         assert await out(executor, "print(1)") == "1\n"
         assert len(containers()) == 1
 
-    async def test_one_that_is_paused_misses_the_hosts_deadline(
+    async def test_paused_container_misses_the_deadline_of_the_host(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor(timeout=3)
@@ -304,7 +306,7 @@ class TestFromOutside:
         assert (result.output, result.state) == ("3\n", "lost")
         assert len(containers()) == 1
 
-    async def test_one_that_is_paused_can_be_stopped(
+    async def test_paused_container_can_be_stopped(
         self, executor: DockerCommandLineCodeExecutor, client: APIClient
     ) -> None:
         await executor.start()
@@ -314,7 +316,7 @@ class TestFromOutside:
         assert time.monotonic() - began < 30
         assert containers() == set()
 
-    async def test_one_that_is_paused_and_goes_on_loses_nothing(
+    async def test_container_that_is_paused_and_resumed_loses_nothing(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor(mode="session", timeout=30)
@@ -326,7 +328,7 @@ class TestFromOutside:
         assert (await running).output == "1\n"
 
 
-class TestTheClientsEnd:
+class TestEndOfClient:
     SCRIPT = """
         import asyncio, sys
         from autogen_core import CancellationToken
@@ -345,7 +347,7 @@ class TestTheClientsEnd:
     """
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-    def test_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
+    def test_end_of_the_client_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
         command = [sys.executable, "-c", textwrap.dedent(self.SCRIPT), name]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
@@ -363,8 +365,8 @@ class TestTheClientsEnd:
             child.wait(30)
 
 
-class TestWhatIsMissing:
-    async def test_an_engine(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+class TestMissing:
+    async def test_missing_engine_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
         executor = DockerCommandLineCodeExecutor()
         began = time.monotonic()
@@ -375,14 +377,14 @@ class TestWhatIsMissing:
         assert time.monotonic() - began < 30
         await executor.stop()
 
-    async def test_an_image_and_a_registry(self, sandbox_image: str) -> None:
+    async def test_missing_image_without_a_registry_is_an_error(self, sandbox_image: str) -> None:
         executor = DockerCommandLineCodeExecutor(image="127.0.0.1:1/no/image:here", progress=lambda _: None)
         began = time.monotonic()
         with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
             await executor.start()
         assert time.monotonic() - began < 30
 
-    async def test_python_in_the_image(self, client: APIClient) -> None:
+    async def test_image_without_python_is_an_error(self, client: APIClient) -> None:
         empty = io.BytesIO()
         with tarfile.open(fileobj=empty, mode="w") as tar:
             tar.addfile(tarfile.TarInfo("etc/empty"), io.BytesIO(b""))
@@ -397,7 +399,7 @@ class TestWhatIsMissing:
         finally:
             client.remove_image(tag)
 
-    async def test_a_python_that_is_new_enough(self, client: APIClient) -> None:
+    async def test_image_with_an_old_python_is_an_error(self, client: APIClient) -> None:
         """No image with such a Python can be had without a network: one is played by the default image."""
         tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
         old = "import sys; sys.version_info = (3, 7, 16, 'final', 0); sys.version = '3.7.16 (played)'\n"
@@ -422,7 +424,7 @@ class TestWhatIsMissing:
         finally:
             client.remove_image(tag)
 
-    async def test_a_temporary_folder_is_not_left_behind_by_a_start_that_fails(
+    async def test_failed_start_leaves_no_temporary_folder(
         self, sandbox_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -254,7 +254,7 @@ class TestValues:
             ("None", ""),
         ],
     )
-    def test_print_as_ipython_prints_them(self, ipython: LocalRunner, code: str, shown: str) -> None:
+    def test_values_print_as_ipython_prints_them(self, ipython: LocalRunner, code: str, shown: str) -> None:
         assert out(ipython, code) == shown
 
     @pytest.mark.parametrize(
@@ -267,16 +267,16 @@ class TestValues:
             ("5;", ""),
         ],
     )
-    def test_without_ipython_come_close(self, small: LocalRunner, code: str, shown: str) -> None:
+    def test_values_without_ipython_come_close(self, small: LocalRunner, code: str, shown: str) -> None:
         assert out(small, code) == shown
 
-    def test_can_be_read_by_later_cells(self, session: LocalRunner) -> None:
+    def test_values_can_be_read_by_later_cells(self, session: LocalRunner) -> None:
         out(session, "'first'")
         out(session, "'second'")
         assert out(session, "_, __") == "('second', 'first')\n"
         assert out(session, "Out[max(Out)] is _, In[-1], _i") == ("(True, 'Out[max(Out)] is _, In[-1], _i', '_, __')\n")
 
-    def test_underscore_of_the_code_is_kept(self, session: LocalRunner) -> None:
+    def test_variable_underscore_of_the_code_is_kept(self, session: LocalRunner) -> None:
         out(session, "for _ in range(3): pass\n'shown'")
         assert out(session, "_") == "2\n"
         out(session, "del _")
@@ -301,7 +301,7 @@ class TestValues:
             assert out(runner, "get_ipython().__class__.__name__") == "'ZMQLikeShell'\n"
 
 
-class TestQuestions:
+class TestInteractiveFunctions:
     def test_input_says_that_nobody_can_answer(self, session: LocalRunner) -> None:
         message, _ = error(session, "input('Your name? ')")
         assert message == (
@@ -360,7 +360,7 @@ class TestCheckpoints:
             "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
         ],
     )
-    def test_one_thread_and_a_checkpoint_ahead_after(self, ipython: LocalRunner, code: str) -> None:
+    def test_checkpoint_is_taken_ahead_with_no_leftover_thread(self, ipython: LocalRunner, code: str) -> None:
         out(ipython, "open('made_by_test.py', 'w').close()")
         out(ipython, code)
         deadline = time.monotonic() + 20

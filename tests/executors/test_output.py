@@ -24,8 +24,10 @@ async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncI
         yield started
 
 
-class TestTheCap:
-    async def test_keeps_head_and_tail_and_counts_the_rest(self, executor: DockerCommandLineCodeExecutor) -> None:
+class TestOutputLimit:
+    async def test_output_limit_keeps_head_and_tail_and_counts_the_rest(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         result = await run(executor, "for n in range(120_000): print(f'line {n}')")
         written = sum(len(f"line {n}\n") for n in range(120_000))
         head, note, tail = result.output.partition(f"\n[... {result.truncated:,} bytes dropped ...]\n")
@@ -39,13 +41,15 @@ class TestTheCap:
         assert whole.endswith(tail)
 
     @pytest.mark.parametrize("size", [0, 1, MIB // 2, MIB // 2 + 1, MIB - 1, MIB])
-    async def test_leaves_what_fits_as_it_is(self, executor: DockerCommandLineCodeExecutor, size: int) -> None:
+    async def test_output_within_the_limit_is_unchanged(
+        self, executor: DockerCommandLineCodeExecutor, size: int
+    ) -> None:
         result = await run(
             executor, f"import sys; data = 'ab' * {size // 2} + 'x' * {size % 2}; _n = sys.stdout.write(data)"
         )
         assert (result.output, result.truncated) == ("ab" * (size // 2) + "x" * (size % 2), 0)
 
-    async def test_counts_to_the_byte(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_dropped_bytes_are_counted_exactly(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, f"import sys; _n = sys.stdout.write('x' * {MIB + 1})")
         assert result.truncated == 1
         assert result.output == f"{'x' * (MIB // 2)}\n[... 1 bytes dropped ...]\n{'x' * (MIB // 2)}"
@@ -60,7 +64,7 @@ class TestTheCap:
             ("python", "print('x' * 100_000_000)"),
         ],
     )
-    async def test_holds_for_a_flood_however_it_is_written(
+    async def test_output_limit_holds_for_a_flood_however_it_is_written(
         self, executor: DockerCommandLineCodeExecutor, language: str, code: str
     ) -> None:
         result = await run(executor, code, language)
@@ -68,18 +72,18 @@ class TestTheCap:
         assert len(result.output.encode()) < MIB + 100
         assert result.truncated >= 98_000_000
 
-    async def test_can_be_moved(self, make_executor: MakeExecutor) -> None:
+    async def test_output_limit_can_be_changed(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(limits=Limits(output=1024))
         result = await run(executor, "print('x' * 5000)")
         assert result.truncated == 5001 - 1024
 
-    async def test_stands_in_the_result_of_several_blocks(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_dropped_bytes_of_several_blocks_are_added_up(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = f"import sys; _n = sys.stdout.write('x' * {MIB + 5})"
         result = await executor.execute_code_blocks([block(code), block(code)], CancellationToken())
         assert result.truncated == 10
 
 
-class TestTheBytes:
+class TestDecoding:
     @pytest.mark.parametrize(
         ("code", "output"),
         [
@@ -91,7 +95,7 @@ class TestTheBytes:
             ("raise ValueError('\\ud800\\0')", None),
         ],
     )
-    async def test_are_replaced_where_they_are_no_text(
+    async def test_bytes_that_are_not_text_are_replaced(
         self, executor: DockerCommandLineCodeExecutor, code: str, output: str | None
     ) -> None:
         result = await run(executor, code)
@@ -101,14 +105,14 @@ class TestTheBytes:
         else:
             assert result.output == output
 
-    async def test_of_a_character_stay_together_over_the_cut_of_frames(
+    async def test_bytes_of_a_character_stay_together_across_frames(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         text = "ä€\U0001f600" * 50_000
         assert await out(executor, "print('ä€\U0001f600' * 50_000)") == text + "\n"
 
 
-class TestTheEndOfABlock:
+class TestEndOfBlock:
     @pytest.mark.parametrize(
         "command",
         [
@@ -118,7 +122,7 @@ class TestTheEndOfABlock:
             "setsid sh -c 'sleep 100; echo late' &",
         ],
     )
-    async def test_is_not_held_up_by_who_holds_the_streams(
+    async def test_end_of_a_block_is_not_delayed_by_processes_that_hold_the_streams(
         self, executor: DockerCommandLineCodeExecutor, command: str
     ) -> None:
         result = await run(executor, f"{command}\necho done", "bash")
@@ -127,7 +131,9 @@ class TestTheEndOfABlock:
         assert result.duration_s < 5
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_of_many_that_hold_them_too(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_end_of_many_blocks_is_not_delayed_by_processes_that_hold_the_streams(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         for number in range(80):
             assert await out(executor, f"sleep 2 & echo {number}", "sh") == f"{number}\n"
         assert await out(executor, "print('next')") == "next\n"
@@ -138,14 +144,16 @@ class TestPartialOutput:
         "end",
         ["os.kill(os.getpid(), 9)", "os._exit(3)", "import time; time.sleep(60)", "os.abort()"],
     )
-    async def test_of_whole_lines_is_never_lost(self, executor: DockerCommandLineCodeExecutor, end: str) -> None:
+    async def test_partial_output_of_whole_lines_is_never_lost(
+        self, executor: DockerCommandLineCodeExecutor, end: str
+    ) -> None:
         executor.sandbox.timeout = 3
         result = await run(executor, f"import os\nfor n in range(1000): print(n)\n{end}")
         executor.sandbox.timeout = 20
         late = "\n Timeout" * (result.outcome == "timeout")
         assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
 
-    async def test_of_a_line_that_has_not_ended_is_there_after_a_timeout(
+    async def test_partial_output_of_an_unfinished_line_is_kept_after_a_timeout(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         executor.sandbox.timeout = 3
@@ -154,8 +162,8 @@ class TestPartialOutput:
         executor.sandbox.timeout = 20
 
 
-class TestAStream:
-    async def test_shows_output_while_the_block_runs(
+class TestStream:
+    async def test_stream_shows_output_while_the_block_runs(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
         (tmp_path / "seen").write_text("")
@@ -177,7 +185,7 @@ class TestAStream:
         assert texts == ["0\n1\n2\n", "shell\n"]
         assert [result.output for result in results] == ["0\n1\n2\nshell\n"]
 
-    async def test_that_is_left_early_kills_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stream_that_is_left_early_kills_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = "import time\nfor n in range(100): print(n); time.sleep(0.1)\nopen('/workspace/ended', 'w')"
         stream = executor.execute_stream([block(code)], CancellationToken())
         async for _ in stream:

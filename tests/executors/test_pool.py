@@ -23,7 +23,7 @@ from autogen_codeact.executors import (
     SandboxPool,
     SandboxTimeout,
 )
-from autogen_codeact.executors.executor import LOST
+from autogen_codeact.sandbox.async_sandbox import LOST
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
@@ -73,8 +73,8 @@ def make(kind: str, size: int = 1, **options: Any) -> SandboxPool:
     return SandboxPool(size, sandbox=kind, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
 
 
-class TestALease:
-    async def test_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
+class TestLease:
+    async def test_lease_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
         async with make(kind, 2) as pool:
             await pool.ready()
             ready = ready_names(pool)
@@ -85,7 +85,7 @@ class TestALease:
                 assert pool.leased == 1
 
     @ONE_KIND
-    async def test_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
+    async def test_lease_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
         names = set()
         async with make(kind, 2, mode="session") as pool:
             for _ in range(5):
@@ -96,7 +96,7 @@ class TestALease:
                 assert pool.leased == 0
         assert len(names) == 5
 
-    async def test_is_filled_up_again_in_the_background(self, kind: str) -> None:
+    async def test_pool_is_refilled_in_the_background(self, kind: str) -> None:
         async with make(kind, 2) as pool:
             await pool.ready()
             executors = [pool.executor() for _ in range(2)]
@@ -110,7 +110,9 @@ class TestALease:
             assert (pool.idle, pool.leased) == (2, 0)
 
     @ONE_KIND
-    async def test_brings_the_executor_s_own_files_functions_and_command(self, kind: str, tmp_path: Path) -> None:
+    async def test_lease_brings_the_files_functions_and_command_of_the_executor(
+        self, kind: str, tmp_path: Path
+    ) -> None:
         def triple(number: int) -> int:
             """Three times a number."""
             return 3 * number
@@ -128,13 +130,13 @@ class TestALease:
                 assert await out(executor, code) == "42 ready\n\n"
             assert (tmp_path / "made.txt").read_text() == "made"
 
-    async def test_a_start_that_fails_in_the_lease_ends_it(self, kind: str) -> None:
+    async def test_failed_start_ends_its_lease(self, kind: str) -> None:
         async with make(kind) as pool:
             with pytest.raises(RuntimeError, match=r"init_command failed \(exit code 3\)"):
                 await pool.executor(init_command="exit 3").start()
             assert pool.leased == 0
 
-    async def test_a_restart_takes_another_one(self, kind: str) -> None:
+    async def test_restart_takes_another_lease(self, kind: str) -> None:
         async with make(kind, max_alive=2) as pool, pool.executor() as executor:
             first = name_of(executor)
             await out(executor, "open('/tmp/there', 'w').close()")
@@ -142,7 +144,7 @@ class TestALease:
             assert name_of(executor) != first
             assert await out(executor, "import os; print(os.path.exists('/tmp/there'))") == "False\n"
 
-    async def test_the_first_block_leases_too_and_a_dead_one_is_replaced(self, kind: str) -> None:
+    async def test_first_block_takes_a_lease_and_a_dead_sandbox_is_replaced(self, kind: str) -> None:
         async with make(kind, max_alive=1, mode="session") as pool:
             executor = pool.executor()
             await out(executor, "x = 1")
@@ -152,7 +154,7 @@ class TestALease:
             assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,)), result
             await executor.stop()
 
-    async def test_runs_blocks_as_without_a_pool(self, kind: str) -> None:
+    async def test_lease_runs_blocks_as_without_a_pool(self, kind: str) -> None:
         options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
         async with make(kind, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
             result = await run(executor, "import os, sys; print(os.environ['NAME'], file=sys.stderr); x = 1")
@@ -163,7 +165,7 @@ class TestALease:
             assert (await run(executor, "x")).value == "1"
 
     @ONE_KIND
-    async def test_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
+    async def test_lease_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
         async with make(kind, 2, tools=[Teller("nobody")]) as pool:
 
             async def ask(said: str) -> tuple[str, list[str]]:
@@ -177,7 +179,7 @@ class TestALease:
                 pool.executor(tools=[])
 
     @ONE_KIND
-    async def test_has_the_pool_s_way_out_and_a_ledger_of_its_own(self, kind: str) -> None:
+    async def test_lease_has_the_network_of_the_pool_and_its_own_connection_log(self, kind: str) -> None:
         fetch = """
         import urllib.request
         try:
@@ -192,9 +194,9 @@ class TestALease:
                     assert [(each.host, each.allowed) for each in result.connections] == [("denied.example", False)]
 
 
-class TestBounds:
+class TestLimits:
     @ONE_KIND
-    async def test_many_at_once_all_run_and_no_more_live_than_may(self, kind: str) -> None:
+    async def test_many_executors_run_and_max_alive_holds(self, kind: str) -> None:
         most: list[int] = []
         done = threading.Event()
 
@@ -219,7 +221,7 @@ class TestBounds:
         assert 2 <= max(most) <= 5
 
     @ONE_KIND
-    async def test_starts_at_once_are_bounded(self, kind: str) -> None:
+    async def test_starts_at_once_are_limited(self, kind: str) -> None:
         pool = make(kind, 6, starts_at_once=2)
         starts, most = 0, 0
         real = pool._start_one
@@ -239,7 +241,7 @@ class TestBounds:
         assert most == 2
 
     @ONE_KIND
-    async def test_who_finds_none_waits_for_the_end_of_a_lease(self, kind: str) -> None:
+    async def test_executor_without_a_sandbox_waits_for_the_end_of_a_lease(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             first = pool.executor()
             await first.start()
@@ -255,7 +257,7 @@ class TestBounds:
             assert pool.leased == 1
 
     @ONE_KIND
-    async def test_who_waits_too_long_hears_why(self, kind: str) -> None:
+    async def test_executor_that_waits_too_long_gets_the_reason(self, kind: str) -> None:
         async with make(kind, max_alive=1, acquire_timeout=0.3) as pool:
             await pool.ready(20)
             async with pool.executor():
@@ -273,22 +275,22 @@ class TestBounds:
                 assert await out(executor, "print(1)") == "1\n"
 
     @ONE_KIND
-    async def test_what_a_cancelled_one_was_given_goes_to_the_next(self, kind: str) -> None:
+    async def test_sandbox_granted_to_a_cancelled_executor_goes_to_the_next_one(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             await pool.ready()
-            keeper = pool._running()
+            manager = pool._running()
             # Granted, but cancelled before the event loop has told who waits.
-            promise = keeper.request()
-            assert promise.done()
+            future = manager.request()
+            assert future.done()
             assert (pool.idle, pool.leased) == (0, 1)
-            keeper.withdraw(promise)
+            manager.withdraw(future)
             assert (pool.idle, pool.leased) == (1, 0)
             async with pool.executor() as executor:
-                assert name_of(executor) == promise.result().name
+                assert name_of(executor) == future.result().name
 
 
-class TestTheEnd:
-    async def test_nothing_is_left_of_a_pool_that_is_used_and_filling(self, kind: str) -> None:
+class TestStop:
+    async def test_stopped_pool_leaves_nothing_while_it_is_used_and_filling(self, kind: str) -> None:
         pool = make(kind, 3)
         await pool.start()
         await pool.start()
@@ -305,7 +307,7 @@ class TestTheEnd:
         await executor.stop()
         await pool.stop()
 
-    async def test_it_can_be_stopped_while_the_first_ones_start(self, kind: str) -> None:
+    async def test_pool_can_be_stopped_while_its_first_sandboxes_start(self, kind: str) -> None:
         for pause in (0.0, 0.05, 0.15):
             pool = make(kind)
             await pool.start()
@@ -322,7 +324,7 @@ class TestTheEnd:
                 assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
 
     @ONE_KIND
-    async def test_it_can_be_started_again(self, kind: str) -> None:
+    async def test_pool_can_be_started_again(self, kind: str) -> None:
         pool = make(kind)
         for _ in range(2):
             async with pool, pool.executor() as executor:
@@ -356,8 +358,8 @@ class TestTheEnd:
         await until(lambda: alive(kind) == 0)
 
 
-class TestWhatHappensToIdleOnes:
-    async def test_one_that_dies_is_replaced_with_a_line_in_the_log(
+class TestIdleSandboxes:
+    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(
         self, kind: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "autogen_codeact")
@@ -373,7 +375,7 @@ class TestWhatHappensToIdleOnes:
         assert len(said) == 1
         assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
 
-    async def test_one_that_has_just_died_is_not_leased(self, kind: str) -> None:
+    async def test_sandbox_that_has_just_died_is_not_leased(self, kind: str) -> None:
         async with make(kind) as pool:
             await pool.ready()
             (first,) = ready_names(pool)
@@ -382,7 +384,7 @@ class TestWhatHappensToIdleOnes:
                 assert name_of(executor) != first
                 assert await out(executor, "print(1)") == "1\n"
 
-    async def test_one_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
+    async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             await pool.ready()
             (first,) = ready_names(pool)
@@ -392,7 +394,7 @@ class TestWhatHappensToIdleOnes:
                 assert await out(executor, "print(1)") == "1\n"
 
     @ONE_KIND
-    async def test_one_that_is_old_gives_way_and_one_in_use_does_not(self, kind: str) -> None:
+    async def test_idle_sandbox_that_is_too_old_is_replaced_and_one_in_use_is_not(self, kind: str) -> None:
         async with make(kind, 1, max_idle=1) as pool, pool.executor() as executor:
             await pool.ready()
             first = ready_names(pool)
@@ -400,7 +402,7 @@ class TestWhatHappensToIdleOnes:
             assert await out(executor, "print(1)") == "1\n"
 
     @ONE_KIND
-    async def test_ones_that_die_at_once_are_not_started_without_end(self, kind: str) -> None:
+    async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
         pool = make(kind)
         starts = []
         real = pool._start_one
@@ -495,7 +497,7 @@ class TestOptions:
                 result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
                 assert (result.value, executor.timeout) == ("42", 3)
 
-    def test_the_config_holds_no_pool(self, kind: str) -> None:
+    def test_config_contains_no_pool(self, kind: str) -> None:
         pool = make(kind)
         executor: Any = pool.executor(timeout=3)
         loaded = type(executor).load_component(executor.dump_component())

@@ -15,9 +15,11 @@ from .test_pool_reuse import ONE_KIND, kind, make, nothing_is_left
 __all__ = ["kind", "nothing_is_left"]  # fixtures
 
 
-class TestAnEndedLease:
+class TestEndedLease:
     @ONE_KIND
-    async def test_does_not_wait_for_a_stop_that_runs(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_ended_lease_does_not_wait_for_a_stop_that_runs(
+        self, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         begun, may_go_on = threading.Event(), threading.Event()
         went_on: list[bool] = []
         async with make(kind, mode="session") as pool:
@@ -41,7 +43,7 @@ class TestAnEndedLease:
             async with pool.executor() as executor:
                 assert name_of(executor) != client.name
 
-    async def test_can_not_go_on_with_its_transfers(self, kind: str) -> None:
+    async def test_ended_lease_can_not_go_on_with_its_transfers(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             client = await pool.acquire()
             await client.write_file("large", 0o644, [b"x" * (256 * 1024)] * 3)
@@ -70,7 +72,7 @@ class TestAnEndedLease:
                 await client.end_use()
                 assert await out(executor, "import os; print(os.listdir())") == "['large']\n"
 
-    async def test_with_a_transfer_that_has_begun_ends_its_sandbox(self, kind: str) -> None:
+    async def test_ended_lease_with_a_running_transfer_ends_its_sandbox(self, kind: str) -> None:
         async with make(kind, mode="process") as pool:
             client = await pool.acquire()
             paused, resume = asyncio.Event(), asyncio.Event()
@@ -93,7 +95,7 @@ class TestAnEndedLease:
                     await writing
 
     @ONE_KIND
-    async def test_answers_late_calls_of_tools_to_nobody(self, kind: str) -> None:
+    async def test_ended_lease_answers_late_calls_of_tools_to_nobody(self, kind: str) -> None:
         called, may_answer = threading.Event(), threading.Event()
 
         def slow(number: int) -> int:

@@ -62,14 +62,14 @@ async def test_many_users_cancelled_at_random_lose_nothing(tight: SandboxPool) -
 
 
 @pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-def test_started_by_many_threads_it_has_one_keeper(sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = pool_module.Keeper
+def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = pool_module.PoolManager
 
     def slow(*given: Any) -> Any:
         time.sleep(0.05)  # so that the threads meet here
         return make(*given)
 
-    monkeypatch.setattr(pool_module, "Keeper", slow)
+    monkeypatch.setattr(pool_module, "PoolManager", slow)
     for _ in range(2):
         pool = SandboxPool(1, sandbox=sandbox)
         together, earlier = threading.Barrier(8), set(threading.enumerate())
@@ -91,7 +91,7 @@ def test_started_by_many_threads_it_has_one_keeper(sandbox: Any, monkeypatch: py
 async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:
     async with SandboxPool(4, max_alive=4, acquire_timeout=3) as pool:
         await pool.ready(30)
-        names = [held.sandbox.name for held in pool._running()._held]
+        names = [held.sandbox.name for held in pool._running()._sandboxes]
         with connect() as api:
             for name in names:
                 api.pause(name)
@@ -132,7 +132,7 @@ async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_
     async with SandboxPool(1, sandbox=sandbox) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
-        with pool._running()._changed:  # what the keeper holds while it decides
+        with pool._running()._changed:  # what the manager holds while it decides
             child = os.fork()
             if child == 0:
                 # Without the parent's lock: this thread may enter it again.

@@ -93,7 +93,7 @@ def gone(remaining: Callable[[], set[Any]]) -> bool:
     return True
 
 
-def test_one_that_closes_its_pool_leaves_nothing(kind: str) -> None:
+def test_process_that_closes_its_pool_leaves_nothing(kind: str) -> None:
     with start(kind, "closed") as process:
         remaining = sandboxes(kind, process)
         _, said = process.communicate(timeout=30)
@@ -102,7 +102,7 @@ def test_one_that_closes_its_pool_leaves_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["left open", "filling"])
-def test_one_that_does_not_ends_all_the_same(kind: str, how: str) -> None:
+def test_process_that_does_not_close_its_pool_ends(kind: str, how: str) -> None:
     with start(kind, how) as process:
         remaining = sandboxes(kind, process)
         _, said = process.communicate(timeout=30)
@@ -113,7 +113,7 @@ def test_one_that_does_not_ends_all_the_same(kind: str, how: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("how", ["running in a closed one", "running"])
-def test_one_that_is_ended_leaves_nothing(kind: str, how: str, number: signal.Signals) -> None:
+def test_killed_process_leaves_no_sandboxes_of_its_pool(kind: str, how: str, number: signal.Signals) -> None:
     with start(kind, how) as process:
         remaining = sandboxes(kind, process)
         assert len(remaining()) >= 2

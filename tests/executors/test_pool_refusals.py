@@ -75,7 +75,7 @@ class TestArguments:
             ({"stop_container": False}, "stop_container= is not for a pool: the end of a lease ends its sandbox"),
         ],
     )
-    def test_that_can_not_be_right(self, options: dict[str, Any], complaint: str) -> None:
+    def test_invalid_arguments_are_refused(self, options: dict[str, Any], complaint: str) -> None:
         with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
             SandboxPool(**options)
 
@@ -89,7 +89,7 @@ class TestArguments:
             ({"docker_host": "tcp://127.0.0.1:1"}, "docker_host"),
         ],
     )
-    def test_that_differ_from_the_pool_s(self, options: dict[str, Any], differing: str) -> None:
+    def test_arguments_that_differ_from_the_pool_are_refused(self, options: dict[str, Any], differing: str) -> None:
         pool = SandboxPool(environment={"KEY": "a value"})
         text = (
             f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the same, or make "
@@ -100,7 +100,7 @@ class TestArguments:
             with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
                 make(**{**same, **options})
 
-    def test_of_functions_that_need_other_packages(self) -> None:
+    def test_functions_that_need_other_packages_are_refused(self) -> None:
         @with_requirements(python_packages=["requests"])
         def fetch() -> None:
             """Fetch."""
@@ -109,22 +109,22 @@ class TestArguments:
             SandboxPool().executor(functions=[fetch])
         assert SandboxPool(packages=["requests"]).executor(functions=[fetch])
 
-    def test_a_new_option_is_compared(self) -> None:
+    def test_new_option_of_the_sandbox_is_compared(self) -> None:
         """Unless it is among those that may differ for each run."""
         for options in (DockerOptions(), BubblewrapOptions()):
             assert set(options.shape()) == set(type(options).model_fields) - options.per_run
 
-    def test_of_another_class(self) -> None:
+    def test_executor_of_another_class_is_refused(self) -> None:
         with pytest.raises(ValueError, match="are for docker, not for bubblewrap") as caught:
             BubblewrapCommandLineCodeExecutor(pool=SandboxPool())
         assert str(caught.value).endswith(": make a pool of the other kind")
 
-    def test_the_executor_s_own_may_differ(self, tmp_path: Path) -> None:
+    def test_options_of_the_executor_alone_may_differ(self, tmp_path: Path) -> None:
         own: dict[str, Any] = {"timeout": 3, "work_dir": tmp_path, "init_command": "true", "delete_tmp_files": True}
         executor = SandboxPool(timeout=5).executor(**own, languages={"julia": "julia"})
         assert (executor.timeout, executor.work_dir) == (3, tmp_path)
 
-    async def test_a_pool_that_does_not_run(self) -> None:
+    async def test_pool_that_does_not_run_is_an_error(self) -> None:
         pool = SandboxPool()
         text = "the pool is not running: use `async with pool:`, or start() first"
         for call in (pool.ready, pool.acquire, pool.executor().start):
@@ -136,7 +136,7 @@ class TestArguments:
 
 
 class TestNoEngine:
-    async def test_is_said_at_once_and_only_once_in_the_log(
+    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         host = f"unix://{tmp_path}/docker.sock"
@@ -151,12 +151,12 @@ class TestNoEngine:
         assert len(warned) <= 1
         assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
 
-    async def test_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
+    async def test_missing_engine_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
         async with SandboxPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
             found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
         assert {type(error) for error in found} == {SandboxUnavailable}
 
-    async def test_the_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
+    async def test_missing_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "version", "drop")
         async with SandboxPool(4, docker_host=proxy.address):
             await asyncio.sleep(4)
@@ -164,7 +164,7 @@ class TestNoEngine:
         # At first four at once; then one wave after 0.5 s, 1 s, 2 s, counted for each that failed.
         assert 1 <= few <= 24
 
-    async def test_one_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
+    async def test_engine_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         async with SandboxPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
             began = time.monotonic()
@@ -172,7 +172,7 @@ class TestNoEngine:
                 await pool.acquire()
             assert time.monotonic() - began < 0.5 + 40
 
-    async def test_one_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
+    async def test_engine_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
         proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))
         async with SandboxPool(2, docker_host=proxy.address, progress=lambda _: None) as pool:
             for _ in range(2):
@@ -187,21 +187,23 @@ class TestNoEngine:
         """What a restart of the engine without live-restore does to its containers."""
         async with SandboxPool(2) as pool:
             await pool.ready()
-            assert pool._keeper is not None
-            first = {held.sandbox.name for held in pool._keeper._held}
+            assert pool._manager is not None
+            first = {held.sandbox.name for held in pool._manager._sandboxes}
             with closing(connect()) as client:
                 for name in first:
                     client.remove_container(name, force=True)
-            await until(lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._keeper._held}, 20)
+            await until(
+                lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._manager._sandboxes}, 20
+            )
 
 
 class TestNoBubblewrap:
-    async def test_is_said_at_once(self, bubblewrap: None) -> None:
+    async def test_missing_bubblewrap_is_said_at_once(self, bubblewrap: None) -> None:
         async with SandboxPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
             with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
                 await pool.acquire()
 
-    async def test_a_variable_that_is_missing(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_missing_variable_is_an_error(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
         pool = SandboxPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
         async with pool:
             with pytest.raises(ValueError, match="NOT_SET_HERE"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import Limits, SandboxDied, SandboxPool
-from autogen_codeact.sandbox import pool_keeper
+from autogen_codeact.sandbox import pool_manager
 
 from .pooled import KINDS, alive, left, name_of, signal_idle, until, what_is_new
 from .sandboxes import out, run
@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def nothing_is_left(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Containers, processes, threads, descriptors and control groups are after the test what they were before it."""
-    monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 30.0)  # a loaded machine must not change what a test sees
+    monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 30.0)  # a loaded machine must not change what a test sees
     before = left()
     yield
     assert what_is_new(before) == {}
@@ -48,7 +48,7 @@ LOOK_FOR_X = "import os; print('x' in globals(), os.path.exists('/tmp/x'))"
 
 
 class TestUses:
-    async def test_as_many_as_allowed_are_in_one_sandbox(self, kind: str) -> None:
+    async def test_sandbox_has_as_many_uses_as_allowed(self, kind: str) -> None:
         names = []
         async with make(kind, 3, mode="session") as pool:
             for _ in range(5):
@@ -60,7 +60,7 @@ class TestUses:
         assert names[3] == names[4]
 
     @ONE_KIND
-    async def test_one_is_the_default(self, kind: str) -> None:
+    async def test_one_use_is_the_default(self, kind: str) -> None:
         async with SandboxPool(1, sandbox=kind, max_alive=1, limits=SMALL) as pool:  # type: ignore[arg-type]
             names = set()
             for _ in range(2):
@@ -69,7 +69,7 @@ class TestUses:
         assert len(names) == 2
 
     @ONE_KIND
-    async def test_counts_say_what_is_in_use(self, kind: str) -> None:
+    async def test_counts_of_idle_and_leased_sandboxes(self, kind: str) -> None:
         async with make(kind) as pool:
             await pool.ready()
             executor = pool.executor()
@@ -122,9 +122,9 @@ print(os.getcwd(), [name for name in os.listdir("/workspace") if not name.starts
 """
 
 
-class TestAReset:
+class TestReset:
     @pytest.mark.parametrize("mode", ["session", "process"])
-    async def test_leaves_nothing_of_the_last_use(self, kind: str, mode: str) -> None:
+    async def test_reset_leaves_nothing_of_the_last_use(self, kind: str, mode: str) -> None:
         seen, names = [], set()
         async with make(kind, mode=mode) as pool:
             for _ in range(2):
@@ -136,7 +136,7 @@ class TestAReset:
         assert len(names) == 1
 
     @ONE_KIND
-    async def test_follows_a_block_that_was_killed(self, kind: str) -> None:
+    async def test_reset_follows_a_block_that_was_killed(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             async with pool.executor(timeout=0.3) as executor:
                 name = name_of(executor)
@@ -146,7 +146,7 @@ class TestAReset:
                 assert (name_of(executor), await out(executor, "print(2)")) == (name, "2\n")
 
     @ONE_KIND
-    async def test_keeps_the_files_of_each_executor_apart(self, kind: str, tmp_path: Path) -> None:
+    async def test_reset_keeps_the_files_of_each_executor_apart(self, kind: str, tmp_path: Path) -> None:
         async with make(kind, mode="session") as pool:
             for number in range(2):
                 folder = tmp_path / str(number)
@@ -157,7 +157,7 @@ class TestAReset:
                 assert sorted(path.name for path in folder.iterdir()) == [f"in{number}.txt", f"out{number}.txt"]
 
     @ONE_KIND
-    async def test_makes_the_last_client_useless(self, kind: str) -> None:
+    async def test_reset_makes_the_last_client_unusable(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name, client = name_of(executor), executor.sandbox.client
@@ -173,10 +173,10 @@ class TestAReset:
                 assert (name_of(executor), await out(executor, "print(3)")) == (name, "3\n")
 
 
-class TestNothingInAdvance:
+class TestSizeZero:
     """With `size=0`."""
 
-    async def test_starts_with_the_first_use_and_goes_on_after_a_reset(self, kind: str) -> None:
+    async def test_sandbox_starts_with_the_first_use_and_is_used_again_after_a_reset(self, kind: str) -> None:
         async with SandboxPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
             await pool.ready()
             assert (alive(kind), pool.idle, pool.leased) == (0, 0, 0)
@@ -200,7 +200,7 @@ class TestNothingInAdvance:
             assert pool.idle == 0
 
     @ONE_KIND
-    async def test_an_unused_one_is_stopped_and_not_replaced(self, kind: str) -> None:
+    async def test_unused_sandbox_is_stopped_and_not_replaced(self, kind: str) -> None:
         async with SandboxPool(0, sandbox=kind, max_uses=9, max_idle=0.2, limits=SMALL) as pool:  # type: ignore[arg-type]
             async with pool.executor() as executor:
                 name = name_of(executor)
@@ -211,7 +211,7 @@ class TestNothingInAdvance:
 
 class TestFacts:
     @ONE_KIND
-    async def test_of_all_fresh_sandboxes_are_asked_for_once(self, kind: str, tmp_path: Path) -> None:
+    async def test_facts_of_all_fresh_sandboxes_are_asked_for_once(self, kind: str, tmp_path: Path) -> None:
         for name in ("b.txt", ".hidden", "a/y.txt", "a/b/x.txt", "c/.d/z.txt"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(name)
@@ -226,16 +226,18 @@ class TestFacts:
         assert found[1:] == found[:1] * 2
 
     @ONE_KIND
-    async def test_are_not_taken_from_a_sandbox_in_which_code_has_run(self, kind: str) -> None:
+    async def test_facts_are_not_taken_from_a_sandbox_in_which_code_has_run(self, kind: str) -> None:
         async with make(kind, mode="session") as pool, pool.executor() as executor:
             await out(executor, "x = 1")
             assert (await executor.facts()).python is not None
             assert pool.facts == {}
 
 
-class TestAnotherSandbox:
+class TestReplacement:
     @ONE_KIND
-    async def test_follows_one_that_can_not_be_proven_clean(self, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_new_sandbox_follows_one_that_can_not_be_proven_clean(
+        self, kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level(logging.INFO, "autogen_codeact")
         code = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
         async with make(kind, mode="session") as pool:
@@ -248,8 +250,10 @@ class TestAnotherSandbox:
         assert [record.getMessage() for record in caplog.records if "replaced" in record.getMessage()] == [expected]
 
     @ONE_KIND
-    async def test_follows_one_whose_reset_takes_too_long(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pool_keeper, "RESET_TIMEOUT_S", 0.0)
+    async def test_new_sandbox_follows_one_whose_reset_takes_too_long(
+        self, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 0.0)
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name = name_of(executor)
@@ -257,7 +261,7 @@ class TestAnotherSandbox:
             async with pool.executor() as executor:
                 assert name_of(executor) != name
 
-    async def test_follows_one_that_has_died(self, kind: str) -> None:
+    async def test_new_sandbox_follows_one_that_has_died(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name = name_of(executor)
@@ -268,7 +272,7 @@ class TestAnotherSandbox:
                 assert name_of(executor) != name
 
     @ONE_KIND
-    async def test_follows_a_start_that_failed_in_the_lease(self, kind: str) -> None:
+    async def test_new_sandbox_follows_a_start_that_failed_in_the_lease(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             with pytest.raises(RuntimeError, match="init_command failed"):
                 await pool.executor(init_command="exit 3").start()
@@ -276,7 +280,7 @@ class TestAnotherSandbox:
                 assert await out(executor, "print(4)") == "4\n"
 
     @ONE_KIND
-    async def test_is_not_started_when_the_pool_stops_during_a_reset(self, kind: str) -> None:
+    async def test_no_sandbox_is_started_when_the_pool_stops_during_a_reset(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             executor = pool.executor()
             await executor.start()
@@ -298,7 +302,7 @@ class TestRefusals:
             ({"device_requests": [{"count": 1}]}, "device_requests=: the memory of devices is not emptied"),
         ],
     )
-    def test_of_options_under_which_something_could_survive(
+    def test_reuse_is_refused_with_options_under_which_something_could_survive(
         self, kind: str, options: dict[str, Any], message: str
     ) -> None:
         with pytest.raises(ValueError, match=f"max_uses above 1 is not possible with {message}"):
@@ -306,6 +310,6 @@ class TestRefusals:
         SandboxPool(max_uses=1, **options)
 
     @ONE_KIND
-    def test_of_a_number_below_one(self, kind: str) -> None:
+    def test_number_of_uses_below_one_is_refused(self, kind: str) -> None:
         with pytest.raises(ValueError, match="max_uses must be at least 1, not 0"):
             SandboxPool(max_uses=0)

@@ -46,8 +46,8 @@ async def exposed(
         yield started
 
 
-class TestAScript:
-    async def test_is_a_main_module_of_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+class TestScript:
+    async def test_script_is_a_main_module_of_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
         output = await out(
             executor,
             """
@@ -61,18 +61,18 @@ class TestAScript:
             "__main__ /workspace/tool.py ['/workspace/tool.py'] /workspace /workspace\nTrue ['os', 'sys']\n"
         )
 
-    async def test_knows_nothing_of_the_block_before(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_knows_nothing_of_the_block_before(self, executor: DockerCommandLineCodeExecutor) -> None:
         await out(executor, "import json, os; x = 1; json.mark = 1; os.environ['MARK'] = '1'; os.chdir('/tmp')")
         assert await out(
             executor,
             "import json, os; print('x' in globals(), hasattr(json, 'mark'), 'MARK' in os.environ, os.getcwd())",
         ) == ("False False False /workspace\n")
 
-    async def test_shows_no_value_of_a_last_expression(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_shows_no_value_of_the_last_expression(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, "1 + 1")
         assert (result.output, result.value, result.state) == ("", None, "kept")
 
-    async def test_runs_its_exit_handlers_and_waits_for_its_threads(
+    async def test_script_runs_its_exit_handlers_and_waits_for_its_threads(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         output = await out(
@@ -86,7 +86,7 @@ class TestAScript:
         )
         assert output == "main thread\nhandler\n"
 
-    async def test_reports_what_it_raised(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_reports_what_it_raised(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, "import math\n\nprint('first')\nmath.sqrt(-1)\n")
         assert (result.outcome, result.exit_code) == ("error", 1)
         assert result.error is not None
@@ -120,7 +120,7 @@ class TestAScript:
             ("import sys, json; sys.modules['json'] = None; json.dumps = json.loads = None", ("ok", 0, "")),
         ],
     )
-    async def test_ends_as_it_says(
+    async def test_script_ends_with_the_exit_code_of_sys_exit(
         self, executor: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
     ) -> None:
         result = await run(executor, code)
@@ -128,7 +128,7 @@ class TestAScript:
         assert verdict[2] is None or result.output == verdict[2]
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_names_the_signal(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_result_of_a_script_names_the_signal(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, "import ctypes; ctypes.string_at(0)")
         assert result.error is not None
         assert result.error.type == "SIGSEGV"
@@ -142,7 +142,7 @@ class TestAScript:
             ("type('N' * 10**7, (Exception,), {})('m' * 10**7).no", "AttributeError"),
         ],
     )
-    async def test_that_can_not_run_is_an_error(
+    async def test_script_that_can_not_run_is_an_error(
         self, executor: DockerCommandLineCodeExecutor, code: str, kind: str
     ) -> None:
         result = await run(executor, code)
@@ -161,7 +161,7 @@ class TestAScript:
             ("x = (1", False),
         ],
     )
-    async def test_notebook_syntax_is_answered_with_session_mode(
+    async def test_notebook_syntax_in_a_script_is_answered_with_a_hint_to_session_mode(
         self, executor: DockerCommandLineCodeExecutor, code: str, named: bool
     ) -> None:
         result = await run(executor, code)
@@ -170,21 +170,25 @@ class TestAScript:
         hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
         assert result.output.endswith(hint) == named
 
-    async def test_without_end_to_its_recursion_does_not_end_well(self, make_executor: MakeExecutor) -> None:
+    async def test_endless_recursion_of_a_script_is_an_error(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
         # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
         result = await run(executor, "import sys; sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()")
         assert (result.outcome, result.exit_code) in {("crashed", 139), ("oom", 137)}
 
-    async def test_with_an_endless_name_and_message_is_cut(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_endless_name_and_message_of_an_exception_are_cut(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         result = await run(executor, "raise type('N' * 10**7, (Exception,), {})('m' * 10**7)")
         assert result.error is not None
         assert (result.error.type, result.error.message) == ("N" * 200, "m" * 16 * 1024)
 
-    async def test_with_lone_surrogates_runs(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_with_lone_surrogates_runs(self, executor: DockerCommandLineCodeExecutor) -> None:
         assert await out(executor, "print('a\ud800b', '\\ud800', chr(0), b'\\xff')") == "a?b \\ud800 \0 b'\\xff'\n"
 
-    async def test_of_8_mib_runs_and_a_larger_one_is_refused(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_of_8_mib_runs_and_a_larger_one_is_refused(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         room = 8 * 1024 * 1024 - 64 * 1024
         code = "print(1)\n"
         assert await out(executor, code + "#" * (room - len(code))) == "1\n"
@@ -194,17 +198,19 @@ class TestAScript:
 
 
 class TestBlocksOfOneCall:
-    async def test_stop_at_the_first_that_fails(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_blocks_of_one_call_stop_at_the_first_that_fails(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         blocks = [block("print(1)"), block("echo 2; exit 3", "sh"), block("print(4)")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert told(result) == ("error", 3, "1\n2\n")
 
-    async def test_must_be_some(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_at_least_one_block_is_required(self, executor: DockerCommandLineCodeExecutor) -> None:
         with pytest.raises(ValueError, match="No code blocks"):
             await executor.execute_code_blocks([], CancellationToken())
 
 
-class TestNothingOutlivesItsBlock:
+class TestLeftoverProcesses:
     @pytest.mark.parametrize(
         ("language", "code"),
         [
@@ -264,7 +270,7 @@ class TestNothingOutlivesItsBlock:
         await run(executor, code, language)
         assert await out(executor, STRANGERS) == "True []\n"
 
-    async def test_neither_after_its_deadline(self, make_executor: MakeExecutor) -> None:
+    async def test_nothing_outlives_a_block_after_its_deadline(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=3)
         code = """
             import os, signal, time
@@ -280,12 +286,14 @@ class TestNothingOutlivesItsBlock:
         assert (await run(executor, code)).outcome == "timeout"
         assert await out(executor, STRANGERS) == "True []\n"
 
-    async def test_and_the_look_for_them_sees_one_that_is_there(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_check_for_leftover_processes_finds_a_running_one(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
         started = "    import subprocess; subprocess.Popen(['sleep', '9']); import time; time.sleep(0.1)\n"
         assert not (await out(executor, STRANGERS.replace("    # Of", started + "    # Of"))).endswith("[]\n")
 
 
-class TestCodeThatTurnsOnTheSandbox:
+class TestAttacksOnTheSandbox:
     """Without Landlock signals can be sent, since everything in it has the same user; what must hold is the next block."""
 
     @pytest.mark.parametrize(
@@ -298,14 +306,14 @@ class TestCodeThatTurnsOnTheSandbox:
             "import os; os.kill(os.getppid(), 2)",
         ],
     )
-    async def test_with_signals_ends_well_itself_and_the_next_block_runs(
+    async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(
         self, exposed: DockerCommandLineCodeExecutor, code: str
     ) -> None:
         assert told(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
         for _ in range(3):
             assert await out(exposed, "print('next')") == "next\n"
 
-    async def test_and_stops_all_others_and_itself_ends_by_the_deadline(
+    async def test_code_that_stops_all_others_and_itself_ends_by_the_deadline(
         self, make_executor: MakeExecutor, tmp_path: Path
     ) -> None:
         executor = await make_executor(timeout=3, seccomp=without_landlock(tmp_path))
@@ -313,7 +321,7 @@ class TestCodeThatTurnsOnTheSandbox:
         assert (await run(executor, code)).outcome == "timeout"
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_can_not_read_the_supervisor_the_zygote_or_the_next_block(
+    async def test_code_can_not_read_the_supervisor_the_zygote_or_the_next_block(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         output = await out(
@@ -335,7 +343,7 @@ class TestCodeThatTurnsOnTheSandbox:
         )
         assert output == "tried\n"
 
-    async def test_has_one_socket_and_no_other_way_out(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_one_socket_and_no_other_way_out(self, executor: DockerCommandLineCodeExecutor) -> None:
         output = await out(
             executor,
             """
@@ -347,7 +355,7 @@ class TestCodeThatTurnsOnTheSandbox:
         )
         assert output == "/dev/null\npipe\npipe\nsocket\n"
 
-    async def test_can_forge_its_own_result_and_no_other(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_can_forge_its_own_result_and_no_other(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = (
             FORGE
             + """
@@ -378,7 +386,9 @@ class TestCodeThatTurnsOnTheSandbox:
             "os.close(control_socket())",
         ],
     )
-    async def test_by_its_socket_harms_itself_at_most(self, executor: DockerCommandLineCodeExecutor, send: str) -> None:
+    async def test_code_that_misuses_its_socket_harms_only_itself(
+        self, executor: DockerCommandLineCodeExecutor, send: str
+    ) -> None:
         result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
         assert result.outcome in {"ok", "error", "crashed"}
         # Its own result it may forge; with that the block has ended.
@@ -386,7 +396,7 @@ class TestCodeThatTurnsOnTheSandbox:
         assert await out(executor, "print('next')") == "next\n"
 
     @pytest.mark.parametrize("threads", [0, 2])
-    async def test_that_says_that_it_has_ended_has_ended_with_all_that_it_started(
+    async def test_code_that_reports_its_end_has_ended_with_all_its_processes(
         self, executor: DockerCommandLineCodeExecutor, threads: int
     ) -> None:
         """With a single thread it is killed at its word; with more, its process has to end, as others do that have."""
@@ -407,14 +417,16 @@ class TestCodeThatTurnsOnTheSandbox:
         left = "import os; pids = open('pids').read().split(); print(len(pids), [os.path.exists(f'/proc/{p}') for p in pids])"
         assert await out(executor, left) == "2 [False, False]\n"
 
-    async def test_closes_everything_and_sleeps_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
+    async def test_code_that_closes_everything_and_sleeps_ends_by_the_deadline(
+        self, make_executor: MakeExecutor
+    ) -> None:
         executor = await make_executor(timeout=3)
         result = await run(
             executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
         )
         assert told(result) == ("timeout", 124, "begun\n\n Timeout")
 
-    async def test_floods_its_socket_holds_nobody_up(self, make_executor: MakeExecutor) -> None:
+    async def test_code_that_floods_its_socket_delays_nobody(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=3)
         flood = FORGE + "    while True: os.write(control_socket(), frame(b'?', 1, {'x': 'y' * 100000}))\n"
         flooding = asyncio.ensure_future(run(executor, flood))
@@ -423,7 +435,9 @@ class TestCodeThatTurnsOnTheSandbox:
         # The deadline's signal can cut a frame short, and what follows is garbage.
         assert (await flooding).outcome in {"timeout", "crashed"}
 
-    async def test_kills_the_others_again_and_again(self, exposed: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_that_kills_other_processes_again_and_again(
+        self, exposed: DockerCommandLineCodeExecutor
+    ) -> None:
         code = """
             import os, time
             until = time.monotonic() + 1
@@ -436,28 +450,28 @@ class TestCodeThatTurnsOnTheSandbox:
         assert await out(exposed, "print('next')") == "next\n"
 
 
-class TestManyAtOnce:
-    async def test_do_not_mix_their_output(self, executor: DockerCommandLineCodeExecutor) -> None:
+class TestConcurrentBlocks:
+    async def test_concurrent_blocks_do_not_mix_their_output(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = "import time\nfor _ in range(20): print({0}, '{0}' * 50); time.sleep(0.001)\nprint('end', {0})"
         results = await asyncio.gather(*(run(executor, code.format(number)) for number in range(50)))
         for number, result in enumerate(results):
             assert result.output == f"{number} {str(number) * 50}\n" * 20 + f"end {number}\n"
 
-    async def test_more_than_fit_wait_for_their_turn_and_their_time_begins_then(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_waiting_blocks_have_their_whole_time(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=4, limits=Limits(pids=16))
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.6); print({n})") for n in range(16)))
         assert [told(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
 
-    async def test_hundreds_are_no_trouble(self, make_executor: MakeExecutor) -> None:
+    async def test_hundreds_of_concurrent_blocks_work(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=40)
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(200)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(200)]
 
 
 class TestPreload:
-    async def test_is_there_before_the_block(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+    async def test_preloaded_module_is_there_before_the_block(
+        self, make_executor: MakeExecutor, tmp_path: Path
+    ) -> None:
         executor = await make_executor(preload=["decimal", "xml.dom.minidom"], seccomp=without_landlock(tmp_path))
         code = "import sys; print(*[name in sys.modules for name in ('decimal', 'xml.dom.minidom', 'fractions')])"
         assert await out(executor, code) == "True True False\n"
@@ -476,7 +490,7 @@ class TestPreload:
             ("import os; os.abort()", "ended while it imported the modules of `preload`"),
         ],
     )
-    async def test_that_fails_is_said_at_the_start(
+    async def test_preloaded_module_that_fails_is_reported_at_the_start(
         self, sandbox_image: str, tmp_path: Path, source: str, words: str
     ) -> None:
         tmp_path.chmod(0o755)  # noqa: ASYNC240

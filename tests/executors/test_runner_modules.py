@@ -97,14 +97,14 @@ async def start(play: Play, python: str | None) -> Runner:
     return played[0]
 
 
-class TestTheHost:
-    async def test_sends_no_sources_unless_they_are_requested(self, kept: dict[Hashable, bytes]) -> None:
+class TestHost:
+    async def test_host_sends_no_sources_unless_they_are_requested(self, kept: dict[Hashable, bytes]) -> None:
         runner = await start(take_them, "image A")
         assert [kind for kind, _ in runner.got] == [b"M", b"C"]
         assert runner.got[0][1].startswith(OWN)
         assert kept == {}
 
-    async def test_sends_later_sandboxes_what_the_first_has_compiled(self) -> None:
+    async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self) -> None:
         first = await start(compile_them, "image A")
         assert [kind for kind, _ in first.got] == [b"M", b"C", b"B"]
         assert first.read(Frame.COMPILED_MODULES).startswith(OWN)
@@ -112,29 +112,31 @@ class TestTheHost:
         assert [kind for kind, _ in second.got] == [b"M", b"C"]
         assert second.read(Frame.COMPILED_MODULES) == COMPILED
 
-    async def test_sends_it_to_no_other_image(self) -> None:
+    async def test_host_sends_compiled_modules_to_no_other_image(self) -> None:
         await start(compile_them, "image A")
         for python in ("image B", None):
             runner = await start(take_them, python)
             assert runner.read(Frame.COMPILED_MODULES).startswith(OWN)
 
-    async def test_keeps_nothing_of_a_python_that_has_no_identity(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept: dict[Hashable, bytes]) -> None:
         await start(compile_them, None)
         assert kept == {}
 
-    async def test_replaces_what_does_not_fit_any_more(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept: dict[Hashable, bytes]) -> None:
         kept["image A"] = pack(Frame.COMPILED_MODULES, 0, None, b"of another version")
         runner = await start(compile_them, "image A")
         assert runner.read(Frame.COMPILED_MODULES) == b"of another version"
         assert kept == {"image A": pack(Frame.COMPILED_MODULES, 0, None, COMPILED)}
 
-    async def test_keeps_it_of_a_few_images(self, kept: dict[Hashable, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_host_keeps_compiled_modules_of_a_few_images(
+        self, kept: dict[Hashable, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(runner_modules, "MAX_KEPT", 2)
         for python in ("image A", "image B", "image C"):
             await start(compile_them, python)
         assert list(kept) == ["image B", "image C"]
 
-    async def test_forgets_it_after_a_start_that_failed(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept: dict[Hashable, bytes]) -> None:
         kept["image A"] = kept["image B"] = pack(Frame.COMPILED_MODULES, 0, None, COMPILED)
         with pytest.raises(SandboxStartError):
             await start(lambda runner: runner.send(b"!", message({"error": "bad marshal data"})), "image A")
@@ -155,7 +157,7 @@ class TestTheHost:
             ([(b"H", message(HELLO)), (b"M", COMPILED)], None),
         ],
     )
-    async def test_refuses_everything_else(
+    async def test_host_refuses_invalid_compiled_modules(
         self, frames: list[tuple[bytes, bytes]], problem: str | None, kept: dict[Hashable, bytes]
     ) -> None:
         def play(runner: Runner) -> None:
@@ -185,7 +187,7 @@ class TestModulesOfThisPython:
         return {code.co_filename}.union(*inner)
 
     @pytest.mark.parametrize("optimize", ["0", "2"])
-    def test_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize: str) -> None:
+    def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize: str) -> None:
         program = "import sys; from autogen_codeact.sandbox.host.runner_modules import compiled_frame as frame"
         program += "; sys.stdout.buffer.write(frame())"
         environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
@@ -202,8 +204,8 @@ class TestModulesOfThisPython:
 
 
 @needs_namespaces
-class TestTheRunner:
-    def test_runs_what_another_one_has_compiled(self, python: str, tmp_path: Path) -> None:
+class TestRunner:
+    def test_runner_runs_what_another_one_has_compiled(self, python: str, tmp_path: Path) -> None:
         with LocalRunner(python, tmp_path / "first") as first:
             first.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version")
             first.greet()
@@ -216,7 +218,7 @@ class TestTheRunner:
             assert second.compiled is None
             assert second.run("print(2)")[1] == "2\n"
 
-    def test_starts_though_the_host_sends_signs_of_life_meanwhile(
+    def test_runner_starts_while_the_host_sends_keep_alives(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         alive, sources = pack(Frame.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
@@ -227,7 +229,7 @@ class TestTheRunner:
             assert runner.compiled is not None
             assert runner.run("print(1)")[1] == "1\n"
 
-    def test_compiles_the_same_with_optimization(self, tmp_path: Path) -> None:
+    def test_runner_compiles_the_same_with_optimization(self, tmp_path: Path) -> None:
         made = []
         for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):
             with LocalRunner(sys.executable, tmp_path / str(number), environment=environment) as runner:

@@ -54,11 +54,11 @@ def session(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 class TestSource:
     @pytest.mark.parametrize("path", sorted(RUNNER.glob("*.py")), ids=lambda path: path.name)
-    def test_is_python_3_8(self, path: Path) -> None:
+    def test_source_is_python_3_8(self, path: Path) -> None:
         ast.parse(path.read_text(), feature_version=(3, 8))
 
     @pytest.mark.parametrize("path", sorted(RUNNER.glob("*.py")), ids=lambda path: path.name)
-    def test_imports_the_standard_library_and_itself(self, path: Path) -> None:
+    def test_source_imports_the_standard_library_and_itself(self, path: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 assert {alias.name.partition(".")[0] for alias in node.names} <= sys.stdlib_module_names
@@ -79,7 +79,7 @@ class TestSource:
 
 @needs_namespaces
 class TestProcessMode:
-    def test_sends_hello(self, python: str, tmp_path: Path) -> None:
+    def test_runner_sends_hello(self, python: str, tmp_path: Path) -> None:
         with LocalRunner(python, tmp_path, preload=["decimal", "no_such_module"]) as runner:
             hello = runner.greet()
         assert hello["protocol"] == protocol.VERSION
@@ -87,7 +87,7 @@ class TestProcessMode:
         assert hello["workspace_writable"]
         assert list(hello["preload"]) == ["no_such_module"]
 
-    def test_runs_blocks(self, process: LocalRunner) -> None:
+    def test_runner_runs_blocks(self, process: LocalRunner) -> None:
         result, output = process.run("import sys; print(__name__, sys.argv[0].endswith('block.py')); sys.exit(3)")
         assert (result["outcome"], result["exit_code"], output) == ("error", 3, "__main__ True\n")
         result, output = process.run("print('a')\n1 / 0")
@@ -103,7 +103,7 @@ class TestProcessMode:
         result, _ = process.run("import os; os.abort()")
         assert (result["outcome"], result["error"]["type"]) == ("crashed", "SIGABRT")
 
-    def test_enforces_the_deadline_and_kills_leftovers(self, process: LocalRunner) -> None:
+    def test_runner_enforces_the_deadline_and_kills_leftovers(self, process: LocalRunner) -> None:
         begin = "import subprocess, time\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\nprint('begun')\n"
         result, output = process.run(begin + "time.sleep(60)", timeout=2)
         assert (result["outcome"], output) == ("timeout", "begun\n")
@@ -113,7 +113,7 @@ for pid in os.listdir("/proc"):
 """
         assert "sleep" not in process.run(code)[1]
 
-    def test_transfers_files(self, process: LocalRunner) -> None:
+    def test_runner_transfers_files(self, process: LocalRunner) -> None:
         process.request(b"F", {"op": "write", "name": "in.txt", "mode": 0o644, "final": True}, b"in")
         result, _ = process.run("open('out.txt', 'w').write(open('in.txt').read() + ' out')")
         assert ("out.txt", 6) in [(entry["name"], entry["size"]) for entry in result["files"]]
@@ -122,13 +122,13 @@ for pid in os.listdir("/proc"):
         message, _, _ = process.request(b"F", {"op": "read", "name": "none", "offset": 0, "size": 100})
         assert message["errno"] == 2
 
-    def test_replaces_a_killed_zygote(self, process: LocalRunner) -> None:
+    def test_runner_replaces_a_killed_zygote(self, process: LocalRunner) -> None:
         for _ in range(3):
             result, output = process.run("import os; os.kill(-1, 9); print('alive')")
             assert (result["outcome"], output) == ("ok", "alive\n")
             assert process.run("print('next')")[1] == "next\n"
 
-    def test_kills_what_forks_faster_than_it_can_be_listed(self, process: LocalRunner) -> None:
+    def test_runner_kills_what_forks_faster_than_it_can_be_listed(self, process: LocalRunner) -> None:
         code = "import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        if os.fork(): os._exit(0)"
         # Those that have just died may not have been waited for.
         count = """import os
@@ -146,14 +146,14 @@ print(living)
 
 @needs_namespaces
 class TestSessionMode:
-    def test_keeps_variables(self, session: LocalRunner) -> None:
+    def test_session_keeps_variables(self, session: LocalRunner) -> None:
         session.run("import math; x = [1]\ndef f(): return math.floor(2.5)")
         result, output = session.run("x.append(f()); x")
         assert (result["value"], output) == ("[1, 2]", "[1, 2]\n")
         result, output = session.run("1 / 0")
         assert (result["outcome"], result["state"]) == ("error", "kept")
 
-    def test_is_restored_after_a_crash(self, session: LocalRunner) -> None:
+    def test_session_is_restored_after_a_crash(self, session: LocalRunner) -> None:
         session.run("x = 1")
         for code, outcome in (
             ("x = 2\nimport time; time.sleep(60)", "timeout"),
@@ -163,7 +163,7 @@ class TestSessionMode:
             assert (result["outcome"], result["state"]) == (outcome, "restored")
             assert session.run("x")[0]["value"] == "1"
 
-    def test_rolls_back(self, session: LocalRunner) -> None:
+    def test_session_rolls_back(self, session: LocalRunner) -> None:
         session.run("x = 1")
         for _ in range(2):
             assert session.request(b"P", {})[0] == {}
@@ -171,13 +171,13 @@ class TestSessionMode:
             assert session.request(b"R", {})[0] == {}
             assert session.run("x")[0]["value"] == "1"
 
-    def test_shares_directory_and_environment_with_shells(self, session: LocalRunner) -> None:
+    def test_session_shares_directory_and_environment_with_shells(self, session: LocalRunner) -> None:
         session.run("cd /tmp; export SHARED=1", command=SHELL, keep_state=True)
         assert session.run("import os; os.getcwd(), os.environ['SHARED']")[0]["value"] == "('/tmp', '1')"
         session.run("os.chdir('/'); os.environ['SHARED'] = '2'")
         assert session.run("pwd; echo $SHARED", command=SHELL, keep_state=True)[1] == "/\n2\n"
 
-    def test_separates_late_output_also_of_thread_pools(self, session: LocalRunner) -> None:
+    def test_session_separates_late_output_also_of_thread_pools(self, session: LocalRunner) -> None:
         session.run(
             "import threading, time\nfrom concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)"
         )
@@ -188,14 +188,14 @@ class TestSessionMode:
         assert output == "[1]\n"
         assert result["notes"] == ["Written meanwhile by threads of earlier blocks: late\n"]
 
-    def test_hides_checkpoints_from_wait(self, session: LocalRunner) -> None:
+    def test_session_hides_checkpoints_from_wait(self, session: LocalRunner) -> None:
         code = "import os\ntry: os.wait()\nexcept ChildProcessError as error: print(error)"
         assert session.run(code)[1] == "[Errno 10] No child processes\n"
 
 
 class TestBootCode:
     @pytest.mark.parametrize("version", ["3.6", "3.7"])
-    def test_refuses_an_older_python_with_a_message(self, version: str) -> None:
+    def test_boot_code_refuses_an_older_python_with_a_message(self, version: str) -> None:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
@@ -203,14 +203,14 @@ class TestBootCode:
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
-    def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
+    def test_boot_code_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
         for sent in (b"", b"B\0", runner_modules.compiled_frame()[:1000], runner_modules.compiled_frame()):
             ended = subprocess.run(
                 [python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False
             )
             assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
-    def test_refuses_a_frame_that_is_too_large(self, python: str) -> None:
+    def test_boot_code_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
         ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False)
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
@@ -218,7 +218,7 @@ class TestBootCode:
     @pytest.mark.parametrize(
         "boot", [bootstrap.BOOT, bootstrap.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
     )
-    def test_imports_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
+    def test_boot_code_imports_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
         for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):
             (tmp_path / f"{name}.py").write_text("print('taken')")
         ended = subprocess.run(
@@ -231,7 +231,7 @@ class TestBootCode:
         )
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
-    def test_interpreter_with_a_hash_seed_has_the_codes_variables(self, python: str, tmp_path: Path) -> None:
+    def test_interpreter_with_a_hash_seed_has_the_variables_of_the_code(self, python: str, tmp_path: Path) -> None:
         given = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/given", "KEY": "k"}
         look = "import os, sys; print(hash('a'), sys.flags.optimize, '/given' in sys.path, os.environ['KEY'])"
         with LocalRunner(python, tmp_path, environment=given) as runner:

@@ -43,7 +43,7 @@ async def fresh(attacked: DockerCommandLineCodeExecutor) -> DockerCommandLineCod
     return attacked
 
 
-class TestWhatBreaksIt:
+class TestBrokenSession:
     """Each of these ends the interpreter; the variables of before the block are there again, and it is said."""
 
     @pytest.mark.parametrize(
@@ -84,19 +84,21 @@ class TestWhatBreaksIt:
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(small, "mark") == "['set']\n"
 
-    async def test_a_killed_child_is_its_own_affair(self, known: DockerCommandLineCodeExecutor) -> None:
+    async def test_killed_child_does_not_end_the_session(self, known: DockerCommandLineCodeExecutor) -> None:
         code = "import subprocess; subprocess.run(['sh', '-c', 'kill -9 $$']).returncode"
         assert await out(known, code) == "-9\n"
         assert await mark_is_kept(known)
 
-    async def test_memory_that_a_child_takes_costs_the_child(self, small: DockerCommandLineCodeExecutor) -> None:
+    async def test_child_that_uses_too_much_memory_does_not_end_the_session(
+        self, small: DockerCommandLineCodeExecutor
+    ) -> None:
         code = "import subprocess, sys; mark = 1\nsubprocess.run([sys.executable, '-c', 'b = bytearray(10**9)']).returncode"
         result = await run_past_oom(small, code)
         assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
         assert "memory limit was reached" in result.notes[0]
         assert await out(small, "mark") == "1\n"
 
-    async def test_without_checkpoints_it_is_lost(self, make_executor: MakeExecutor) -> None:
+    async def test_session_without_checkpoints_is_lost(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "mark = 1")
         result = await run(executor, "import os; os._exit(1)")
@@ -104,7 +106,7 @@ class TestWhatBreaksIt:
         assert result.notes == (LOST,)
         assert (await run(executor, "mark")).outcome == "error"
 
-    async def test_a_lost_session_keeps_the_place(self, make_executor: MakeExecutor) -> None:
+    async def test_lost_session_keeps_the_directory_and_environment(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "cd /tmp; export PLACE=kept", "sh")
         await out(executor, "import os; os.getcwd()")
@@ -124,7 +126,7 @@ class TestWhatBreaksIt:
         await out(executor, "mark = 1")
         assert (await run(executor, "import os; os._exit(1)")).state == "restored"
 
-    async def test_files_in_memory_take_the_room_of_a_checkpoint(self, make_executor: MakeExecutor) -> None:
+    async def test_files_in_memory_prevent_a_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x') * (100 << 20)")
         fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(220): file.write(b'x' * (1 << 20))"
@@ -144,14 +146,14 @@ class TestWhatBreaksIt:
         assert await out(executor, "heap[0]") == "121\n"
 
 
-class TestCodeThatTurnsOnTheSandbox:
-    async def test_by_signals_to_all_keeps_the_session(self, known: DockerCommandLineCodeExecutor) -> None:
+class TestAttacksOnTheSandbox:
+    async def test_signals_to_all_processes_keep_the_session(self, known: DockerCommandLineCodeExecutor) -> None:
         for number in (2, 15, 19, 9):
             assert await out(known, f"import os; os.kill(-1, {number}); 'done'") == "'done'\n"
             assert await mark_is_kept(known)
             assert await out(known, "echo shell", "sh") == "shell\n"
 
-    async def test_that_kills_its_checkpoint_and_itself_loses_the_session(
+    async def test_code_that_kills_its_checkpoint_and_itself_loses_the_session(
         self, fresh: DockerCommandLineCodeExecutor
     ) -> None:
         await out(fresh, "mark = 1")
@@ -161,7 +163,7 @@ class TestCodeThatTurnsOnTheSandbox:
         assert await out(fresh, "'next'") == "'next'\n"
         assert await out(fresh, "echo shell", "sh") == "shell\n"
 
-    async def test_that_stops_its_checkpoint_and_crashes_is_restored(
+    async def test_code_that_stops_its_checkpoint_and_crashes_is_restored(
         self, fresh: DockerCommandLineCodeExecutor
     ) -> None:
         await out(fresh, "mark = 1")
@@ -188,7 +190,7 @@ class TestCodeThatTurnsOnTheSandbox:
             "frame(b'X', own_ident(), {'pid': 1, 'status': 0})",
         ],
     )
-    async def test_by_forged_checkpoints_has_the_true_one(
+    async def test_forged_checkpoints_do_not_replace_the_true_one(
         self, fresh: DockerCommandLineCodeExecutor, send: str
     ) -> None:
         await out(fresh, FORGE + "\n    mark = 1")
@@ -198,7 +200,7 @@ class TestCodeThatTurnsOnTheSandbox:
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_without_checkpoints_a_forged_one_is_nothing(self, make_executor: MakeExecutor) -> None:
+    async def test_forged_checkpoint_without_checkpoints_has_no_effect(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         code = FORGE + "    os.write(control_socket(), frame(b'C', own_ident(), {'pid': 2}))\n    'done'"
         assert await out(executor, code) == "'done'\n"
@@ -219,7 +221,7 @@ class TestCodeThatTurnsOnTheSandbox:
             {"error": {"type": "T" * 10**6, "message": "\U0001f600" * 10**5, "line": 2**40}, "late": "ä" * 10**6},
         ],
     )
-    async def test_by_a_forged_result_costs_its_own_block(
+    async def test_forged_result_affects_only_its_own_block(
         self, fresh: DockerCommandLineCodeExecutor, message: dict[str, object]
     ) -> None:
         await out(fresh, FORGE)
@@ -237,7 +239,7 @@ class TestCodeThatTurnsOnTheSandbox:
             "struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000",
         ],
     )
-    async def test_by_garbage_ends_at_once_and_is_restored(
+    async def test_code_that_sends_garbage_ends_at_once_and_is_restored(
         self, fresh: DockerCommandLineCodeExecutor, send: str
     ) -> None:
         await out(fresh, FORGE + "\n    mark = 1")
@@ -247,7 +249,9 @@ class TestCodeThatTurnsOnTheSandbox:
         assert result.error.type == "ConnectionLost"
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
+    async def test_worker_that_never_reads_a_large_block_ends_by_the_deadline(
+        self, make_executor: MakeExecutor
+    ) -> None:
         executor = await make_executor(mode="session", timeout=3)
         forge = "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 0}))"
         await run(

@@ -18,7 +18,7 @@ class TestShells:
         return session
 
     @pytest.mark.parametrize("language", ["sh", "bash"])
-    async def test_share_directory_and_exports_with_python_both_ways(
+    async def test_shells_share_directory_and_exports_with_python_both_ways(
         self, home: DockerCommandLineCodeExecutor, language: str
     ) -> None:
         await out(home, "cd a/b; export GREETING='hello\nworld = 1' EMPTY=; local=hidden", language)
@@ -32,7 +32,7 @@ class TestShells:
         await out(home, "unset GREETING; cd /workspace", language)
         assert await out(home, "'GREETING' in os.environ, os.getcwd()") == "(False, '/workspace')\n"
 
-    async def test_exported_functions_of_bash_too(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_shells_share_exported_functions_of_bash(self, home: DockerCommandLineCodeExecutor) -> None:
         await out(home, "twice() { echo $1$1; }; export -f twice", "bash")
         assert await out(home, "twice ab", "bash") == "abab\n"
         await out(home, "unset -f twice", "bash")
@@ -48,7 +48,7 @@ class TestShells:
             ("echo ' unfinished", ("error", 2, None)),
         ],
     )
-    async def test_ends_as_it_says(
+    async def test_shell_ends_with_its_exit_code(
         self, home: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
     ) -> None:
         result = await run(home, code)  # as Python: an error, and the session lives
@@ -61,7 +61,7 @@ class TestShells:
             assert await out(home, "echo $KEPT", "sh") == "1\n"
         await out(home, "unset KEPT; cd /workspace", "sh")
 
-    async def test_survive_that_their_directory_is_removed(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_shells_survive_that_their_directory_is_removed(self, home: DockerCommandLineCodeExecutor) -> None:
         await out(home, "mkdir /workspace/gone; cd /workspace/gone; rmdir /workspace/gone", "sh")
         for _ in range(2):
             await out(home, "print('python')")
@@ -73,7 +73,7 @@ class TestShells:
         assert (await out(home, "echo shell", "bash")).endswith("shell\n")
         await out(home, "import os; os.chdir('/workspace')")
 
-    async def test_survive_an_empty_path(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_shells_survive_an_empty_path(self, home: DockerCommandLineCodeExecutor) -> None:
         path = (await out(home, "echo $PATH", "sh")).strip()
         await out(home, "export PATH=/nonexistent", "sh")
         assert await out(home, "import os; os.environ['PATH'], os.environ['HOME']") == "('/nonexistent', '/tmp/home')\n"
@@ -81,13 +81,13 @@ class TestShells:
         await out(home, f"os.environ['PATH'] = {path!r}")
         assert await out(home, "echo $PATH", "sh") == path + "\n"
 
-    async def test_take_a_large_environment(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_shells_take_a_large_environment(self, home: DockerCommandLineCodeExecutor) -> None:
         await out(home, "import os\nfor n in range(2000): os.environ[f'LARGE_{n}'] = 'ä' * 100")
         assert await out(home, "env | grep -c ^LARGE_", "sh") == "2000\n"
         await out(home, "for n in $(seq 0 1999); do unset LARGE_$n; done", "bash")
         assert await out(home, "sum(name.startswith('LARGE_') for name in os.environ)") == "0\n"
 
-    async def test_say_so_when_it_is_too_large_to_share(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_too_large_environment_is_reported(self, home: DockerCommandLineCodeExecutor) -> None:
         result = await run(home, "import os; os.environ['HUGE'] = 'x' * 5_000_000; 'set'")
         assert (result.output, result.state) == ("'set'\n", "kept")
         assert "too large" in result.notes[0]
@@ -99,7 +99,7 @@ class TestShells:
         assert (result.outcome, result.exit_code) == ("error", 126)
         await out(home, "del os.environ['LONG']")
 
-    async def test_with_garbage_on_its_state_descriptor_harms_nobody(self, home: DockerCommandLineCodeExecutor) -> None:
+    async def test_garbage_on_the_state_descriptor_harms_nothing(self, home: DockerCommandLineCodeExecutor) -> None:
         await out(home, "import os; kept = dict(os.environb)")
         await run(home, r"printf '/nonexistent\0=x\0=\0A\0B=1\0\377\376=\377\0' >&9; exec 9>&-", "sh")
         assert (await out(home, "import os; os.environ.get('B'), os.environb.get(b'\\xff\\xfe')")).endswith(
@@ -109,7 +109,7 @@ class TestShells:
         # The other tests need what it has replaced.
         await out(home, "os.chdir('/workspace'); os.environb.clear(); os.environb.update(kept)")
 
-    async def test_a_timeout_leaves_the_interpreter_alone(self, make_executor: MakeExecutor) -> None:
+    async def test_timeout_of_a_shell_leaves_the_interpreter_alone(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=4)
         await out(executor, "mark = 1")
         result = await run(executor, "export NEW=1; sleep 60", "sh")

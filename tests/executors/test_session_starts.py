@@ -11,8 +11,8 @@ from .sandboxes import mark_is_kept, out, run
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class TestWhatABlockStarts:
-    async def test_a_kept_thread_pool_goes_on(self, session: DockerCommandLineCodeExecutor) -> None:
+class TestProcessesAndThreads:
+    async def test_thread_pool_keeps_working_in_later_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "from concurrent.futures import ThreadPoolExecutor; workers = ThreadPoolExecutor(2)")
         # Threads start with the first block that needs them, and serve the next.
         for number in range(1, 4):
@@ -20,7 +20,7 @@ class TestWhatABlockStarts:
         assert await out(session, "workers.submit(abs, -5).result(5)") == "5\n"
         await out(session, "workers.shutdown()")
 
-    async def test_a_kept_child_goes_on(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_child_process_keeps_working_in_later_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         start = "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True, bufsize=1)"
         await out(session, start)
         for word in ("one", "two"):
@@ -66,7 +66,7 @@ class TestWhatABlockStarts:
             assert await out(session, code) == f"{2 + number}\n"
         await out(session, "loop.call_soon_threadsafe(loop.stop); runner.join(); loop.close()")
 
-    async def test_a_fork_that_comes_back_does_not_become_a_second_session(
+    async def test_fork_that_returns_does_not_become_a_second_session(
         self, known: DockerCommandLineCodeExecutor
     ) -> None:
         code = """

@@ -420,21 +420,21 @@ async def test_exceptions_come_through_and_what_would_end_the_program_does_not()
             await tool.run({})
 
 
-async def test_pictures_are_set_apart():
-    picture = PILImage.new("RGB", (4, 3))
+async def test_images_are_set_apart():
+    image = PILImage.new("RGB", (4, 3))
 
     def plot() -> Image:
         """Plot."""
-        return Image.from_pil(picture)
+        return Image.from_pil(image)
 
     def both() -> dict[str, Any]:
-        return {"text": "see", "pictures": [Image.from_pil(picture), picture]}
+        return {"text": "see", "images": [Image.from_pil(image), image]}
 
     tools = one(plot, both)
     assert tools[0].signature == "() -> str"
     box = StubHost(tools)
     assert await box.run("plot()") == "[image 1: 4×3 pixels]"
-    assert await box.run("both()") == {"text": "see", "pictures": ["[image 1: 4×3 pixels]", "[image 2: 4×3 pixels]"]}
+    assert await box.run("both()") == {"text": "see", "images": ["[image 1: 4×3 pixels]", "[image 2: 4×3 pixels]"]}
     assert [[each.size for each in answer.images] for answer in box.answers] == [[(4, 3)], [(4, 3), (4, 3)]]
 
 

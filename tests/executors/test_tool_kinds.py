@@ -24,10 +24,10 @@ from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from autogen_codeact.executors.tools import workbench as workbenches
-from autogen_codeact.executors.tools.adapters import from_autogen, to_image
+from autogen_codeact.executors.tools.adapters import from_autogen
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
+from autogen_codeact.sandbox.tools import source
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 from .schema_workbench import SchemaWorkbench
@@ -99,7 +99,7 @@ async def shop() -> AsyncIterator[StubHost]:
 
 
 class TestBaseTools:
-    async def test_are_called_with_dicts_and_return_dicts(self):
+    async def test_base_tools_are_called_with_dicts_and_return_dicts(self):
         (tool,) = await HostTools([WeatherTool()]).start()
         assert tool.signature == "(place: Place, days: int = 1, units: str | None = None) -> Weather"
         assert tool.description == (
@@ -115,7 +115,7 @@ class TestBaseTools:
             ("weather", {"place": {"city": "Rome", "country": "IT"}}),
         ]
 
-    async def test_check_their_arguments(self):
+    async def test_base_tools_check_their_arguments(self):
         (tool,) = await HostTools([WeatherTool()]).start()
         with pytest.raises(ToolArgumentError) as caught:
             await tool.run({"place": {"city": "Bern"}, "days": 0})
@@ -123,12 +123,12 @@ class TestBaseTools:
         with pytest.raises(ToolArgumentError, match=r"^speed is not known$"):
             await tool.run({"place": {"city": "Bern"}, "speed": 0})
 
-    async def test_a_function_tool_gives_what_its_function_gives(self):
+    async def test_function_tool_returns_the_result_of_its_function(self):
         tools = await HostTools([FunctionTool(double, "Multiply.", name="multiply")]).start()
         assert tools[0].signature == "(number: int, times: int = 2) -> int"
         assert await StubHost(tools).run("multiply(4) + 1") == 9
 
-    async def test_an_agent_gives_its_words(self):
+    async def test_agent_tool_returns_the_text_of_its_agent(self):
         model = ReplayChatCompletionClient(["Bern it is."])
         agent = AssistantAgent("capital", model, description="Knows capitals.")
         tools = await HostTools([AgentTool(agent, return_value_as_last_message=True)]).start()
@@ -137,7 +137,7 @@ class TestBaseTools:
 
 
 class TestWorkbenches:
-    async def test_a_static_one_is_its_tools(self):
+    async def test_static_workbench_is_its_tools(self):
         bench = StaticWorkbench(
             [FunctionTool(double, "Multiply."), WeatherTool()],
             tool_overrides={"double": ToolOverride(name="twice", description="Times two.")},
@@ -149,7 +149,7 @@ class TestWorkbenches:
         ]
         assert await StubHost(tools).run("twice(4) + 1") == 9
 
-    async def test_any_other_is_known_by_its_schemas(self):
+    async def test_other_workbench_is_known_by_its_schemas(self):
         workbench = SchemaWorkbench([LOOK_UP])
         tools = HostTools([workbench])
         assert tools.known is None
@@ -177,7 +177,7 @@ class TestWorkbenches:
             "stop",
         ]
 
-    async def test_a_result_with_a_picture_or_an_error(self):
+    async def test_workbench_result_with_an_image_or_an_error(self):
         workbench = SchemaWorkbench([LOOK_UP])
         (tool,) = await HostTools([workbench]).start()
         image = Image.from_pil(PILImage.new("RGB", (2, 1)))
@@ -186,12 +186,12 @@ class TestWorkbenches:
         )
         answer = await tool.run({"key-word": "x"})
         assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (from_autogen(image),))
-        assert [to_image(each).image.size for each in answer.images] == [(2, 1)]
+        assert [each.size for each in answer.images] == [(2, 1)]
         workbench.result = ToolResult(name="x", result=[TextResultContent(content="no such workbench")], is_error=True)
         with pytest.raises(RuntimeError, match=r"^no such workbench$"):
             await tool.run({"key-word": "x"})
 
-    async def test_two_of_one_name_are_refused_and_what_was_started_is_stopped(self):
+    async def test_two_tools_of_one_name_are_refused_and_started_workbenches_are_stopped(self):
         first, second = SchemaWorkbench([LOOK_UP]), SchemaWorkbench([LOOK_UP])
         with pytest.raises(
             ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the SchemaWorkbench\."
@@ -209,11 +209,11 @@ class TestWorkbenches:
             ("…", "tool_"),
         ],
     )
-    async def test_any_name_of_a_tool_becomes_one_that_code_can_call(self, name: str, called: str):
+    async def test_any_tool_name_becomes_a_python_name(self, name: str, called: str):
         (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
         assert tool.name == called
 
-    async def test_can_be_started_again(self):
+    async def test_workbench_can_be_started_again(self):
         tools = HostTools([double, SchemaWorkbench([LOOK_UP])])
         for _ in range(2):
             assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
@@ -222,21 +222,21 @@ class TestWorkbenches:
             assert tools.known is None
 
 
-class TestAnMcpServer:
-    async def test_its_tools_have_types_and_their_names_are_made_identifiers(self, shop: StubHost):
+class TestMcpServer:
+    async def test_mcp_tools_have_types_and_their_names_are_made_identifiers(self, shop: StubHost):
         assert {name: tool.signature for name, tool in shop.tools.items()} == {
             "add": "(a: int, b: int = 2) -> int",
             "place_order": "(lines: list[Line], paid_by: Literal['card', 'cash'] = 'card', note: str | None = None) -> Receipt",
             "shop_stock_take": "(sku: str) -> str",
             "fail": "(why: str) -> str",
-            "picture": "() -> str",
+            "image": "() -> str",
             "print_": "(text: str) -> str",
         }
         assert "\n\nLine, a dict: One line of an order.\n    sku: str  # What is bought\n    amount: int = 1\n\n" in (
             shop.tools["place_order"].description
         )
 
-    async def test_its_tools_are_called_for_real(self, shop: StubHost):
+    async def test_mcp_tools_are_called(self, shop: StubHost):
         assert await shop.run("add(1) * 2, add(a=1, b=5)") == (6, 6)
         assert await shop.run("shop_stock_take('apple'), shop_stock_take('apple')") == ("2 left", "1 left")
         assert await shop.run("print_('a')") == "a\nA"
@@ -244,20 +244,20 @@ class TestAnMcpServer:
         code = f"{total}(place_order([{{'sku': 'x', 'amount': 2}}, {{'sku': 'y'}}], paid_by='cash'))"
         assert await shop.run(code) == (3.0, "cash", ["x", "y"])
 
-    async def test_its_errors_and_pictures_arrive(self, shop: StubHost):
+    async def test_errors_and_images_of_mcp_tools_arrive(self, shop: StubHost):
         with pytest.raises(RuntimeError, match=r"^Error executing tool fail: out of paper$"):
             await shop.run("fail('out of paper')")
         with pytest.raises(ToolArgumentError, match=r"^a must be of type integer, not 'x'$"):
             await shop.run("add('x')")
-        assert await shop.run("picture()") == "see\n[image 1: 1×1 pixels]"
+        assert await shop.run("image()") == "see\n[image 1: 1×1 pixels]"
         assert [[each.size for each in answer.images] for answer in shop.answers] == [[(1, 1)]]
 
-    async def test_calls_in_parallel_are_answered_each_for_itself(self, shop: StubHost):
+    async def test_parallel_mcp_calls_are_answered_independently(self, shop: StubHost):
         add = shop.tools["add"]
         answers = await asyncio.gather(*(add.run({"a": number}) for number in range(20)))
         assert [answer.value for answer in answers] == [number + 2 for number in range(20)]
 
-    async def test_one_that_its_owner_started_stays_up(self):
+    async def test_mcp_server_that_its_owner_started_keeps_running(self):
         async with mcp() as bench:
             tools = HostTools([bench])
             await tools.start()
@@ -265,19 +265,19 @@ class TestAnMcpServer:
             result = await bench.call_tool("add", {"a": 1})
         assert result.to_text() == "3"
 
-    async def test_one_that_cannot_be_started_is_an_error(self):
+    async def test_mcp_server_that_cannot_be_started_is_an_error(self):
         bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))
         with pytest.raises(Exception, match="No such file or directory"):
             await HostTools([bench]).start()
 
-    async def test_one_that_says_nothing_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(workbenches, "START_TIMEOUT_S", 3.0)
+    async def test_silent_mcp_server_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(source, "START_TIMEOUT_S", 3.0)
         with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 3 s; see whether"):
             await HostTools([mcp("deaf")]).start()
 
 
-class TestTheConfig:
-    async def test_keeps_tools_and_workbenches_that_are_components(self):
+class TestConfig:
+    async def test_config_keeps_tools_and_workbenches_that_are_components(self):
         tools = HostTools(
             [FunctionTool(double, "Multiply."), StaticWorkbench([FunctionTool(double, "", name="d")]), mcp()]
         )
@@ -291,7 +291,7 @@ class TestTheConfig:
             loaded = HostTools(load_tools(dumped))
         assert loaded.dump()["tools"] == dumped
 
-    def test_names_all_that_are_not(self):
+    def test_config_names_all_that_are_not(self):
         with pytest.raises(ValueError, match="can't be written") as caught:
             HostTools([double, FunctionTool(double, "", name="e"), WeatherTool(), SchemaWorkbench([LOOK_UP])]).dump()
         assert str(caught.value) == (
@@ -300,7 +300,7 @@ class TestTheConfig:
             "config is loaded."
         )
 
-    def test_refuses_components_that_are_no_tools(self):
+    def test_config_refuses_components_that_are_no_tools(self):
         model = ReplayChatCompletionClient(["x"]).dump_component()
         with pytest.raises(
             TypeError, match=r"^tools names .*ReplayChatCompletionClient, a replay.*; it must be a tool"

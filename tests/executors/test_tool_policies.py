@@ -45,8 +45,8 @@ LARGE = {
 }
 
 
-class TestAList:
-    async def test_allows_names_and_patterns_and_asks_about_the_others(self) -> None:
+class TestAllowTools:
+    async def test_allow_tools_allows_names_and_patterns_and_asks_about_the_others(self) -> None:
         policy = AllowTools(["get_*", "add", "item?"])
         for name in ("get_", "get_price", "add", "item1"):
             assert await policy(request(name)) == YES
@@ -55,13 +55,13 @@ class TestAList:
             assert await policy(request(name)) == ToolApproval(False, reason)
         assert await AllowTools([], otherwise=policy)(request("add")) == YES
 
-    def test_is_no_string(self) -> None:
+    def test_one_string_is_no_list_of_names(self) -> None:
         with pytest.raises(TypeError, match=r"names must be a list such as \['add'\], not a string"):
             AllowTools("add")
 
 
-class TestAPerson:
-    async def test_says_yes_no_or_why_not(self, terminal: Terminal, screen: Screen) -> None:
+class TestAskPerson:
+    async def test_person_answers_yes_no_or_with_a_reason(self, terminal: Terminal, screen: Screen) -> None:
         policy = AskPerson()
         answers = {
             "y": YES,
@@ -78,7 +78,9 @@ class TestAPerson:
             assert await asked == expected
         assert screen.look() == f"The code wants to call pay(amount=3)\n{PROMPT}" * len(answers)
 
-    async def test_who_says_always_is_not_asked_again_of_that_tool(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_person_who_answers_always_is_not_asked_again_for_that_tool(
+        self, terminal: Terminal, screen: Screen
+    ) -> None:
         policy = AskPerson()
         waiting = [asyncio.ensure_future(policy(request(amount=number))) for number in range(5)]
         await screen.shows(PROMPT)
@@ -92,7 +94,7 @@ class TestAPerson:
         # What was said holds for that object, and is no part of its config.
         assert policy.dump_component().config == {}
 
-    async def test_gets_one_question_at_a_time(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_person_gets_one_question_at_a_time(self, terminal: Terminal, screen: Screen) -> None:
         policy = AskPerson()
         waiting = {name: asyncio.ensure_future(policy(request(name))) for name in ("one", "two", "three")}
         for number in range(1, 4):
@@ -103,7 +105,7 @@ class TestAPerson:
             terminal.type(f"not {asked}\n")
             assert await waiting[asked] == ToolApproval(False, f"{NO}: not {asked}")
 
-    async def test_is_shown_no_tricks(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_question_contains_no_control_characters(self, terminal: Terminal, screen: Screen) -> None:
         asked = asyncio.ensure_future(AskPerson()(request(to="a\rb\x1b[2K\u202ec\n", rest="z" * 10_000)))
         await screen.shows(PROMPT)
         terminal.type("y\n")
@@ -113,7 +115,7 @@ class TestAPerson:
         assert screen.text == f"The code wants to call {call[:4000]}{rest}\n{PROMPT}"
 
     @pytest.mark.parametrize("value", LARGE.values(), ids=list(LARGE))
-    async def test_a_large_call_does_not_hold_up_the_event_loop(
+    async def test_large_call_does_not_block_the_event_loop(
         self, value: Any, terminal: Terminal, screen: Screen
     ) -> None:
         async def ask() -> None:
@@ -121,7 +123,7 @@ class TestAPerson:
 
         assert await median_excess(ask) < MOST_EXCESS_S
 
-    async def test_who_does_not_answer_has_said_no(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_missing_answer_is_a_no(self, terminal: Terminal, screen: Screen) -> None:
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
         await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n")
         forgotten = asyncio.ensure_future(AskPerson()(request()))
@@ -136,7 +138,7 @@ class TestAPerson:
         assert await next_one == YES
         terminal.hang_up()
 
-    async def test_a_closed_terminal_is_a_no(
+    async def test_closed_terminal_is_a_no(
         self, terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = asyncio.ensure_future(AskPerson()(request()))
@@ -155,7 +157,7 @@ class TestAPerson:
             absent = "there is nobody to ask: this program has no terminal"
             assert await AskPerson()(request()) == ToolApproval(False, absent)
 
-    def test_has_some_time(self) -> None:
+    def test_timeout_must_be_positive(self) -> None:
         with pytest.raises(ValueError, match="timeout must be above 0 seconds, not 0"):
             AskPerson(0)
 
@@ -167,8 +169,8 @@ def model(*answers: str, **info: bool) -> ReplayChatCompletionClient:
     return ReplayChatCompletionClient(list(answers), model_info={**known, **info})  # type: ignore[typeddict-item]
 
 
-class TestAModel:
-    async def test_says_yes_or_why_not(self) -> None:
+class TestAskModel:
+    async def test_model_answers_yes_or_with_a_reason(self) -> None:
         client = model(
             '{"reason": "harmless", "approved": true}',
             'I think:\n```json\n{"reason": "too much", "approved": false}\n```',
@@ -200,18 +202,18 @@ class TestAModel:
             '{"reason": 1, "approved": true}',
         ],
     )
-    async def test_that_says_something_else_has_said_no(self, answer: str) -> None:
+    async def test_invalid_answer_of_a_model_is_a_no(self, answer: str) -> None:
         expected = ToolApproval(False, "the model that approves gave no answer that can be read")
         assert await AskModel(model(answer))(request()) == expected
 
-    async def test_gets_the_form_that_it_knows(self) -> None:
+    async def test_model_gets_the_strictest_form_that_it_supports(self) -> None:
         for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "Verdict")):
             client = model('{"reason": "", "approved": true}', **info)
             assert (await AskModel(client)(request())).approved
             asked = client.create_calls[0]["json_output"]
             assert getattr(asked, "__name__", str(asked)) == form
 
-    async def test_has_its_bounds(self) -> None:
+    async def test_question_to_a_model_is_limited(self) -> None:
         class Slow(ReplayChatCompletionClient):
             async def create(self, *arguments: Any, **options: Any) -> CreateResult:
                 await asyncio.sleep(30)
@@ -227,8 +229,8 @@ class TestAModel:
             AskModel(client, timeout=-1)
 
 
-class TestTheConfig:
-    def test_holds_each_policy_and_what_it_is_made_of(self) -> None:
+class TestConfig:
+    def test_config_contains_each_policy_and_its_parts(self) -> None:
         client = model('{"reason": "", "approved": true}')
         for policy in (
             AllowTools(["a", "b*"]),
@@ -242,7 +244,7 @@ class TestTheConfig:
             assert type(again) is type(policy)
             assert again.dump_component() == dumped
 
-    def test_takes_no_other_component(self) -> None:
+    def test_config_refuses_other_components(self) -> None:
         dumped = model("x").dump_component()
         with pytest.raises(
             TypeError, match=r"approve_tool names .*, a replay_chat_completion_client; it must be a tool_policy"
@@ -250,7 +252,7 @@ class TestTheConfig:
             load_policy(dumped)
 
 
-async def test_calls_in_parallel_are_approved_each_by_itself(
+async def test_parallel_calls_are_approved_independently(
     terminal: Terminal, screen: Screen, sandbox_image: str
 ) -> None:
     """From the sandbox to the terminal and back, after the config has been written and read."""
@@ -272,8 +274,8 @@ async def test_calls_in_parallel_are_approved_each_by_itself(
                 return str(error)
         print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
     """
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, tools=[get, pay], approve_tool=again, timeout=30
+    async with reused.executor_with_tools(
+        DockerCommandLineCodeExecutor, [get, pay], approve_tool=again, timeout=30
     ) as executor:
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)

@@ -45,10 +45,10 @@ async def names(tables: dict[str, pandas.DataFrame]) -> list[pandas.Series]:
     return [table.iloc[:, 0] for table in tables.values()]
 
 
-async def turn(picture: Image.Image) -> Image.Image:
-    """Turn a picture."""
-    seen.append(picture)
-    return picture.rotate(90, expand=True)
+async def turn(image: Image.Image) -> Image.Image:
+    """Turn an image."""
+    seen.append(image)
+    return image.rotate(90, expand=True)
 
 
 async def count_lines(file: Annotated[Path, "A text file."]) -> int:
@@ -210,7 +210,7 @@ async def test_a_returned_file_of_work_dir_keeps_its_path(executor: SandboxCodeE
         ("names([1])", "TypeError: tables: must be a dict, not a list"),
         (
             "turn(5)",
-            "TypeError: turn(): the argument 'picture' can't be sent to the host: it must be an image of Pillow, not a int",
+            "TypeError: turn(): the argument 'image' can't be sent to the host: it must be an image of Pillow, not a int",
         ),
         (
             "count_lines('none.txt')",

@@ -42,7 +42,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
 
     async def make(*tools: Any, **options: Any) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 30, **options}))
+        made.append(reused.executor_with_tools(kind, tools, **{"mode": mode, "timeout": 30, **options}))
         await made[-1].start()
         return made[-1]
 
@@ -100,7 +100,7 @@ def mcp() -> McpWorkbench:
 
 
 class TestFunctions:
-    async def test_take_objects_and_return_dicts(self, make: Make):
+    async def test_functions_take_objects_and_return_dicts(self, make: Make):
         code = """
             import asyncio, dataclasses, datetime, decimal, inspect
 
@@ -150,13 +150,13 @@ class TestFunctions:
             "customers[0].name: Input should be a valid string, not 1\n"
         )
 
-    async def test_can_be_looked_up_with_help(self, make: Make):
+    async def test_functions_can_be_looked_up_with_help(self, make: Make):
         executor = await make(double)
         assert await out(executor, "help(double)") == (
             "Help on function double in module host_tools:\n\ndouble(number: int, times: int = 2) -> int\n    Multiply.\n\n"
         )
 
-    async def test_pictures_are_in_the_call_log(self, make: Make):
+    async def test_images_are_in_the_call_log(self, make: Make):
         def plot() -> Image:
             return Image.from_pil(PILImage.new("RGB", (3, 2)))
 
@@ -165,8 +165,8 @@ class TestFunctions:
         assert [[image.size for image in call.images] for call in result.tool_calls] == [[(3, 2)]]
 
 
-class TestAnMcpServer:
-    async def test_is_started_called_and_stopped(self, make: Make):
+class TestMcpServer:
+    async def test_mcp_server_is_started_called_and_stopped(self, make: Make):
         executor = await make(mcp())
         code = """
             print(add(1) * 2, shop_stock_take("apple"))
@@ -184,7 +184,7 @@ class TestAnMcpServer:
         assert await out(executor, code) == printed
         await executor.stop()  # in this task, which the server's must not outlive
 
-    async def test_survives_a_restart_of_the_sandbox(self, make: Make):
+    async def test_mcp_server_survives_a_restart_of_the_sandbox(self, make: Make):
         executor = await make(mcp())
         assert await out(executor, "print(shop_stock_take('apple'))") == "2 left\n"
         await executor.restart()
@@ -193,7 +193,7 @@ class TestAnMcpServer:
 
 
 class TestToolsAddedLater:
-    async def test_are_there_from_the_next_block_on(self, make: Make):
+    async def test_added_tools_are_there_from_the_next_block_on(self, make: Make):
         executor = await make(bill)
         assert await out(executor, "x = 1; print('add' in globals())") == "False\n"
         executor.add_tools([double, mcp()])
@@ -209,7 +209,7 @@ class TestToolsAddedLater:
         assert await out(executor, "print(add == 7)") == f"{executor.mode == 'session'}\n"
         await executor.stop()
 
-    async def test_are_there_again_after_the_session_was_lost_or_rolled_back(self):
+    async def test_added_tools_are_there_again_after_the_session_was_lost_or_rolled_back(self):
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             await executor.checkpoint()
             executor.add_tools([double])
@@ -219,14 +219,14 @@ class TestToolsAddedLater:
             await executor.restart()
             assert await out(executor, "print(double(3))") == "6\n"
 
-    async def test_whose_source_fails_say_so_when_they_are_called(self):
+    async def test_added_tools_whose_source_fails_raise_an_error_when_they_are_called(self):
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             executor.add_tools([Broken()])
             code = "try:\n    broken(1)\nexcept RuntimeError as error:\n    print(error)"
             said = "the source of this host tool failed in the sandbox: NameError: name 'nothing' is not defined\n"
             assert await out(executor, code) == said
 
-    async def test_of_a_name_that_is_taken_are_refused_and_change_nothing(self, make: Make):
+    async def test_added_tools_with_a_used_name_are_refused_and_change_nothing(self, make: Make):
         executor = await make(double)
         other = FunctionTool(level, "Another one.", name="double")
         with pytest.raises(ValueError, match="would be called `double`"):
@@ -235,9 +235,9 @@ class TestToolsAddedLater:
         assert await out(executor, "print(double(1))") == "2\n"
 
 
-class TestTheConfig:
+class TestConfig:
     @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
-    async def test_keeps_tools_and_policy(self, kind: Any):
+    async def test_config_keeps_tools_and_policy(self, kind: Any):
         tool = FunctionTool(double, "Multiply.")
         config = kind(tools=[tool], approve_tool=AllowTools(["double"])).dump_component()
         with pytest.warns(UserWarning, match="SECURITY WARNING"):
@@ -248,7 +248,7 @@ class TestTheConfig:
         finally:
             await loaded.stop()
 
-    def test_names_what_it_cannot_keep(self):
+    def test_config_names_what_it_cannot_keep(self):
         with pytest.raises(ValueError, match="These tools can't be written into a config: `double`, `bill`"):
             DockerCommandLineCodeExecutor(tools=[double, bill]).dump_component()
 

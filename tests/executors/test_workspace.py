@@ -28,7 +28,7 @@ class TestPrepare:
         Workspace(root)
         assert not root.exists()
 
-    def test_a_file_in_its_place(self, root: Path):
+    def test_file_instead_of_the_folder_is_an_error(self, root: Path):
         root.write_text("I am a file")
         with pytest.raises(SandboxFileError, match="Use another name, or remove it") as caught:
             Workspace(root).prepare()
@@ -43,7 +43,7 @@ class TestPrepare:
         assert "no longer" not in str(caught.value)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_no_permission(self, root: Path):
+    def test_missing_permission_is_an_error(self, root: Path):
         root.mkdir(mode=0o500)
         with pytest.raises(SandboxFileError, match="Change the owner or mode"):
             Workspace(root).prepare()
@@ -57,7 +57,7 @@ class TestPrepare:
 
 
 class TestOutgoing:
-    def test_first_everything_then_only_what_changed(self, workspace: Workspace, root: Path):
+    def test_everything_is_sent_first_and_then_only_changes(self, workspace: Workspace, root: Path):
         (root / "data").mkdir()
         (root / "data" / "b.csv").write_text("1,2")
         (root / "a.sh").write_text("echo")
@@ -187,7 +187,7 @@ class TestOutgoing:
             Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
         ]
 
-    def test_too_many_files(self, root: Path):
+    def test_too_many_files_are_refused(self, root: Path):
         workspace = Workspace(root, max_files=5)
         workspace.prepare()
         for number in range(5):
@@ -240,14 +240,14 @@ class TestOutgoing:
 
 
 class TestRead:
-    def test_chunks(self, workspace: Workspace, root: Path):
+    def test_file_is_read_in_chunks(self, workspace: Workspace, root: Path):
         content = os.urandom(600_000)
         (root / "big").write_bytes(content)
         chunks = list(workspace.read(workspace.outgoing()[0]))
         assert [len(chunk) for chunk in chunks] == [262_144, 262_144, 75_712]
         assert b"".join(chunks) == content
 
-    def test_grown_and_shrunk_since_the_scan(self, workspace: Workspace, root: Path):
+    def test_file_that_has_grown_or_shrunk_since_the_scan(self, workspace: Workspace, root: Path):
         (root / "a").write_text("12345")
         (file,) = workspace.outgoing()
         (root / "a").write_text("1234567")
@@ -256,7 +256,7 @@ class TestRead:
         assert list(workspace.read(file)) == [b"123"]
 
     @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "gone"])
-    def test_swapped_after_the_scan(self, workspace: Workspace, root: Path, outside: Path, kind: str):
+    def test_file_that_was_replaced_after_the_scan(self, workspace: Workspace, root: Path, outside: Path, kind: str):
         (root / "a").write_text("12345")
         (file,) = workspace.outgoing()
         (root / "a").unlink()
@@ -269,7 +269,7 @@ class TestRead:
         with pytest.raises(SandboxFileError, match="Can't read `a`"):
             list(workspace.read(file))
 
-    def test_folder_swapped_for_a_link_after_the_scan(self, workspace: Workspace, root: Path, outside: Path):
+    def test_folder_that_was_replaced_by_a_link_after_the_scan(self, workspace: Workspace, root: Path, outside: Path):
         (root / "sub").mkdir()
         (root / "sub" / "canary.txt").write_text("mine")
         (file,) = workspace.outgoing()

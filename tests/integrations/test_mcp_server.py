@@ -336,7 +336,7 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
     assert finished.stderr == ("codeact: The Python package `mcp` is missing. Install it: pip install 'mcp<3'\n")
 
 
-def test_what_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
+def test_file_that_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
     calls = (
         ("run_code", {"code": "open('fake.png', 'w').write('text'); print('printed')"}),
         ("run_code", {"code": r"open('odd\nname.png', 'w').write('x'); print('printed')"}),
@@ -353,7 +353,7 @@ def test_what_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("major", [1, 2], ids=["mcp 1", "mcp 2"])
-def test_an_image_that_code_shows_is_sent_as_one(talk: Talk, major: int) -> None:
+def test_displayed_image_is_sent_as_an_image(talk: Talk, major: int) -> None:
     show = (
         SAVE_IMAGE
         + """

@@ -16,9 +16,10 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.executors import STOPPED, Artifact, ErrorInfo, ExecutionResult
+from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
 from autogen_codeact.integrations import notebook_html
 from autogen_codeact.sandbox.displays import Display, interleave
+from autogen_codeact.sandbox.result import STOPPED
 
 ALLOWED = {
     *(

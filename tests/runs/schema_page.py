@@ -15,14 +15,14 @@ from autogen_codeact.runs.results import (
     ConnectionRecord,
     DisplayRecord,
     ErrorRecord,
-    PictureRecord,
+    ImageRecord,
     ResultRecord,
     StoredFile,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "runs.md"
 BEGIN, END = "<!-- events: written by tests/runs/schema_page.py -->\n", "<!-- /events -->"
-PARTS = (ProcessInfo, AgentInfo, CodeText, ResultRecord, CallRecord, ErrorRecord, StoredFile, PictureRecord)
+PARTS = (ProcessInfo, AgentInfo, CodeText, ResultRecord, CallRecord, ErrorRecord, StoredFile, ImageRecord)
 PARTS += (DisplayRecord, ArtifactRecord, ConnectionRecord)
 
 

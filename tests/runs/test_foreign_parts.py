@@ -110,7 +110,7 @@ async def test_choices_of_speakers_are_logged(tmp_path, make):
 
 
 @pytest.mark.parametrize("make", [our_team, autogens_team])
-async def test_choices_of_speakers_are_not_asked_for_again(tmp_path, make):
+async def test_choices_of_speakers_are_not_requested_again(tmp_path, make):
     await run(make(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
     lines = lines_of(tmp_path / "run")
     last = max(number for number, line in enumerate(lines) if b'"model_call_finished"' in line)

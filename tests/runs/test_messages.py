@@ -91,7 +91,7 @@ def test_every_message_type_round_trips(message):
         assert again.to_text() == message.to_text()
 
 
-def test_own_message_types_are_given():
+def test_custom_message_types_are_passed_by_the_caller():
     message = Own(content="mine", source="a")
     dumped, content_type = dump_message(message)
     assert load_message(dumped, content_type, [Own]) == message

@@ -135,7 +135,7 @@ def test_the_oldest_runs_are_removed_until_the_others_fit(folder):
     assert prune_runs(folder / "none", 0) == []
 
 
-def test_what_is_written_or_no_run_is_not_removed(folder, tmp_path):
+def test_active_runs_and_other_folders_are_not_removed(folder, tmp_path):
     written, old = make(folder, "written", written=1), make(folder, "old", written=2)
     (folder / "notes").mkdir()
     (folder / "notes" / "big").write_bytes(bytes(1000))

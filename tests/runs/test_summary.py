@@ -74,5 +74,5 @@ def test_text_of_a_task():
     image = {"type": "MultiModalMessage", "content": ["What is this?", {"data": "…"}]}
     other = {"type": "StructuredMessage[Order]", "content": {"item": "tea"}}
     assert task_text([{"type": "TextMessage", "content": "Look."}, image, other]) == (
-        "Look.\nWhat is this?\n[picture]\nStructuredMessage[Order]"
+        "Look.\nWhat is this?\n[image]\nStructuredMessage[Order]"
     )

@@ -19,7 +19,7 @@ from .support import events_of, types_of
 
 PLOT = """
 open('a.bin', 'wb').write(bytes(range(256)) * 100)
-display({'image/png': 'iVBORw0KGgo=', 'text/plain': 'a picture'}, raw=True)
+display({'image/png': 'iVBORw0KGgo=', 'text/plain': 'an image'}, raw=True)
 """
 
 
@@ -148,7 +148,7 @@ async def test_displays_and_files_of_a_block_are_copied(session, tmp_path):
     artifacts = {each.name: each.file for each in event.result.artifacts}
     assert read(artifacts["a.bin"]) == bytes(range(256)) * 100
     (display,) = event.result.displays
-    assert display.data == {"text/plain": "a picture"}
+    assert display.data == {"text/plain": "an image"}
     assert read(display.files["image/png"]) == b"\x89PNG\r\n\x1a\n"
 
 

@@ -12,14 +12,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult
 from pydantic import SecretStr
 
-from autogen_codeact.executors import (
-    Artifact,
-    Display,
-    ErrorInfo,
-    ExecutionResult,
-    NetworkConnection,
-    ToolCall,
-)
+from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, NetworkConnection, ToolCall
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -37,7 +30,8 @@ from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
-from autogen_codeact.sandbox.tools.tool import Picture
+from autogen_codeact.sandbox import Display
+from autogen_codeact.sandbox.tools.tool import ToolImage
 
 
 def message(text):
@@ -110,7 +104,7 @@ async def test_large_values_are_moved_into_files_and_come_back(tmp_path):
     assert line["message"]["nan"] != line["message"]["nan"]
 
 
-async def test_results_with_pictures_calls_and_files_round_trip(tmp_path):
+async def test_results_with_images_calls_and_files_round_trip(tmp_path):
     image = b"\x89PNG\r\n" + bytes(range(256))
     call = ToolCall(
         "search",
@@ -119,7 +113,7 @@ async def test_results_with_pictures_calls_and_files_round_trip(tmp_path):
         None,
         ErrorInfo("KeyError", "'x'", 3),
         0.5,
-        (Picture("image/png", image, (2, 2)),),
+        (ToolImage("image/png", image, (2, 2)),),
         ("LookupError",),
     )
     plot = tmp_path / "plot.png"
@@ -221,8 +215,8 @@ async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, m
 
 
 def call_record(files, text):
-    picture = Picture("image/png", b"\xff\xfe" + text.encode())
-    return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(picture,)), files.put)
+    image = ToolImage("image/png", b"\xff\xfe" + text.encode())
+    return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(image,)), files.put)
 
 
 async def test_known_secrets_are_in_no_file_of_large_values(tmp_path):

@@ -144,7 +144,7 @@ async def test_process_mode_has_a_new_process_for_each_block(backend: Any) -> No
         assert (await box.run("print('x' in globals())")).output == "False\n"
 
 
-async def test_auto_takes_bubblewrap_without_an_engine(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_auto_backend_is_bubblewrap_without_an_engine(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     async with AsyncSandbox(limits=Limits(memory="300m")) as box:
         assert isinstance(box.options, BubblewrapOptions)
@@ -182,7 +182,7 @@ def test_wrong_options_are_refused(
     assert str(caught.value) == words
 
 
-async def test_takes_sandboxes_of_a_pool(backend: Any) -> None:
+async def test_sandbox_can_be_taken_from_a_pool(backend: Any) -> None:
     async with SandboxPool(1, sandbox=backend, limits=Limits(memory="300m")) as pool:
         async with AsyncSandbox(pool=pool) as box:
             assert box.options.backend == backend
@@ -195,15 +195,15 @@ async def test_takes_sandboxes_of_a_pool(backend: Any) -> None:
             AsyncSandbox(pool=pool, mode="process")
 
 
-class TestTheViewInANotebook:
-    async def test_has_text_and_html(self, box: AsyncSandbox) -> None:
+class TestNotebookView:
+    async def test_notebook_view_has_text_and_html(self, box: AsyncSandbox) -> None:
         result = await box.run("open('a.txt', 'w').write('<x>'); print('<b>'); 1 < 2")
         bundle = result._repr_mimebundle_()
         assert bundle["text/plain"] == "<b>\nTrue\nFiles: a.txt"
         assert "&lt;b&gt;\nTrue</pre>" in bundle["text/html"]
         assert "<b>" not in bundle["text/html"]
 
-    async def test_names_the_error_once(self, box: AsyncSandbox) -> None:
+    async def test_notebook_view_names_the_error_once(self, box: AsyncSandbox) -> None:
         text = (await box.run("1 / 0"))._repr_mimebundle_()["text/plain"]
         assert text.count("ZeroDivisionError: division by zero") == 1
         timeout = (await box.run("while True: pass", timeout=0.3))._repr_mimebundle_()["text/plain"]

@@ -141,13 +141,13 @@ def test_a_pool_of_other_engines_is_refused() -> None:
     assert AsyncSandbox(pool=pool).options.hosts == (DockerHost(url="unix:///a"),)
 
 
-class TestAFileOfEngines:
+class TestEnginesFile:
     def read(self, folder: Path, text: str) -> Any:
         path = folder / "hosts.json"
         path.write_text(text)
         return SandboxChoice(hosts_file=path).options()["hosts"]
 
-    def test_has_addresses_and_objects_with_paths_relative_to_it(self, tmp_path: Path) -> None:
+    def test_engines_file_has_addresses_and_objects_with_paths_relative_to_it(self, tmp_path: Path) -> None:
         entries = [
             "unix:///run/a",
             {"url": "tcp://b:1", "tls": "b"},
@@ -171,7 +171,7 @@ class TestAFileOfEngines:
             (" " * (1024 * 1024) + "[]", "must have a list such as"),
         ],
     )
-    def test_that_has_something_else_is_refused(self, tmp_path: Path, text: str, complaint: str) -> None:
+    def test_engines_file_with_other_content_is_refused(self, tmp_path: Path, text: str, complaint: str) -> None:
         with pytest.raises(ValueError, match=rf"^the file of engines .*hosts\.json {complaint}"):
             self.read(tmp_path, text)
 

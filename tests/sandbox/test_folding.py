@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.agents.observation import describe
-from autogen_codeact.executors import ExecutionResult, fold_carriage_returns
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
 
@@ -29,7 +30,7 @@ def test_each_line_has_its_last_state(text: str, folded: str) -> None:
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40))
-def test_it_is_what_writing_over_the_line_gives(text: str) -> None:
+def test_folded_text_is_what_a_terminal_shows(text: str) -> None:
     expected = []
     for line in text.split("\n"):
         cells: list[str] = []

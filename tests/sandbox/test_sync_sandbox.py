@@ -34,7 +34,7 @@ def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("codeact")}
 
 
-def test_runs_code_and_leaves_no_thread(tmp_path: Path) -> None:
+def test_sandbox_runs_code_and_leaves_no_thread(tmp_path: Path) -> None:
     before = threads()
     with Sandbox("bubblewrap", tools=[add, multiply], work_dir=tmp_path) as box:
         box.run("x = 41")
@@ -59,19 +59,19 @@ def test_runs_code_and_leaves_no_thread(tmp_path: Path) -> None:
     assert threads() - before == set()
 
 
-def test_can_be_started_again_after_stop() -> None:
+def test_sandbox_can_be_started_again_after_stop() -> None:
     box = Sandbox("bubblewrap")
     for _ in range(2):
         with box:
             assert box.run("1 + 1").output == "2\n"
 
 
-async def test_works_while_an_event_loop_is_running() -> None:
+async def test_sandbox_works_while_an_event_loop_is_running() -> None:
     with Sandbox("bubblewrap") as box:
         assert box.run("1 + 1").output == "2\n"
 
 
-def test_works_from_several_threads() -> None:
+def test_sandbox_works_from_several_threads() -> None:
     with Sandbox("bubblewrap") as box:
         found: list[str] = []
         workers = [threading.Thread(target=lambda n=n: found.append(box.run(f"{n}").output)) for n in range(5)]

@@ -175,7 +175,7 @@ async def test_what_a_run_has_used_counts_when_it_goes_on():
     assert events[-1].stop_reason == "The budget of 3 turns is used up."
 
 
-def test_it_is_part_of_the_configuration():
+def test_budget_is_part_of_the_configuration():
     model = ReplayChatCompletionClient([])
     team = Team([coder(model)], budget=Budget(max_tokens=5, max_seconds=2.5))
     loaded = BaseTeam.load_component(team.dump_component())
@@ -185,6 +185,6 @@ def test_it_is_part_of_the_configuration():
 @pytest.mark.parametrize(
     "wrong", [{"max_tokens": 0}, {"max_seconds": -1}, {"max_seconds": float("nan")}, {"tokens": 3}]
 )
-def test_a_budget_that_is_none_is_refused(wrong):
+def test_invalid_budget_is_refused(wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         Budget(**wrong)

@@ -40,7 +40,7 @@ def providers(model):
 
 
 @pytest.mark.parametrize("reviewer", [None, [PRINT_42, PRINT_42]])
-async def test_dumped_and_loaded_it_has_the_same_conversation(executor, reviewer):
+async def test_loaded_team_has_the_same_conversation(executor, reviewer):
     def team():
         review = ReplayChatCompletionClient(reviewer) if reviewer else None
         return coder_executor_team(ReplayChatCompletionClient(SCRIPT), executor, reviewer_model_client=review)
@@ -54,7 +54,7 @@ async def test_dumped_and_loaded_it_has_the_same_conversation(executor, reviewer
     assert first.stop_reason == second.stop_reason == "coder said TERMINATE"
 
 
-async def test_the_json_names_only_what_autogen_and_we_can_load(executor):
+async def test_config_names_only_loadable_providers(executor):
     dumped = coder_executor_team(ReplayChatCompletionClient(SCRIPT), executor).dump_component().model_dump()
     assert set(providers(dumped)) == {
         "autogen_agentchat.agents.AssistantAgent",
@@ -151,7 +151,7 @@ def test_invalid_participant_is_named_with_its_index(participants, words):
         load(participants=participants)
 
 
-def test_value_that_is_no_termination_condition_is_named():
+def test_invalid_termination_condition_is_named():
     with pytest.raises(ValueError, match=r"^termination_condition: .*AssistantAgent is not a termination condition"):
         load(participants=[GOOD], termination_condition=GOOD)
 

@@ -61,7 +61,7 @@ async def test_a_second_task_begins_with_the_coder(executor):
     ]
 
 
-async def test_the_word_in_code_and_in_output_ends_nothing(executor):
+async def test_final_word_in_code_and_in_output_does_not_end_the_team(executor):
     model = ScriptedModel([f"{TRICKY}\nTERMINATE", "It said so. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task="say TERMINATE")
     assert said(result)[1:] == [
@@ -126,7 +126,7 @@ async def test_a_coder_that_never_ends_is_ended(executor, kwargs, reason):
     assert result.stop_reason.startswith(reason)
 
 
-async def test_given_word_and_languages_are_used(executor):
+async def test_custom_word_and_languages_are_used(executor):
     coder, reviewer = ScriptedModel(["```sh\necho hi\n```"]), ScriptedModel(["```sh\necho hi\n```"])
     team = coder_executor_team(
         coder,

@@ -108,7 +108,7 @@ async def outcome(make, changed, tasks, together=""):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_gives_the_same_messages_as_autogens_graph(name):
+async def test_graph_gives_the_same_messages_as_the_graph_of_autogen(name):
     plan, changed = GRAPHS[name]
     tasks = ["go", "go on"] if "cycle" not in name else ["go"]
     stop = MaxMessageTermination(30)
@@ -298,7 +298,7 @@ async def test_the_state_of_another_graph_is_refused():
         await two.load_state(await Team([CountingAgent(name) for name in NAMES]).save_state())
 
 
-def test_it_is_dumped_and_loaded():
+def test_graph_is_dumped_and_loaded():
     plan, _ = GRAPHS["cycle through a join"]
     team = Team(
         [coder(ReplayChatCompletionClient([]), name) for name in NAMES],

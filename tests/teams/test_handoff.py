@@ -53,7 +53,7 @@ async def conversation(team):
     return [bare(result) for result in results], [result.stop_reason for result in results]
 
 
-async def test_gives_the_same_messages_as_autogens_swarm_with_a_person_outside():
+async def test_handoffs_give_the_same_messages_as_the_swarm_of_autogen():
     condition = HandoffTermination("user") | TextMentionTermination("DONE") | MaxMessageTermination(30)
     mine = await conversation(Team(trio(), termination_condition=condition, speakers=Handoff(), emit_team_events=True))
     theirs = await conversation(Swarm(trio(), termination_condition=condition, emit_team_events=True))
@@ -143,7 +143,7 @@ async def test_a_state_goes_on_in_autogens_swarm_and_back():
     assert said(await second.run()) == said(await third.run()) == [("c", "to a"), ("a", "to b")]
 
 
-def test_it_is_dumped_and_loaded():
+def test_handoff_policy_is_dumped_and_loaded():
     team = Team(trio(), speakers=Handoff())
     text = team.dump_component().model_dump_json()
     loaded = BaseTeam.load_component(json.loads(text))

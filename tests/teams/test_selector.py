@@ -48,7 +48,7 @@ def theirs(clients, *, allow_repeated=False, **kwargs):
         (["ann"] * 8, {"candidate_func": lambda thread: [["ann"], ["bob_b"], ["cy"]][len(thread) % 3]}),
     ],
 )
-async def test_gives_the_same_messages_as_autogens_selector(choices, options):
+async def test_selector_gives_the_same_messages_as_that_of_autogen(choices, options):
     scripts = {**SCRIPTS, "selector": choices}
     tasks = ["go", None]
     mine = await outcome(lambda clients: ours(clients, **options, emit_team_events=True), scripts, tasks)
@@ -77,7 +77,7 @@ async def test_three_answers_that_name_nobody_are_a_typed_error_and_the_next_run
     assert said(await team.run())[0] == ("ann", "a1")
 
 
-async def test_somebody_who_is_no_candidate_is_not_accepted():
+async def test_participant_that_is_no_candidate_is_not_accepted():
     clients = models(**SCRIPTS, selector=["cy", "ann"])
     team = ours(clients, candidate_func=lambda thread: ["ann", "bob_b"])
     stream = team.run_stream(task="go")
@@ -123,7 +123,7 @@ async def test_a_state_goes_on_in_autogens_selector_and_back():
         assert [source for source, _ in said(await team.run())][:2] == ["cy", "bob_b"]
 
 
-def test_it_is_dumped_and_loaded_and_functions_are_refused_by_name():
+def test_selector_is_dumped_and_loaded_and_functions_are_refused_by_name():
     clients = {name: ReplayChatCompletionClient(["ann"]) for name in (*SCRIPTS, "selector")}
     team = ours(clients, allow_repeated=True)
     text = team.dump_component().model_dump_json()

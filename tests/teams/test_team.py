@@ -39,7 +39,7 @@ def bare(result):
 
 
 @pytest.mark.parametrize("emit_team_events", [False, True])
-async def test_gives_the_same_messages_as_autogens_round_robin(executor, emit_team_events):
+async def test_team_gives_the_same_messages_as_the_round_robin_of_autogen(executor, emit_team_events):
     results = []
     for make in (RoundRobinGroupChat, Team):
         model = ReplayChatCompletionClient([PRINT_42, "It is 42. TERMINATE", "As I said. TERMINATE"])
@@ -152,7 +152,7 @@ async def test_a_state_of_another_team_is_refused_and_nothing_is_loaded():
     assert said(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1")]
 
 
-async def test_a_state_saved_after_a_failure_holds_no_trace_of_it():
+async def test_state_saved_after_a_failure_does_not_contain_the_failed_turn():
     failed, never = Team([ScriptedAgent([NoQuotaLeft()]), CountingAgent()]), Team([ScriptedAgent([]), CountingAgent()])
     with pytest.raises(NoQuotaLeft):
         await failed.run(task="go")
@@ -168,7 +168,7 @@ async def test_a_state_saved_after_a_failure_holds_no_trace_of_it():
 
 
 @pytest.mark.parametrize("outer", [Team, RoundRobinGroupChat])
-async def test_a_team_in_a_team(executor, outer):
+async def test_team_in_a_team(executor, outer):
     model = ScriptedModel([PRINT_42, "It is 42. TERMINATE"])
     inner = Team(
         [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])],

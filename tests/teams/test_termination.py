@@ -39,7 +39,7 @@ NOT_FINAL = [
 
 
 @pytest.mark.parametrize("text", FINAL)
-async def test_it_ends(text):
+async def test_final_word_ends_the_conversation(text):
     condition = FinalWordTermination(sources=["coder"])
     stop = await condition([TextMessage(content=text, source="coder")])
     assert stop is not None
@@ -48,7 +48,7 @@ async def test_it_ends(text):
 
 
 @pytest.mark.parametrize("text", NOT_FINAL)
-async def test_it_does_not_end(text):
+async def test_other_text_does_not_end_the_conversation(text):
     condition = FinalWordTermination(sources=["coder"])
     assert await condition([TextMessage(content=text, source="coder")]) is None
     assert not condition.terminated
@@ -69,7 +69,7 @@ async def test_without_sources_everybody_counts():
     assert await FinalWordTermination()([StopMessage(content="TERMINATE", source="anyone")]) is not None
 
 
-async def test_it_must_be_reset_before_it_is_asked_again():
+async def test_termination_must_be_reset_before_it_is_asked_again():
     condition = FinalWordTermination("DONE")
     done = [TextMessage(content="DONE", source="coder")]
     assert await condition(done) is not None
@@ -79,7 +79,7 @@ async def test_it_must_be_reset_before_it_is_asked_again():
     assert await condition(done) is not None
 
 
-async def test_it_keeps_every_argument_in_its_config():
+async def test_config_contains_every_argument():
     condition = FinalWordTermination("FIN", sources=["coder"], languages=["javascript"])
     text = condition.dump_component().model_dump_json()
     loaded = TerminationCondition.load_component(ComponentModel.model_validate_json(text))

@@ -45,7 +45,7 @@ def streaming(answer: str) -> ReplayChatCompletionClient:
     return ReplayChatCompletionClient([answer], scripted().model_info)
 
 
-async def test_a_call_over_the_wire(exported: Exported) -> None:
+async def test_span_of_a_call_over_http(exported: Exported) -> None:
     async with OpenAIServer([Reply("42", prompt_tokens=7, completion_tokens=3)]) as server:
         client = server.client(temperature=0.5, max_tokens=10, stop=["END"], seed=1)
         with instrument(client, tracer_provider=exported.provider):
@@ -67,7 +67,7 @@ async def test_a_call_over_the_wire(exported: Exported) -> None:
     assert f":{span.attributes['server.port']}/" in server.base_url
 
 
-async def test_a_stream_over_the_wire(exported: Exported) -> None:
+async def test_span_of_a_stream_over_http(exported: Exported) -> None:
     async with OpenAIServer([Reply("four two", finish_reason="length")]) as server:
         client = server.client()
         with instrument(client, tracer_provider=exported.provider):
@@ -86,7 +86,7 @@ async def test_a_stream_over_the_wire(exported: Exported) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_server_that_refuses(exported: Exported, stream: bool) -> None:
+async def test_span_of_a_refused_call(exported: Exported, stream: bool) -> None:
     async with OpenAIServer([Reply("the key sk-1 is wrong", status=400)]) as server:
         client = server.client()
         with instrument(client, tracer_provider=exported.provider), pytest.raises(Exception, match="sk-1"):
@@ -120,7 +120,7 @@ async def test_two_streams_that_are_read_in_turns_have_their_own_spans(exported:
     assert one.context.trace_id != other.context.trace_id
 
 
-async def test_a_cancelled_call(exported: Exported) -> None:
+async def test_span_of_a_cancelled_call(exported: Exported) -> None:
     async with OpenAIServer([Reply(silent=True)]) as server:
         client = server.client()
         with instrument(client, tracer_provider=exported.provider):
@@ -137,11 +137,11 @@ async def test_all_kinds_of_messages_as_content(exported: Exported) -> None:
     usage = RequestUsage(prompt_tokens=1, completion_tokens=2)
     result = CreateResult(finish_reason="function_calls", content=[call], usage=usage, cached=False, thought="Hm.")
     client = scripted(result, vision=True)
-    picture = Image(PILImage.new("RGB", (2, 2)))
+    image = Image(PILImage.new("RGB", (2, 2)))
     answer = FunctionExecutionResult(content="seen", name="look", call_id="1", is_error=False)
     messages: Any = [
         SystemMessage(content="Be kind."),
-        UserMessage(content=["What is this?", picture], source="user"),
+        UserMessage(content=["What is this?", image], source="user"),
         AssistantMessage(content=[call], source="actor", thought="So."),
         FunctionExecutionResultMessage(content=[answer]),
         AssistantMessage(content="It.", source="actor"),
@@ -253,7 +253,7 @@ async def test_instrumentations_for_two_providers_can_end_in_any_order(
 
 
 @pytest.mark.parametrize("part", [None, "agent", ChatCompletionClient, print])
-def test_what_is_no_agent_is_refused(part: Any) -> None:
+def test_object_that_is_no_agent_is_refused(part: Any) -> None:
     with pytest.raises(TypeError, match="can't be instrumented: give agents, teams, executors, sandboxes or model"):
         instrument(part)
 

@@ -81,7 +81,7 @@ def block(number: int, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_one_agent_whose_code_calls_host_tools(executor: Executor, exported: Exported) -> None:
+async def test_spans_of_an_agent_whose_code_calls_host_tools(executor: Executor, exported: Exported) -> None:
     code = "x = look('a')\ntry:\n    broken()\nexcept LookupError:\n    pass\nprint(x)"
     agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It is A."), stream_output=True)
     with instrument(agent, tracer_provider=exported.provider):
@@ -129,7 +129,7 @@ async def test_nothing_is_reported_after_the_end(executor: Executor, exported: E
     assert exported.tree() == (["invoke_agent actor"] if exported.provider is None else [])
 
 
-async def test_a_retry(executor: Executor, exported: Exported) -> None:
+async def test_spans_of_a_retry(executor: Executor, exported: Exported) -> None:
     answers = FAILS, decision(True), WORKS, "It is 42."
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(*answers), max_retries_on_error=1)
     with instrument(agent, tracer_provider=exported.provider):
@@ -149,7 +149,7 @@ async def test_a_retry(executor: Executor, exported: Exported) -> None:
     assert attributes(second) == block(executor.sandbox.blocks)
 
 
-async def test_a_timeout(exported: Exported) -> None:
+async def test_spans_of_a_timeout(exported: Exported) -> None:
     code = "print('begun')\nwhile True: pass"
     async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=3) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
@@ -163,7 +163,7 @@ async def test_a_timeout(exported: Exported) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_team_with_a_nested_team(executor: Executor, exported: Exported, stream: bool) -> None:
+async def test_spans_of_a_team_with_a_nested_team(executor: Executor, exported: Exported, stream: bool) -> None:
     coder = AssistantAgent("coder", scripted(python("print(6 * 7)")), model_client_stream=stream)
     runner = CodeExecutorAgent("runner", executor)
     inner = Team([coder, runner], name="inner", max_turns=2)
@@ -190,7 +190,7 @@ async def test_a_team_with_a_nested_team(executor: Executor, exported: Exported,
     assert len({span.context.trace_id for span in exported.spans}) == 1
 
 
-async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
+async def test_spans_of_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
     agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.")) for name in ("ann", "bob")]
     team = Team(agents, speakers=Selector(scripted("bob", "ann"), allow_repeated=True), max_turns=2)
     with instrument(team, tracer_provider=exported.provider):
@@ -201,7 +201,7 @@ async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None
     ]
 
 
-async def test_a_run_of_a_team_that_goes_on(exported: Exported) -> None:
+async def test_spans_of_a_resumed_run_of_a_team(exported: Exported) -> None:
     agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.", "Again.")) for name in ("ann", "bob")]
     team = Team(agents, max_turns=2)
     states: list[Any] = []
@@ -218,7 +218,7 @@ async def test_a_run_of_a_team_that_goes_on(exported: Exported) -> None:
     assert exported.tree() == ["invoke_workflow Team", "  invoke_agent bob", "    chat"]
 
 
-async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
+async def test_spans_of_agents_that_take_turns_at_the_same_time(exported: Exported) -> None:
     agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
     builder = DiGraphBuilder()
     for agent in agents:
@@ -257,7 +257,7 @@ async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, ex
     assert exported.one("invoke_agent actor").status.status_code == StatusCode.UNSET
 
 
-async def test_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
+async def test_spans_of_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
     team = RoundRobinGroupChat(
         [AssistantAgent("coder", scripted(python("print(42)"))), CodeExecutorAgent("runner", executor)],
         termination_condition=MaxMessageTermination(3),
@@ -294,7 +294,7 @@ async def test_agents_that_run_at_the_same_time_have_their_own_parents(executor:
     assert len({span.context.trace_id for span in exported.spans}) == 3
 
 
-async def test_start_and_stop_of_a_sandbox(exported: Exported) -> None:
+async def test_spans_of_the_start_and_stop_of_a_sandbox(exported: Exported) -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
     with instrument(executor, tracer_provider=exported.provider):
         await executor.start()
@@ -355,7 +355,7 @@ async def test_the_end_of_an_instrumentation_ends_the_spans_of_what_runs(
     assert len(exported.spans) == 2
 
 
-async def test_calls_that_are_refused_or_out_of_time(exported: Exported) -> None:
+async def test_spans_of_refused_and_timed_out_calls(exported: Exported) -> None:
     async def approve(request: Any) -> ToolApproval:
         return ToolApproval(request.name != "look", "no")
 
@@ -403,7 +403,7 @@ async def test_a_cancelled_run_ends_all_its_spans(executor: Executor, exported: 
     ]
 
 
-async def test_content_is_shown_only_if_it_is_wanted_and_redacted(executor: Executor, exported: Exported) -> None:
+async def test_content_is_recorded_only_if_switched_on_and_redacted(executor: Executor, exported: Exported) -> None:
     code = "print(look('hunter2'))\nbroken()"
     agent = CodeActAgent("actor", executor, model_client=scripted(said(python(code)), said("HUNTER2.")))
 

@@ -123,7 +123,7 @@ def test_json_in_the_page_is_ascii_and_has_no_brackets_of_html():
 
 def test_figures_and_files_are_inside_once(tmp_path):
     folder = tmp_path / "run"
-    figure, table = store(folder, b"a picture"), store(folder, b"a,b\n1,2\n")
+    figure, table = store(folder, b"an image"), store(folder, b"a,b\n1,2\n")
     shown = DisplayRecord(name="figure-1.png", data={"text/plain": "<Figure>"}, files={"image/png": figure})
     saved = ArtifactRecord(name="table.csv", size=8, media_type="text/csv", file=table)
     events = [started(), *block(1, displays=[shown], artifacts=[saved]), *block(2, displays=[shown])]
@@ -133,16 +133,16 @@ def test_figures_and_files_are_inside_once(tmp_path):
     assert second["displays"] == first["displays"]
     files = {attributes["id"]: "".join(data) for attributes, data in page.scripts if attributes["type"] == "text/plain"}
     assert {name: base64.b64decode(data) for name, data in files.items()} == {
-        f"file-{figure.sha256}": b"a picture",
+        f"file-{figure.sha256}": b"an image",
         f"file-{table.sha256}": b"a,b\n1,2\n",
     }
     assert len([each for each in page.scripts if each[0]["type"] == "text/plain"]) == 2
 
 
-@pytest.mark.parametrize("damage", [None, b"another picture"])
+@pytest.mark.parametrize("damage", [None, b"another image"])
 def test_a_figure_that_is_missing_or_changed_is_left_out(tmp_path, damage):
     folder = tmp_path / "run"
-    figure = store(folder, b"a picture")
+    figure = store(folder, b"an image")
     shown = DisplayRecord(name="figure-1.png", data={"text/plain": "<Figure>"}, files={"image/png": figure})
     write_log(folder, lines([started(), *block(1, displays=[shown])]))
     file = folder / "files" / figure.sha256

@@ -23,7 +23,7 @@ ATTACKS = (
     f"</script><script>{HACKS}</script>",
     f"--><img src=x onerror='{HACKS}'><svg onload='{HACKS}'>",
     "<img src='http://attack.invalid/a.png'><link rel=stylesheet href='//attack.invalid/a.css'>",
-    f"[a link](javascript:{HACKS.replace(' ', '')}) ![a picture](http://attack.invalid/b.png)",
+    f"[a link](javascript:{HACKS.replace(' ', '')}) ![an image](http://attack.invalid/b.png)",
     "<meta http-equiv=refresh content='0;url=http://attack.invalid'><base href='http://attack.invalid/'>",
     f"<iframe srcdoc='<script>top.{HACKS}</script>'></iframe><form action='http://attack.invalid'><button autofocus>",
     "\u202egnp.exe\u2066 \x1b]0;title\x07\x1b[2J \u2028",
@@ -57,7 +57,7 @@ async def opened(page, tmp_path, folder, anchor=""):
 
 
 def only_itself(asked, address):
-    """Return whether a page has asked for nothing but itself; pictures have addresses in its memory."""
+    """Return whether a page has asked for nothing but itself; images have addresses in its memory."""
     return [url for url in asked if not url.startswith("blob:null/")] == [address]
 
 
@@ -80,9 +80,9 @@ def figure_run(tmp_path):
 async def test_a_run_opens_from_the_disk_with_its_figures_and_without_a_request(page, tmp_path):
     folder = figure_run(tmp_path)
     address, asked, wrong = await opened(page, tmp_path, folder)
-    picture = page.locator("#step-2 img")
-    await expect(picture).to_have_count(1)
-    await expect(picture).to_have_js_property("naturalWidth", 321)
+    image = page.locator("#step-2 img")
+    await expect(image).to_have_count(1)
+    await expect(image).to_have_js_property("naturalWidth", 321)
     cell = page.frame_locator("#step-2 iframe").locator("td")
     await expect(cell).to_have_text("Oslo")
     await expect(cell).to_have_css("color", "rgb(1, 2, 3)")
@@ -95,7 +95,7 @@ async def test_a_run_opens_from_the_disk_with_its_figures_and_without_a_request(
     assert wrong == []
 
 
-async def test_a_picture_that_code_has_saved_is_shown_once(page, tmp_path):
+async def test_an_image_that_code_has_saved_is_shown_once(page, tmp_path):
     folder = tmp_path / "run"
     figure, saved = store(folder, png(321, "green")), store(folder, png(123, "red"))
     shown = DisplayRecord(name="figure-1.png", data={"text/plain": "<Figure>"}, files={"image/png": figure})
@@ -104,14 +104,14 @@ async def test_a_picture_that_code_has_saved_is_shown_once(page, tmp_path):
         for name, file in (("figure-1.png", figure), ("plot.png", saved))
     ]
     await opened(page, tmp_path, write_log(folder, lines([started(), *block(1, displays=[shown], artifacts=files)])))
-    pictures = page.locator("#step-2 img")
-    await expect(pictures).to_have_count(2)
-    await expect(pictures.nth(0)).to_have_js_property("naturalWidth", 321)
-    await expect(pictures.nth(1)).to_have_js_property("naturalWidth", 123)
-    await expect(pictures.nth(1)).to_have_attribute("alt", "plot.png")
+    images = page.locator("#step-2 img")
+    await expect(images).to_have_count(2)
+    await expect(images.nth(0)).to_have_js_property("naturalWidth", 321)
+    await expect(images.nth(1)).to_have_js_property("naturalWidth", 123)
+    await expect(images.nth(1)).to_have_attribute("alt", "plot.png")
 
 
-async def test_a_picture_in_svg_that_code_has_saved_is_shown_in_a_frame(page, tmp_path):
+async def test_an_image_in_svg_that_code_has_saved_is_shown_in_a_frame(page, tmp_path):
     folder = tmp_path / "run"
     svg = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='60'><script>top.hacked=1</script><text>a b</text></svg>"
     saved = ArtifactRecord(name="plot.svg", size=len(svg), media_type="image/svg+xml", file=store(folder, svg.encode()))

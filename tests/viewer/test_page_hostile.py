@@ -43,7 +43,7 @@ def attacks(port: int) -> str:
         "<img src=x onerror=\"globalThis.harm='img'\"><svg onload=\"globalThis.harm='svg'\"></svg>"
         f"<iframe src='{there}/frame'></iframe><link rel=preconnect href='{there}'>"
         "</pre></script></style></textarea></title>--><b id=injected>"
-        f" [link](javascript:globalThis.harm=1) ![picture]({there}/picture) [data](data:text/html,<script>alert(1)</script>)"
+        f" [link](javascript:globalThis.harm=1) ![image]({there}/image) [data](data:text/html,<script>alert(1)</script>)"
         " \x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \u202egnp.exe\u202c \u2066x\u2069 \u200bzero\ufeff \x00 {{7*7}} ${alert(1)}"
     )
 
@@ -57,7 +57,7 @@ def page_of(port: int) -> str:
         f"<style>@import url({there}/import); body {{ background: url({there}/background); }}</style>"
         "<style>td { color: rgb(1, 2, 3); }</style>"
         f"<script>parent.harm = 'frame'; fetch('{there}/fetch')</script><script src='{there}/script'></script>"
-        f"<img src='{there}/picture' srcset='{there}/set 2x' onerror='parent.harm=1'><video src='{there}/video' autoplay></video>"
+        f"<img src='{there}/image' srcset='{there}/set 2x' onerror='parent.harm=1'><video src='{there}/video' autoplay></video>"
         f"<object data='{there}/object'></object><embed src='{there}/embed'><iframe src='{there}/frame'></iframe>"
         f"<form action='{there}/form'><input name=a autofocus onfocus='parent.harm=2'></form>"
         f"<a href='{there}/link' target=_top>a link</a><a href='javascript:parent.harm=3'>another</a>"
@@ -348,7 +348,7 @@ async def test_markdown_that_is_hard_to_read_does_not_freeze_the_page(page, tmp_
             await show(page, number)
 
 
-async def test_picture_that_is_none_and_html_called_a_picture_do_nothing(page, tmp_path):
+async def test_image_that_is_none_and_html_called_an_image_do_nothing(page, tmp_path):
     data = base64.b64encode(b"<script>parent.harm=1</script>").decode()
     shown = DisplayRecord(name="x", data={"text/html": f"<p>see</p><img src='data:image/png;base64,{data}'>"})
     result = ResultRecord(kind="sandbox", exit_code=0, output=json.dumps("<!-- <script>"), displays=[shown])
@@ -358,10 +358,10 @@ async def test_picture_that_is_none_and_html_called_a_picture_do_nothing(page, t
         BlockFinished(agent="coder", number=1, result=result),
         RunFinished(outcome="completed"),
     ]
-    write_log(tmp_path / "picture", lines(events))
+    write_log(tmp_path / "image", lines(events))
     async with serve(tmp_path) as address:
         watched = Watched(page, address)
-        await page.goto(f"{address}runs/picture")
+        await page.goto(f"{address}runs/image")
         frame = page.locator("iframe").content_frame
         await expect(frame.locator("p")).to_have_text("see")
         await expect(frame.locator("img")).to_have_count(1)

@@ -218,7 +218,7 @@ async def test_policy_allows_nothing_but_our_own_scripts_and_styles():
     )
 
 
-async def test_files_are_downloads_unless_they_are_pictures(viewer):
+async def test_files_are_downloads_unless_they_are_images(viewer):
     (block,) = (await viewer.get("/api/runs/rich/steps?from=5&to=5")).json()
     digest = block["files"][0]["file"]["sha256"]
     answer = await viewer.get(
@@ -229,9 +229,9 @@ async def test_files_are_downloads_unless_they_are_pictures(viewer):
     assert answer.headers["content-disposition"] == (
         "attachment; filename=\"a____x_.html\"; filename*=UTF-8''%22%3Cx%3E.html"
     )
-    picture = await viewer.get(f"/api/runs/rich/files/{digest}?type=image/png")
-    assert (picture.headers["content-type"], picture.headers["content-disposition"]) == ("image/png", "inline")
-    assert picture.headers["x-content-type-options"] == "nosniff"
+    image = await viewer.get(f"/api/runs/rich/files/{digest}?type=image/png")
+    assert (image.headers["content-type"], image.headers["content-disposition"]) == ("image/png", "inline")
+    assert image.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_changed_and_linked_files_are_refused(rich_run, tmp_path):

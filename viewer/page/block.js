@@ -5,7 +5,7 @@ import { htmlFrame, prettyJson, svgFrame } from "./frames.js";
 import { markdown } from "./markdown.js";
 import { cutLines, longText } from "./text.js";
 
-const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const IMAGE_TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /** Show code, coloured if the server has found its parts. */
 export function code(step) {
@@ -77,22 +77,22 @@ export function display(shown) {
   const name = shown.name || "display";
   const data = shown.data || {};
   const text = typeof data["text/plain"] === "string" ? data["text/plain"] : null;
-  const best = picture(data, text || name) || formatted(data, name);
+  const best = imageLink(data, text || name) || formatted(data, name);
   if (best) return labelled("display", h("figure", null, best));
   const type = Object.keys(data).find((key) => key !== "text/plain");
   const reason = type ? h("p.muted", null, `${type}: can't be shown without scripts; its text:`) : null;
   return labelled("display", reason, longText(text || `(${Object.keys(data).join(", ") || "empty"})`, { name }));
 }
 
-function picture(data, alternative) {
-  for (const type of PICTURES) {
+function imageLink(data, alternative) {
+  for (const type of IMAGE_TYPES) {
     const file = data[type] && data[type].file;
     if (!file) continue;
     const url = fileUrl(file.sha256, type);
     if (!url) return h("p.muted", null, `${type}, ${bytes(file.size)}: ${file.note || "not stored"}`);
     const image = h("img", { src: url, alt: shortName(alternative), loading: "lazy", decoding: "async" });
-    image.addEventListener("error", () => image.replaceWith(h("p.muted", null, `${type}, ${bytes(file.size)}: this is not a picture`)));
-    return h("a.figure", { href: url, target: "_blank", rel: "noopener", "aria-label": `Open the picture: ${shortName(alternative)}` }, image);
+    image.addEventListener("error", () => image.replaceWith(h("p.muted", null, `${type}, ${bytes(file.size)}: this is not an image`)));
+    return h("a.figure", { href: url, target: "_blank", rel: "noopener", "aria-label": `Open the image: ${shortName(alternative)}` }, image);
   }
   return null;
 }
@@ -109,7 +109,7 @@ function formatted(data, name) {
     if (frame) return frame;
   }
   if (text("image/svg+xml")) {
-    const frame = svgFrame(text("image/svg+xml"), `${name}, a picture in SVG`);
+    const frame = svgFrame(text("image/svg+xml"), `${name}, an SVG image`);
     if (frame) return frame;
   }
   if (text("text/markdown")) return markdown(text("text/markdown").slice(0, 60_000));
@@ -140,7 +140,7 @@ function oneCall(call) {
       answer === null || answer === undefined ? null : [h("dt", null, call.error ? "error" : "result"),
         h("dd", null, longText(call.error ? answer : prettyJson(answer), { name: "result" }))],
       call.approval === "refused" ? [h("dt", null, "approval"), h("dd", null, "refused")] : null));
-    for (const image of call.images || []) details.append(picture({ [image.media_type]: { file: image } }, `picture of ${call.name}`) || "");
+    for (const image of call.images || []) details.append(imageLink({ [image.media_type]: { file: image } }, `image of ${call.name}`) || "");
   });
   return details;
 }
@@ -170,7 +170,7 @@ function oneFile(file) {
   const stored = file.file && file.file.sha256;
   const type = (file.file && file.file.media_type) || "";
   const url = stored ? fileUrl(stored, type) : null;
-  const saved = PICTURES.includes(type) ? null : file.name.split("/").pop();
+  const saved = IMAGE_TYPES.includes(type) ? null : file.name.split("/").pop();
   const link = (words) => h("a", { href: url, target: "_blank", rel: "noopener", download: saved }, words);
   const head = [
     h("span.change", { class: file.change }, file.change),

@@ -76,7 +76,7 @@ export function outputUrl() {
   return null;
 }
 
-/** The address of a stored file, which needs no request; null if the file is not in this page. Only pictures can be opened. */
+/** The address of a stored file, which needs no request; null if the file is not in this page. Only images can be opened. */
 export function fileUrl(sha, mime) {
   const element = files.get(sha);
   if (!element) return null;

@@ -60,7 +60,7 @@ export function add(element, children) {
   return element;
 }
 
-/** A small picture from the paths of an SVG. */
+/** A small image from the paths of an SVG. */
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");

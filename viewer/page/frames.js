@@ -20,12 +20,12 @@ export function htmlFrame(html, name) {
   const seen = page.body.textContent.trim() || page.querySelector("img[src],svg,table,hr");
   if (!seen) return null;
   const lines = page.body.textContent.trim().split("\n").filter((line) => line.trim()).length;
-  const picture = page.querySelector("img[src],svg") ? 320 : 0;
-  const height = Math.max(picture, rows ? rows * 28 + 24 : lines * 21 + 30);
+  const image = page.querySelector("img[src],svg") ? 320 : 0;
+  const height = Math.max(image, rows ? rows * 28 + 24 : lines * 21 + 30);
   return frame(page, name, Math.min(Math.max(height, 56), TALLEST));
 }
 
-/** Show a picture in SVG. */
+/** Show an SVG image. */
 export function svgFrame(svg, name) {
   if (svg.length > LARGEST) return null;
   const page = parsed(svg);
@@ -87,7 +87,7 @@ function styles(page) {
   return all.join("\n").replace(ELSEWHERE, "none").replace(/<\//g, "<\\/");
 }
 
-// Style sheets and pictures from elsewhere, which the policy would stop.
+// Style sheets and images from elsewhere, which the policy would stop.
 const ELSEWHERE = /@import[^;]*;?|url\(\s{0,9}["']?(?!["']?(?:data:|#))[^()]*\)/gi;
 
 // Some text becomes other elements when it is read a second time, as the frame does. So it is read and cleaned until nothing changes;

@@ -1,4 +1,4 @@
-// Markdown as nodes. No HTML of the text is ever interpreted, and pictures are links, so nothing is loaded.
+// Markdown as nodes. No HTML of the text is ever interpreted, and images are links, so nothing is loaded.
 import { add, h, plain, visible } from "./dom.js";
 
 const DEEPEST = 12;
@@ -148,10 +148,10 @@ function inline(text, depth = 0) {
 }
 
 function span(found, depth) {
-  const [whole, escape, ticks, code, picture, label, target, strong, star, underscore, deleted, address] = found;
+  const [whole, escape, ticks, code, image, label, target, strong, star, underscore, deleted, address] = found;
   if (escape) return visible(escape);
   if (ticks) return h("code", null, visible(code.replace(/^ (.*) $/, "$1")));
-  if (target) return link(target, picture ? [`picture: ${label || target}`] : [inline(label || target, depth + 1)], whole);
+  if (target) return link(target, image ? [`image: ${label || target}`] : [inline(label || target, depth + 1)], whole);
   if (strong) return h("strong", null, inline(strong, depth + 1));
   if (star || underscore) return h("em", null, inline(star || underscore, depth + 1));
   if (deleted) return h("del", null, inline(deleted, depth + 1));

@@ -28,7 +28,7 @@ function nextTheme() {
   setTheme(shown === "dark" ? "light" : "dark");
 }
 
-/** A button with a picture; `words` says what it does. */
+/** A button with an icon; `words` says what it does. */
 export function iconButton(name, words, onclick, more = {}) {
   return h("button.quiet", { type: "button", "aria-label": words, title: words, onclick, ...more }, icon(name));
 }

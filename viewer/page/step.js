@@ -125,8 +125,8 @@ function end(step, body) {
   if (step.error) body.append(failure(step.error));
 }
 
-// Pictures that code has written into files are shown as those that it has displayed, unless they are the same.
-function savedPictures(list, displays) {
+// Images that code has written into files are shown as those that it has displayed, unless they are the same.
+function savedImages(list, displays) {
   const forms = displays.flatMap((shown) => Object.values(shown.data || {}));
   const seen = new Set([...forms.map((form) => form && form.file && form.file.sha256), ...displays.map((shown) => shown.name)]);
   const saved = list.filter(({ name, file }) => file && SAVED.has(file.media_type) && !seen.has(file.sha256) && !seen.has(name));
@@ -137,7 +137,7 @@ function savedPictures(list, displays) {
 function savedSvg(name, file) {
   const box = h("figure");
   const failed = () => box.replaceChildren(h("p.muted", null, `${SVG}, ${bytes(file.size)}: ${file.note || "not stored"}`));
-  fileText(file.sha256).then((text) => box.append(svgFrame(text, `${name}, a picture in SVG`) || ""), failed);
+  fileText(file.sha256).then((text) => box.append(svgFrame(text, `${name}, an SVG image`) || ""), failed);
   return labelled("display", box);
 }
 
@@ -154,7 +154,7 @@ function block(step, body) {
   const displays = step.displays || [];
   for (const shown of displays.slice(0, MOST_DISPLAYS)) body.append(display(shown));
   if (displays.length > MOST_DISPLAYS) body.append(h("p.muted", null, `and ${count(displays.length - MOST_DISPLAYS, "more display")}`));
-  body.append(...savedPictures(step.files || [], displays));
+  body.append(...savedImages(step.files || [], displays));
   if (step.calls && step.calls.length) body.append(calls(step.calls));
   if (step.connections && step.connections.length) body.append(connections(step.connections));
   if (step.files && step.files.length) body.append(files(step.files));

@@ -135,9 +135,9 @@ def resolve_image(
         SandboxUnavailable: There is no such image, or it can't be pulled.
         SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
     """
-    wanted = parse_packages(packages)
+    requested = parse_packages(packages)
     found = _find(client, image, progress, fetch)
-    if not wanted:
+    if not requested:
         return found
 
     def serve(base: str, packages: Packages) -> AbstractContextManager[BuildIndex | None]:
@@ -149,7 +149,7 @@ def resolve_image(
         network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
         return serve_index(base, engine, network, cancelled or Completion())
 
-    return _derive(client, found, wanted, progress, serve=serve, fetch=fetch)
+    return _derive(client, found, requested, progress, serve=serve, fetch=fetch)
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:

@@ -25,7 +25,7 @@ from autogen_codeact.sandbox.backends.docker.engine import ping
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
 from autogen_codeact.sandbox.errors import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -49,7 +49,7 @@ Address = tuple[str, DockerTLS | None]
 
 @dataclass(eq=False)
 class _Engine:
-    """What this process knows of an engine."""
+    """The state of an engine, as this process knows it."""
 
     host: DockerHost
     slots: set[Slot] = field(default_factory=set)
@@ -88,8 +88,8 @@ class _Engine:
         if reason is not None:
             return reason
         if host.capacity:
-            return f"{len(self.slots):,} of at most {counted(host.capacity, 'sandbox', 'sandboxes')}"
-        return counted(len(self.slots), "sandbox", "sandboxes")
+            return f"{len(self.slots):,} of at most {format_count(host.capacity, 'sandbox', 'sandboxes')}"
+        return format_count(len(self.slots), "sandbox", "sandboxes")
 
 
 @dataclass(eq=False)
@@ -369,7 +369,7 @@ class Placement:
         logger.warning(
             "the Docker engine %s is out, which ends %s on it: %s",
             engine.host.label,
-            counted(len(slots), "sandbox", "sandboxes"),
+            format_count(len(slots), "sandbox", "sandboxes"),
             reason,
         )
         for slot in slots:

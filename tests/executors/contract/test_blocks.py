@@ -14,6 +14,8 @@ from tests.executors.sandboxes import block, out, run, told
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 COUNT = 4 * 1024 * 1024
+UNUSUAL = {"split_streams": True, "limits": Limits(output=4096), "languages": {"reverse": "rev"}}
+"""Options of tests that share a sandbox."""
 FLOODS = {
     "print": f"print('head'); print('x' * {COUNT}); print('tail')",
     "write": f"""
@@ -47,21 +49,21 @@ async def seen(executor, code):
     return json.loads(await out(executor, code))
 
 
-class TestAResult:
-    async def test_has_the_output_and_exit_code_0(self, executor):
+class TestResult:
+    async def test_result_has_the_output_and_exit_code_0(self, executor):
         result = await run(executor, "print('hello'); print('wörld')")
         assert told(result) == ("ok", 0, "hello\nwörld\n")
         assert (result.error, result.truncated, result.state) == (None, 0, "kept")
         assert result.duration_s > 0
 
-    async def test_of_silence_is_empty(self, executor):
+    async def test_result_of_code_without_output_is_empty(self, executor):
         assert told(await run(executor, "x = 1")) == ("ok", 0, "")
 
-    async def test_has_both_streams_in_the_order_written(self, executor):
+    async def test_result_has_both_streams_in_the_order_written(self, executor):
         code = "import sys\nfor n in range(5):\n    print(n, file=sys.stderr if n % 2 else sys.stdout)"
         assert await out(executor, code) == "0\n1\n2\n3\n4\n"
 
-    async def test_names_the_exception_its_message_and_line(self, executor):
+    async def test_result_names_the_exception_its_message_and_line(self, executor):
         result = await run(executor, "print('before')\n\nraise KeyError('missing')")
         assert (result.outcome, result.exit_code) == ("error", 1)
         assert result.error is not None
@@ -69,7 +71,7 @@ class TestAResult:
         assert result.output.startswith("before\nTraceback (most recent call last):\n")
         assert result.output.endswith("KeyError: 'missing'\n")
 
-    async def test_names_a_syntax_error(self, executor):
+    async def test_result_names_a_syntax_error(self, executor):
         result = await run(executor, "x = 1\nif x\n    pass")
         assert (result.outcome, result.exit_code) == ("error", 1)
         assert result.error is not None
@@ -85,50 +87,50 @@ class TestAResult:
             ("124", "error", 124, ""),
         ],
     )
-    async def test_takes_over_what_sys_exit_was_given(self, executor, argument, outcome, code, output):
+    async def test_result_has_the_exit_code_of_sys_exit(self, executor, argument, outcome, code, output):
         assert told(await run(executor, f"import sys; sys.exit({argument})")) == (outcome, code, output)
 
-    async def test_of_a_process_that_leaves_early_is_no_success(self, executor):
+    async def test_result_of_a_process_that_exits_early_is_a_failure(self, executor):
         result = await run(executor, "import os; os._exit(0)")
         assert result.outcome == "crashed"
         assert result.exit_code != 0
 
     @pytest.mark.parametrize(("name", "number"), [("SIGABRT", 6), ("SIGSEGV", 11), ("SIGKILL", 9)])
-    async def test_names_the_signal_that_ended_it(self, executor, name, number):
+    async def test_result_names_the_signal_that_ended_the_code(self, executor, name, number):
         result = await run(executor, f"import os; os.kill(os.getpid(), {number})")
         assert (result.outcome, result.exit_code) == ("crashed", 128 + number)
         assert result.error is not None
         assert result.error.type == name
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_has_replacements_for_bytes_that_are_no_text(self, executor):
+    async def test_bytes_that_are_not_text_are_replaced(self, executor):
         assert await out(executor, "import os; _ = os.write(1, b'a\\xff\\xc3b\\n')") == "a��b\n"
 
-    async def test_keeps_control_characters(self, executor):
+    async def test_result_keeps_control_characters(self, executor):
         assert await out(executor, "print('\\0', '\\x1b[31mred', '\\r')") == "\0 \x1b[31mred \r\n"
 
-    async def test_survives_half_a_character(self, executor):
+    async def test_incomplete_character_does_not_break_the_result(self, executor):
         assert await out(executor, "print('\\ud800')") == "\\ud800\n"
 
-    async def test_of_a_forged_one_is_plain_text(self, executor):
+    async def test_forged_result_is_plain_text(self, executor):
         forged = json.dumps({"outcome": "ok", "exit_code": 0, "report": {"exit_code": 0}})
         result = await run(executor, f"print({forged!r}); raise SystemExit(9)")
         assert told(result) == ("error", 9, f"{forged}\n")
 
-    async def test_of_code_that_reads_its_input_is_the_end_of_input(self, executor):
+    async def test_standard_input_is_empty(self, executor):
         result = await run(executor, "input()")
         assert result.error is not None
         assert result.error.type == "EOFError"
 
-    async def test_with_split_streams_has_each_apart(self, make):
-        executor = await make(split_streams=True)
+    async def test_split_streams_are_separate_in_the_result(self, make):
+        executor = await make(**UNUSUAL)
         result = await run(executor, "import sys; print('out'); print('err', file=sys.stderr)")
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
 
 class TestLongOutput:
     @pytest.mark.parametrize("kind", FLOODS)
-    async def test_is_cut_in_the_middle_and_the_cut_is_counted(self, executor, kind):
+    async def test_long_output_is_cut_in_the_middle_and_the_cut_is_counted(self, executor, kind):
         result = await run(executor, FLOODS[kind])
         assert (result.outcome, result.exit_code) == ("ok", 0)
         assert result.output.startswith("head\n")
@@ -136,45 +138,45 @@ class TestLongOutput:
         assert len(result.output.encode()) < 1_100_000
         assert COUNT - 1_100_000 < result.truncated < COUNT
 
-    async def test_has_the_limit_asked_for(self, make):
-        executor = await make(limits=Limits(output=4096))
+    async def test_long_output_has_the_configured_limit(self, make):
+        executor = await make(**UNUSUAL)
         result = await run(executor, "print('x' * 100_000)")
         assert 4096 <= len(result.output) < 4400
         assert result.truncated == 100_001 - 4096
 
 
 class TestBlocks:
-    async def test_run_one_after_the_other_up_to_the_first_that_fails(self, executor):
+    async def test_blocks_run_one_after_the_other_up_to_the_first_that_fails(self, executor):
         blocks = [block("print(1)"), block("echo 2", "sh"), block("print(3); raise SystemExit(4)"), block("print(5)")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert told(result) == ("error", 4, "1\n2\n3\n")
 
-    async def test_must_be_at_least_one(self, executor):
+    async def test_at_least_one_block_is_required(self, executor):
         with pytest.raises(ValueError, match="No code blocks to execute"):
             await executor.execute_code_blocks([], CancellationToken())
 
     @pytest.mark.parametrize("language", ["sh", "bash", "shell"])
-    async def test_in_shell_have_its_exit_code(self, executor, language):
+    async def test_blocks_in_shell_have_its_exit_code(self, executor, language):
         assert told(await run(executor, "echo out; echo err >&2; exit 7", language)) == ("error", 7, "out\nerr\n")
 
     @pytest.mark.parametrize("language", ["python3", "py", "Python"])
-    async def test_have_labels_as_models_write_them(self, executor, language):
+    async def test_blocks_have_labels_as_models_write_them(self, executor, language):
         assert await out(executor, "print(1)", language) == "1\n"
 
-    async def test_in_an_unknown_language_are_a_result_that_says_so(self, executor):
+    async def test_blocks_in_an_unknown_language_give_a_result_that_says_so(self, executor):
         result = await run(executor, "?", "klingon")
         assert (result.exit_code, "klingon" in result.output) == (127, True)
 
-    async def test_in_a_language_of_ones_own_run(self, make):
-        executor = await make(languages={"reverse": "rev"})
+    async def test_blocks_in_a_custom_language_run(self, make):
+        executor = await make(**UNUSUAL)
         assert (await out(executor, "abc", "reverse")).strip() == "cba"
 
-    async def test_at_the_same_time_do_not_cross(self, executor):
+    async def test_blocks_at_the_same_time_do_not_mix(self, executor):
         codes = [f"import time\nfor n in range(20):\n    print({number})\n    time.sleep(0.002)" for number in range(8)]
         outputs = await asyncio.gather(*(out(executor, code) for code in codes))
         assert outputs == [f"{number}\n" * 20 for number in range(8)]
 
-    async def test_show_their_output_as_it_comes(self, executor):
+    async def test_blocks_stream_their_output(self, executor):
         code = [CodeBlock(code="print('a', flush=True)\nimport time; time.sleep(0.3)\nprint('b')", language="python")]
         items = [item async for item in executor.execute_stream(code, CancellationToken())]
         assert all(isinstance(item, OutputChunk) for item in items[:-1])
@@ -183,45 +185,49 @@ class TestBlocks:
         assert items[-1].output == "a\nb\n" == "".join(item.text for item in items[:-1])
 
 
-class TestADeadline:
-    async def test_ends_the_block_and_the_next_one_runs(self, make):
-        blocks = {
+class TestDeadline:
+    async def test_deadline_ends_the_block_and_the_next_one_runs(self, make):
+        idle = {
             "sleep": "import time; time.sleep(60)",
             "deaf": "import signal, time\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n"
             "    except OSError:\n        pass\nprint('deaf', flush=True)\ntime.sleep(60)",
+            "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
+        }
+        busy = {
             "stubborn": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
             "number": "9 ** 9 ** 9",
             "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
-            "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
         }
-        executor = await make(timeout=1.5, limits=Limits(cpus=0.2))  # half of the blocks never rest
-        for name, code in blocks.items():
+        executor = await make(limits=Limits(cpus=0.3))  # half of the blocks never rest
+        for name, code in {**idle, **busy}.items():
+            executor.sandbox.timeout = limit = 1.5 if name in idle else 0.5
             result = await run(executor, code)
+            executor.sandbox.timeout = 30
             assert (result.outcome, result.exit_code) == ("timeout", 124), name
-            assert 1.4 < result.duration_s < 20, name
+            assert limit - 0.1 < result.duration_s < 20, name
             assert await out(executor, "print('next')") == "next\n", name
             assert await out(executor, running("sleep 60"), "sh") == "", name
 
-    async def test_keeps_what_was_written_before(self, make):
+    async def test_deadline_keeps_what_was_written_before(self, make):
         executor = await make(timeout=5)  # a loaded machine has to start the block and to print within this time
         result = await run(executor, "print('half', end=''); import time; time.sleep(60)")
         assert told(result) == ("timeout", 124, "half\n Timeout")
 
-    async def test_is_not_guessed_from_the_exit_code(self, executor):
+    async def test_timeout_is_not_guessed_from_the_exit_code(self, executor):
         assert (await run(executor, "exit 124", "sh")).outcome == "error"
 
-    async def test_is_not_put_off_by_a_daemon_that_holds_the_output(self, executor):
+    async def test_deadline_is_not_delayed_by_a_daemon_that_holds_the_output(self, executor):
         result = await run(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '60']); print('done')")
         assert told(result) == ("ok", 0, "done\n")
         assert result.duration_s < 20
 
-    async def test_must_be_some_time(self, backend):
+    async def test_deadline_must_be_positive(self, backend):
         with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
             backend.make(timeout=0)
 
 
-class TestCancelling:
-    async def test_kills_the_block_and_the_next_one_runs(self, executor):
+class TestCancellation:
+    async def test_cancellation_kills_the_block_and_the_next_one_runs(self, executor):
         token = CancellationToken()
         code = block("import subprocess; subprocess.run(['sleep', '61'])")
         executing = asyncio.ensure_future(executor.execute_code_blocks([code], token))
@@ -233,31 +239,31 @@ class TestCancelling:
 
 
 class TestFiles:
-    async def test_that_code_makes_come_back(self, executor):
+    async def test_files_that_code_creates_are_copied_to_the_host(self, executor):
         result = await run(executor, "import os; os.makedirs('deep/er'); open('deep/er/made.txt', 'w').write('made')")
         assert [(file.name, file.size) for file in result.artifacts] == [("deep/er/made.txt", 4)]
         assert result.artifacts[0].path == executor.work_dir / "deep" / "er" / "made.txt"
         assert result.artifacts[0].path.read_text() == "made"
 
-    async def test_of_the_host_are_there(self, make, tmp_path):
+    async def test_files_of_the_host_are_in_the_workspace(self, make, tmp_path):
         (tmp_path / "given.txt").write_text("given")
         executor = await make(work_dir=tmp_path)
         (tmp_path / "later.txt").write_text("later")
         assert await out(executor, "print(open('given.txt').read(), open('later.txt').read())") == "given later\n"
 
-    async def test_named_in_the_first_line_hold_the_code(self, executor):
+    async def test_file_named_in_the_first_line_holds_the_code(self, executor):
         result = await run(executor, "# filename: tools/one.py\nprint(__name__)")
         assert result.exit_code == 0
         assert (executor.work_dir / "tools" / "one.py").read_text().startswith("# filename: tools/one.py")
         assert "print(__name__)" in await out(executor, "cat tools/one.py", "sh")
 
     @pytest.mark.parametrize("name", ["../out.py", "/etc/out.py", "a/../../out.py"])
-    async def test_outside_of_the_workspace_are_refused_in_a_result(self, executor, name):
+    async def test_file_names_outside_the_workspace_are_refused_in_a_result(self, executor, name):
         result = await run(executor, f"# filename: {name}\nprint('ran')")
         assert result.exit_code != 0
         assert "ran" not in result.output
 
-    async def test_are_not_written_through_a_link(self, make, tmp_path):
+    async def test_files_are_not_written_through_a_link(self, make, tmp_path):
         target, work = tmp_path / "target.txt", tmp_path / "work"
         target.write_text("untouched")
         work.mkdir()
@@ -268,7 +274,7 @@ class TestFiles:
         await run(executor, "open('trap.txt', 'w').write('trapped')")
         assert target.read_text() == "untouched"
 
-    async def test_go_up_and_down_one_by_one(self, executor, tmp_path):
+    async def test_single_files_are_uploaded_and_downloaded(self, executor, tmp_path):
         (tmp_path / "up.bin").write_bytes(bytes(range(256)) * 5000)
         await executor.upload(tmp_path / "up.bin", "in/up.bin")
         assert await out(executor, "import os; print(os.path.getsize('in/up.bin'))") == "1280000\n"
@@ -277,13 +283,13 @@ class TestFiles:
         assert (tmp_path / "down.bin").read_bytes() == (tmp_path / "up.bin").read_bytes()
 
     @pytest.mark.parametrize("name", ["missing", "folder", "pipe"])
-    async def test_that_are_none_are_an_error(self, executor, tmp_path, name):
+    async def test_missing_files_are_an_error(self, executor, tmp_path, name):
         await run(executor, "mkdir -p folder; [ -e pipe ] || mkfifo pipe", "sh")
         with pytest.raises(SandboxFileError):
             await executor.download(name, tmp_path / "target")
         assert not (tmp_path / "target").exists()
 
-    async def test_of_code_are_named_in_the_result(self, executor):
+    async def test_code_file_is_named_in_the_result(self, executor):
         result = await run(executor, "# filename: named.py\nprint(1)")
         assert result.code_file is not None
         assert Path(result.code_file).name == "named.py"

@@ -92,9 +92,9 @@ def proxy_runner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
 
 
 @needs_namespaces
-class TestTheSupervisor:
+class TestSupervisor:
     @on_every_python
-    def test_passes_bytes_and_ends_in_both_directions(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_passes_bytes_and_ends_in_both_directions(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         sock.sendall(b"question")
         assert proxy_runner.receive() == (ident, {"op": "data"}, b"question")
@@ -108,7 +108,7 @@ class TestTheSupervisor:
         proxy_runner.send(ident, "close")
         assert proxy_runner.receive() == (ident, {"op": "close"}, b"")
 
-    def test_sends_no_more_than_it_has_credit_for(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_sends_no_more_than_it_has_credit_for(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         sock.sendall(bytes(WINDOW) + b"rest")
         assert proxy_runner.receive_data(WINDOW) == bytes(WINDOW)
@@ -119,7 +119,7 @@ class TestTheSupervisor:
         proxy_runner.send(ident, "credit", bytes=100)
         assert proxy_runner.receive_data(1) == b"t"
 
-    def test_grants_credit_for_bytes_that_were_passed_on(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_grants_credit_for_bytes_that_were_passed_on(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         proxy_runner.send(ident, "data", bytes(WINDOW))
         got = 0
@@ -132,7 +132,7 @@ class TestTheSupervisor:
             credit += said[1]["bytes"]
         assert credit <= WINDOW
 
-    def test_notices_an_abrupt_end(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_notices_an_abrupt_end(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sock.close()
@@ -141,7 +141,7 @@ class TestTheSupervisor:
         proxy_runner.send(ident, "credit", bytes=1)
         assert proxy_runner.runner.run("print('goes on')")[1] == "goes on\n"
 
-    def test_distinguishes_a_closed_client_from_one_that_only_reads(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_distinguishes_a_closed_client_from_one_that_only_reads(self, proxy_runner: ProxyRunner) -> None:
         listening, first = proxy_runner.opened()
         gone, second = proxy_runner.opened()
         listening.shutdown(socket.SHUT_WR)
@@ -152,7 +152,7 @@ class TestTheSupervisor:
         proxy_runner.send(first, "data", b"still there")
         assert listening.recv(100) == b"still there"
 
-    def test_accepts_a_limited_number_of_connections_at_a_time(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_accepts_a_limited_number_of_connections_at_a_time(self, proxy_runner: ProxyRunner) -> None:
         (_, first), _ = proxy_runner.opened(), proxy_runner.opened()
         proxy_runner.connect().sendall(b"third")
         assert proxy_runner.runner.run("print('waits')")[1] == "waits\n"
@@ -164,7 +164,7 @@ class TestTheSupervisor:
             (first + 2, {"op": "data"}, b"third"),
         ]
 
-    def test_lets_the_last_bytes_be_read(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_lets_the_last_bytes_be_read(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         sock.sendall(b"never read")
         proxy_runner.receive()
@@ -181,20 +181,20 @@ class TestTheSupervisor:
         assert said == (ident, {"op": "close"}, b"")  # some seconds later, since this side stays open
 
     @pytest.mark.parametrize("op", ["open", "x", None, 3])
-    def test_ends_after_an_unknown_operation(self, proxy_runner: ProxyRunner, op: Any) -> None:
+    def test_supervisor_ends_after_an_unknown_operation(self, proxy_runner: ProxyRunner, op: Any) -> None:
         _, ident = proxy_runner.opened()
         proxy_runner.send(ident, op)
         kind, _, payload = proxy_runner.runner.receive()
         assert (kind, protocol.unpack(payload)[0]) == (b"!", {"error": f"a channel can't do {op!r}"})
 
-    def test_ends_after_more_data_than_its_window(self, proxy_runner: ProxyRunner) -> None:
+    def test_supervisor_ends_after_more_data_than_its_window(self, proxy_runner: ProxyRunner) -> None:
         _, ident = proxy_runner.opened()
         proxy_runner.send(ident, "data", bytes(WINDOW + 1))
         kind, _, payload = proxy_runner.runner.receive()
         assert kind == b"!"
         assert "was sent more than it has room for" in protocol.unpack(payload)[0]["error"]
 
-    def test_without_a_proxy_the_frame_is_unknown(self, tmp_path: Path) -> None:
+    def test_frame_is_unknown_without_a_proxy(self, tmp_path: Path) -> None:
         with LocalRunner(os.path.realpath("/proc/self/exe"), tmp_path) as runner:
             runner.greet()
             assert runner.run("import os; print([name for name in os.environ if 'PROXY' in name])")[1] == "[]\n"
@@ -206,7 +206,7 @@ class TestTheSupervisor:
 OPEN = raw(b"N", 1, message({"op": "open"}))
 
 
-class TestTheHost:
+class TestHost:
     @pytest.mark.parametrize(
         "sent",
         [
@@ -226,7 +226,7 @@ class TestTheHost:
             b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(MAX_CHANNELS + 1)),
         ],
     )  # fmt: skip
-    async def test_ends_the_sandbox_after_an_invalid_frame(self, sent: bytes) -> None:
+    async def test_host_ends_the_sandbox_after_an_invalid_frame(self, sent: bytes) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)) + sent)
             other.settimeout(10)
@@ -247,7 +247,7 @@ class TestTheHost:
         )
         await made.stop()
 
-    async def test_ends_its_connections_and_its_thread_with_the_sandbox(self) -> None:
+    async def test_host_ends_its_connections_and_its_thread_with_the_sandbox(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)) + OPEN)
             time.sleep(0.2)

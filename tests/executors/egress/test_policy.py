@@ -25,7 +25,7 @@ class TestHosts:
             ("[::ffff:10.0.0.1]", "::ffff:a00:1"),
         ],
     )
-    def test_are_normalised(self, written: str, compared: str) -> None:
+    def test_hosts_are_normalised(self, written: str, compared: str) -> None:
         assert normalise(written) == compared
 
     @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ class TestHosts:
             "ok.example.1", "0x", "1.0x",
         ],
     )  # fmt: skip
-    def test_that_are_malformed_are_refused(self, host: str) -> None:
+    def test_malformed_hosts_are_refused(self, host: str) -> None:
         with pytest.raises(ValueError, match=r"not the name|no IPv|not ASCII|has a zone"):
             normalise(host)
 
     @given(st.text(max_size=40))
-    def test_normalised_again_are_the_same(self, host: str) -> None:
+    def test_normalising_hosts_twice_changes_nothing(self, host: str) -> None:
         try:
             found = normalise(host)
         except ValueError:
@@ -83,7 +83,7 @@ class TestEntries:
             ("git.corp.example:22 in 10.2.0.0/16", "git.corp.example", 443, False),
         ],
     )
-    def test_match_whole_labels_and_their_ports(self, entry: str, host: str, port: int, allowed: bool) -> None:
+    def test_entries_match_whole_labels_and_their_ports(self, entry: str, host: str, port: int, allowed: bool) -> None:
         if entry == "*.1":
             with pytest.raises(ValueError, match="no IPv4 address"):
                 parse_entry(entry)
@@ -110,7 +110,7 @@ class TestEntries:
             ("b\u00fc\u2100.example", "which names no host"),
         ],
     )
-    def test_that_are_malformed_say_how_to_write_them(self, entry: str, message: str) -> None:
+    def test_malformed_entries_say_how_to_write_them(self, entry: str, message: str) -> None:
         with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
             Policy(["ok.example", entry])
         assert message in str(caught.value)
@@ -148,7 +148,7 @@ class TestAddresses:
             ("fec0::1", "is reserved"), ("ff02::1", "is multicast"), ("100::1", "is reserved"), ("5f00::1", "is reserved"),
         ],
     )  # fmt: skip
-    def test_that_are_not_public_are_refused(self, address: str, kind: str) -> None:
+    def test_addresses_that_are_not_public_are_refused(self, address: str, kind: str) -> None:
         where = f"ok.example:443 in {ipaddress.ip_address(address)}"
         assert check(["ok.example"], "ok.example", address) == (
             f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
@@ -158,20 +158,20 @@ class TestAddresses:
     @pytest.mark.parametrize(
         "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
     )
-    def test_that_are_public_are_allowed(self, address: str) -> None:
+    def test_addresses_that_are_public_are_allowed(self, address: str) -> None:
         assert check(["ok.example"], "ok.example", address) is None
 
     @given(st.ip_addresses())
-    def test_that_are_public_are_global_for_python_too(self, address: ipaddress.IPv4Address) -> None:
+    def test_addresses_that_are_public_are_global_for_python_too(self, address: ipaddress.IPv4Address) -> None:
         if why_not_public(address) is None:
             assert address.is_global
 
-    def test_one_that_is_refused_rules_out_the_others(self) -> None:
+    def test_one_refused_address_rules_out_the_others(self) -> None:
         message = check(["ok.example"], "ok.example", "1.1.1.1", "10.0.0.1")
         assert message is not None
         assert message.startswith("ok.example:443 resolves to 10.0.0.1, which is private; ")
 
-    def test_all_must_lie_in_the_network_of_the_entry(self) -> None:
+    def test_all_addresses_must_be_in_the_network_of_the_entry(self) -> None:
         entries = ["git.corp.example in 10.2.0.0/16"]
         assert check(entries, "git.corp.example", "10.2.3.4", "10.2.9.9") is None
         message = check(entries, "git.corp.example", "10.2.3.4", "1.1.1.1")
@@ -183,11 +183,11 @@ class TestAddresses:
         assert check(entries, "ok.example", "10.2.3.4", "1.1.1.1") is None
         assert check(entries, "ok.example", "10.3.0.1") is not None
 
-    def test_an_address_on_the_list_may_be_private(self) -> None:
+    def test_address_on_the_list_may_be_private(self) -> None:
         assert check(["127.0.0.1:8080"], "127.0.0.1", "127.0.0.1", port=8080) is None
         assert check(["[::1]:8080"], "::1", "::1", port=8080) is None
 
-    def test_a_host_that_is_not_on_the_list_is_refused(self) -> None:
+    def test_host_that_is_not_on_the_list_is_refused(self) -> None:
         assert check(["ok.example"], "evil.example", "1.1.1.1") == (
             "evil.example:443 is not in allow_domains; "
             "to allow it, the user of this sandbox adds 'evil.example:443' to allow_domains"

@@ -1,4 +1,4 @@
-"""Writes a file as a whole or not at all."""
+"""Atomic writing: a file is replaced by its new content as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PART = ".part"
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[TextIO]:
-    """Open a text file that takes the place of `target` when the block ends; if it raises, `target` stays as it is.
+def atomic_text_file(target: Path) -> Iterator[TextIO]:
+    """Open a new text file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
     Args:
         target: The file, which may exist.
@@ -24,7 +24,7 @@ def whole_file(target: Path) -> Iterator[TextIO]:
     Raises:
         OSError: It can't be written.
     """
-    with whole_bytes(target) as file:
+    with atomic_binary_file(target) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="\n")
         yield text
         text.flush()
@@ -32,13 +32,13 @@ def whole_file(target: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def whole_bytes(target: Path, *, private: bool = False, sync: bool = False) -> Iterator[BinaryIO]:
-    """Do the same with a file of bytes.
+def atomic_binary_file(target: Path, *, private: bool = False, sync: bool = False) -> Iterator[BinaryIO]:
+    """Open a new binary file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
     Args:
         target: The file, which may exist.
         private: Whether only this user may read it. Default: those whom the umask lets.
-        sync: Whether it is on the disk before it takes its place, so that it is whole after a loss of power, too. Default: no.
+        sync: Whether it is on the disk before it takes its place, so that it is complete after a loss of power, too. Default: no.
 
     Raises:
         OSError: It can't be written.
@@ -56,15 +56,15 @@ def whole_bytes(target: Path, *, private: bool = False, sync: bool = False) -> I
                 os.fsync(file.fileno())
         os.replace(part, target)
         if sync:
-            sync_folder(target.parent)
+            sync_directory(target.parent)
     except BaseException:
         with suppress(OSError):
             os.unlink(part)
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Have the new name on the disk: else what is added to the file later would be lost with it."""
+def sync_directory(folder: Path) -> None:
+    """Write the entries of a directory to the disk: without its new name, a file would be lost after a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,27 +1,27 @@
-"""Puts displays where the text that stands for them is in the output, while both come from the sandbox on two ways."""
+"""Merges the output of a block and its displays, which arrive separately: each display replaces its line in the output."""
 
 from __future__ import annotations
 
 from autogen_codeact.sandbox.displays import Display
 
 _LATE_CHARS = 8_000
-"""Text after which a display is shown although the text that stands for it has not come."""
+"""Characters of output after which a display is shown although its line has not arrived."""
 _RECENT_CHARS = 8_000
 
 
-class DisplayPlaces:
-    """Merges the text and the displays of a block. A display usually comes before the text that stands for it."""
+class DisplayMerger:
+    """Merges the output and the displays of a block. A display usually arrives before its line in the output."""
 
     def __init__(self) -> None:
         self._waiting: list[Display] = []
         self._late = 0
-        """Characters since the first of them has come."""
+        """Characters of output since the first of them arrived."""
         self._held = ""
-        """Text that may be the beginning of what stands for it."""
+        """Text that may be the beginning of its line."""
         self._recent = "\n"
-        """The end of the text so far."""
+        """The end of the output so far."""
         self.misplaced = False
-        """Whether the text for a display has been shown beside the display."""
+        """Whether the line of a display was shown in addition to the display."""
 
     def add_display(self, display: Display) -> list[str | Display]:
         """Take a display, and return what is to be shown now."""
@@ -44,26 +44,26 @@ class DisplayPlaces:
                 self._late += len(text)
                 if self._late <= _LATE_CHARS:
                     break
-                pieces += [self._took(text), self._waiting.pop(0)]
+                pieces += [self._remember(text), self._waiting.pop(0)]
                 text, self._held, self._late = self._held, "", 0
                 continue
-            pieces += [self._took(text[:at]), self._waiting.pop(0)]
+            pieces += [self._remember(text[:at]), self._waiting.pop(0)]
             text, self._late, self._recent = text[at + len(line) :], 0, "\n"
-        return [piece for piece in [*pieces, self._took(text)] if piece]
+        return [piece for piece in [*pieces, self._remember(text)] if piece]
 
     def rest(self) -> list[str | Display]:
         """Return what is left at the end of the block."""
         held, self._held = self._held, ""
         waiting, self._waiting = self._waiting, []
-        return [*([self._took(held)] if held else []), *waiting]
+        return [*([self._remember(held)] if held else []), *waiting]
 
-    def _took(self, text: str) -> str:
+    def _remember(self, text: str) -> str:
         self._recent = (self._recent + text)[-_RECENT_CHARS:]
         return text
 
 
 def _split(text: str, line: str, *, begins_line: bool) -> tuple[str, str]:
-    """Split text before its end if that may be the beginning of a line that is looked for."""
+    """Split text where its end may be the beginning of a given line."""
     starts = [0] if begins_line else []
     at = text.find("\n", max(len(text) - len(line), 0))
     while at >= 0:

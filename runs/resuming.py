@@ -15,14 +15,14 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.approval import ApprovalFuncType
+from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.parts import exchange_parts, wrap_models
-from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, had_approval, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
+from autogen_codeact.runs.recording_parts import insert_recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import (
     NOT_WANTED,
@@ -114,7 +114,7 @@ async def resumed(
             f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
         )
     later = ("approval_func",) if approval_func is not None else ()
-    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, given_later=later)
+    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, set_later=later)
     token = cancellation_token or CancellationToken()
     try:
         if agent is None and wrap_model is not None:
@@ -125,13 +125,13 @@ async def resumed(
         redaction = Redaction(redact, secrets_of(target))
         log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
         try:
-            past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+            history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0
             changes = await restore_agents(
-                plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+                plan, target, history, log, token, on_rebuild=on_rebuild, limit=limit, rebuild=rebuild
             )
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
-            with recording(target, log, past):
+            with recording(target, log, history):
                 async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
                     async for item in items:
                         yield item
@@ -145,13 +145,13 @@ async def resumed(
 async def restore_agents(
     plan: Plan,
     target: ChatAgent | BaseTeam,
-    past: RunPast,
+    history: RunHistory,
     log: LogWriter,
     token: CancellationToken,
     *,
     on_rebuild: OnRebuild | None,
     limit: float | None,
-    wanted: bool,
+    rebuild: bool,
 ) -> list[JournalChange]:
     """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
 
@@ -159,7 +159,7 @@ async def restore_agents(
         The journals that begin anew.
     """
     # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
-    restore_parts = exchange_parts(target, log, past)
+    restore_parts = insert_recording_parts(target, log, history)
     try:
         await target.load_state(plan.boundary.state or {})
     except Exception as error:
@@ -175,7 +175,7 @@ async def restore_agents(
         if not blocks:
             continue
         seconds, reason = plan.seconds.get(session.number, 0.0), None
-        if not wanted:
+        if not rebuild:
             reason = NOT_WANTED
         elif limit is not None and seconds > limit:
             reason = TOO_LONG.format(seconds=seconds, limit=limit)
@@ -185,10 +185,10 @@ async def restore_agents(
             reason = await session.rebuild(limit, token)
         if reason is not None:
             changes.append(session.empty())
-            past.emptied |= session.agents.keys()
+            history.emptied |= session.agents.keys()
         note = empty_note(reason) if reason is not None else session.note
         if note is not None:
-            past.notes |= dict.fromkeys(session.agents, note)
+            history.notes |= dict.fromkeys(session.agents, note)
     return changes
 
 

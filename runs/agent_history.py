@@ -1,4 +1,4 @@
-"""What the agents of a run have got from outside so far, as far as it is needed to continue the run."""
+"""What the agents of a run have received so far from models, code and tools, as far as resuming the run needs it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents.steps import Kind
-from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.runs.events import CodeText
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
 
 
 class RecordedError(Exception):
-    """A call that failed before, and whose exception has no class that is known here."""
+    """An exception in the log whose class is not one of the common ones."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ModelAnswer:
         request: Hash of the last message of the request, without the note.
         result: The answer, or None.
         error: Why there is none.
-        note: What the model was told then about the continuation of the run, or None.
+        note: What the model was told then about the resumed run, or None.
     """
 
     number: int
@@ -69,12 +69,12 @@ class StepResult:
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """How a call ended that a model made itself, to a tool of AutoGen's `AssistantAgent`.
+    """The result of a tool call that the model of an `AssistantAgent` made.
 
     Args:
         name: The tool.
         arguments: Its arguments by name.
-        record: How it ended; None if the process ended while it was under way.
+        record: Its result; None if the process ended during the call.
     """
 
     name: str
@@ -84,11 +84,11 @@ class ToolAnswer:
 
 @dataclass(frozen=True)
 class Value:
-    """Something else.
+    """Another value from outside the agent.
 
     Args:
-        kind: What it is.
-        value: Itself, as JSON.
+        kind: Its kind.
+        value: The value, as JSON.
     """
 
     kind: Kind
@@ -96,15 +96,15 @@ class Value:
 
 
 @dataclass
-class Past:
+class AgentHistory:
     """What one agent received before the run was interrupted, according to the log.
 
     Args:
         items: What it received since the boundary, in order.
-        facts: What it last knew about its sandbox, as JSON; None for nothing.
-        calls: Number of calls of its model that have ended, in the whole run.
-        steps: Number of steps that have run code, in the whole run.
-        tool_calls: Number of calls that its model has made itself, in the whole run.
+        facts: The facts about its sandbox that it received last, as JSON; None if there are none.
+        calls: Number of finished calls of its model in the whole run.
+        steps: Number of steps that ran code in the whole run.
+        tool_calls: Number of tool calls that its model made in the whole run.
     """
 
     items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
@@ -114,23 +114,23 @@ class Past:
     tool_calls: int = 0
 
 
-def raised(error: ErrorRecord) -> Exception:
-    """Make an exception of its record, of the same class if that is a common one."""
+def to_exception(error: ErrorRecord) -> Exception:
+    """Return the exception of a record: of its own class if that is a common one, else a `RecordedError`."""
     return _RAISED.get(error.type, RecordedError)(error.message)
 
 
 @dataclass
-class RunPast:
+class RunHistory:
     """What the agents of a run received before it was interrupted, by their names in the log.
 
     Args:
         agents: What each received.
-        notes: What the model of each agent is to be told about the continuation.
+        notes: What to tell the model of each agent about the resumed run.
         emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.
     """
 
-    agents: dict[str, Past] = field(default_factory=dict)
+    agents: dict[str, AgentHistory] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     at_turn: bool = False

@@ -1,4 +1,4 @@
-"""Keeps a pool full: one thread decides, and a short-lived thread does each start and each stop of a sandbox."""
+"""The manager of a pool: one thread decides which sandboxes to start, reset and stop; a new thread does each of these."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LONGEST_PAUSE_S = 30.0
 # The first block of a lease must not share the processor with a start that can wait.
 AFTER_LEASE_S = 0.05
 # A sandbox that ends sooner than this counts as a failure to start one.
-YOUNG_S = 10.0
-# The keeper wakes up at least so often, to notice that the program is ending.
+EARLY_END_S = 10.0
+# The manager wakes up at least so often, to notice that the program is ending.
 LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """How much a pool keeps.
+    """The sizes of a pool.
 
     Args:
         size: Sandboxes started in advance.
@@ -51,8 +51,8 @@ class PoolLimits:
 
 
 @dataclass(eq=False)
-class _Held:
-    """A sandbox that exists."""
+class _PooledSandbox:
+    """A sandbox of the pool, and what is done with it."""
 
     sandbox: RunnerClient
     since: float
@@ -76,13 +76,13 @@ class _Request:
     since: float
 
 
-class Keeper:
-    """Keeps sandboxes ready, from `start` to `stop`.
+class PoolManager:
+    """Starts sandboxes in advance, leases them, resets and stops them.
 
     Args:
         start: Starts a sandbox.
         limits: Numbers of sandboxes.
-        expected: Returns how many more will be requested, or None if that is not known; called in threads of the keeper.
+        expected: Returns how many more will be requested, or None if that is not known; called in threads of the manager.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Keeper:
         self._limits = limits
         self._expected = expected
         self._changed = threading.Condition()
-        self._held: list[_Held] = []
+        self._sandboxes: list[_PooledSandbox] = []
         self._waiting: deque[_Request] = deque()
         self._wait_full: list[_Request] = []
         self._starting = 0
@@ -103,14 +103,14 @@ class Keeper:
         self._failures = 0
         self._next_try = 0.0
         self._error: str | None = None
-        self._thread = threading.Thread(target=self._keep, name="codeact-pool", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="codeact-pool", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def begin_stopping(self) -> None:
-        """Start nothing any more, and let requests fail; those that are being started are ended when they have started."""
+        """Start no more sandboxes, and let requests fail; sandboxes that are being started are stopped when they have started."""
         with self._changed:
             self._stopping = True
             failed = [*self._waiting, *self._wait_full]
@@ -127,20 +127,20 @@ class Keeper:
         if self._thread.is_alive():
             logger.warning(
                 "the pool is stopped, but %d of its sandboxes take long to end (and %d to start, to be ended then)",
-                *(len(self._held), self._starting),
+                *(len(self._sandboxes), self._starting),
             )
 
     def count(self, *, leased: bool) -> int:
         """Return how many are in use, or ready."""
         with self._changed:
             if leased:
-                return sum(held.leased and held.sandbox.alive for held in self._held)
-            return sum(held.idle for held in self._held)
+                return sum(pooled.leased and pooled.sandbox.alive for pooled in self._sandboxes)
+            return sum(pooled.idle for pooled in self._sandboxes)
 
     def state(self) -> str:
         """Describe the pool's state, for the message of a timeout."""
         with self._changed:
-            leased = sum(held.leased for held in self._held)
+            leased = sum(pooled.leased for pooled in self._sandboxes)
             text = f"{leased} of at most {self._limits.max_alive} are in use, {self._starting} are being started"
             if self._error is not None:
                 text += f"; the last start failed: {self._error}"
@@ -149,7 +149,7 @@ class Keeper:
             return text
 
     def request(self) -> Future[RunnerClient]:
-        """Return a future of a sandbox; it is done at once if one is ready and nobody waits."""
+        """Request a sandbox; the future is done at once if one is ready and no earlier request waits."""
         future: Future[RunnerClient] = Future()
         with self._changed:
             if self._stopping:
@@ -174,25 +174,25 @@ class Keeper:
         return future
 
     def withdraw(self, future: Future[Any]) -> None:
-        """Withdraw a request; a sandbox that it has got meanwhile is for the next one."""
+        """Withdraw a request; a sandbox that it has received meanwhile goes to the next request."""
         with self._changed:
             if future.cancel() or future.cancelled() or future.exception() is not None:
                 self._waiting = deque(request for request in self._waiting if request.future is not future)
                 self._wait_full = [request for request in self._wait_full if request.future is not future]
                 return
-            for held in self._held:
-                if held.sandbox is future.result():
-                    held.leased = False
+            for pooled in self._sandboxes:
+                if pooled.sandbox is future.result():
+                    pooled.leased = False
             self._grant()
             self._changed.notify_all()
 
     def discard(self, sandbox: RunnerClient) -> None:
         """Stop a sandbox that does not work."""
         with self._changed:
-            for held in self._held:
-                if held.sandbox is sandbox:
-                    held.discarded = True
-                    self._failed()
+            for pooled in self._sandboxes:
+                if pooled.sandbox is sandbox:
+                    pooled.discarded = True
+                    self._delay_next_start()
             self._changed.notify_all()
 
     def give_back(self, sandbox: RunnerClient) -> bool:
@@ -202,80 +202,86 @@ class Keeper:
             Whether the sandbox is kept; the caller stops it if not.
         """
         with self._changed:
-            held = next((each for each in self._held if each.sandbox is sandbox), None)
-            if held is None or not held.leased or held.ending or held.discarded or self._stopping:
+            pooled = next((each for each in self._sandboxes if each.sandbox is sandbox), None)
+            if pooled is None or not pooled.leased or pooled.ending or pooled.discarded or self._stopping:
                 return False
-            held.uses += 1
-            following = sandbox.renew() if held.uses < self._limits.max_uses else None
+            pooled.uses += 1
+            following = sandbox.renew() if pooled.uses < self._limits.max_uses else None
             if following is None:
                 return False
-            held.sandbox, held.leased = following, False
-            held.resetting = held.due_for_reset = True
+            pooled.sandbox, pooled.leased = following, False
+            pooled.resetting = pooled.due_for_reset = True
             self._changed.notify_all()
         return True
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         with self._changed:
-            while not self._stopping or self._held or self._starting:
-                for work, otherwise in [*self._due_stops(), *self._due_resets(), *self._due_starts()]:
+            while not self._stopping or self._sandboxes or self._starting:
+                for work, on_failure in [*self._due_stops(), *self._due_resets(), *self._due_starts()]:
                     try:
                         threading.Thread(target=work, name="codeact-pool-work", daemon=False).start()
                     except RuntimeError as error:  # no more threads, or the program is ending
-                        otherwise(error)
+                        on_failure(error)
                 self._changed.wait(self._until_next())
 
     def _due_stops(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
         """Yield work for each sandbox that must be stopped."""
         now = time.monotonic()
-        for held in self._held:
-            if held.ending:
+        for pooled in self._sandboxes:
+            if pooled.ending:
                 continue
-            if not (held.leased or held.uses or held.sandbox.alive) and now - held.since < YOUNG_S:
-                self._failed()
-            if self._stopping or held.discarded or not held.sandbox.alive or self._is_stale(held, now):
-                held.ending = True
-                yield partial(self._end, held), partial(self._not_ended, held)
-            elif not held.leased and now - held.since > YOUNG_S:
+            if not (pooled.leased or pooled.uses or pooled.sandbox.alive) and now - pooled.since < EARLY_END_S:
+                self._delay_next_start()
+            if self._stopping or pooled.discarded or not pooled.sandbox.alive or self._is_stale(pooled, now):
+                pooled.ending = True
+                yield partial(self._end, pooled), partial(self._not_ended, pooled)
+            elif not pooled.leased and now - pooled.since > EARLY_END_S:
                 self._failures = 0
 
     def _due_resets(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
         """Yield work for each sandbox whose lease has ended and that is kept."""
-        for held in self._held:
-            if held.due_for_reset and not held.ending:
-                held.due_for_reset = False
-                yield partial(self._reset, held), partial(self._not_reset, held)
+        for pooled in self._sandboxes:
+            if pooled.due_for_reset and not pooled.ending:
+                pooled.due_for_reset = False
+                yield partial(self._reset, pooled), partial(self._not_reset, pooled)
 
-    def _reset(self, held: _Held) -> None:
-        problem = held.sandbox.reset_blocking(RESET_TIMEOUT_S)
+    def _reset(self, pooled: _PooledSandbox) -> None:
+        problem = pooled.sandbox.reset_blocking(RESET_TIMEOUT_S)
         with self._changed:
-            held.resetting = False
+            pooled.resetting = False
             if problem is None:
-                held.since = time.monotonic()
+                pooled.since = time.monotonic()
                 self._grant()
-            elif not held.ending:
-                held.discarded = True
-                logger.info("the pooled sandbox %s is replaced after its use: %s", held.sandbox.name, problem)
+            elif not pooled.ending:
+                pooled.discarded = True
+                logger.info("the pooled sandbox %s is replaced after its use: %s", pooled.sandbox.name, problem)
             self._changed.notify_all()
 
-    def _not_reset(self, held: _Held, _: BaseException) -> None:
-        held.resetting, held.discarded = False, True
+    def _not_reset(self, pooled: _PooledSandbox, _: BaseException) -> None:
+        pooled.resetting, pooled.discarded = False, True
 
-    def _is_stale(self, held: _Held, now: float) -> bool:
+    def _is_stale(self, pooled: _PooledSandbox, now: float) -> bool:
         """Return whether an idle sandbox is too old; one at a time, so that the pool is never empty for that."""
         limit = self._limits.max_idle_s
-        if limit is None or held.leased or held.resetting or self._starting or any(each.ending for each in self._held):
+        if (
+            limit is None
+            or pooled.leased
+            or pooled.resetting
+            or self._starting
+            or any(each.ending for each in self._sandboxes)
+        ):
             return False
-        return now - held.since > limit
+        return now - pooled.since > limit
 
     def _due_starts(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
         """Yield work for each sandbox that must be started."""
         if self._stopping or not threading.main_thread().is_alive():
             return
         ahead = self._size() if time.monotonic() >= self._next_try else 0
-        coming = sum(held.idle or held.resetting for held in self._held) + self._starting
-        wanted = len(self._waiting) + ahead - coming
-        room = self._limits.max_alive - len(self._held) - self._starting
-        for _ in range(min(wanted, room, self._limits.starts_at_once - self._starting)):
+        coming = sum(pooled.idle or pooled.resetting for pooled in self._sandboxes) + self._starting
+        needed = len(self._waiting) + ahead - coming
+        room = self._limits.max_alive - len(self._sandboxes) - self._starting
+        for _ in range(min(needed, room, self._limits.starts_at_once - self._starting)):
             self._starting += 1
             yield self._start, self._not_started
 
@@ -291,7 +297,7 @@ class Keeper:
         if self._next_try > now:
             times.append(self._next_try)
         if self._limits.max_idle_s is not None:
-            times += [held.since + self._limits.max_idle_s for held in self._held if held.idle]
+            times += [pooled.since + self._limits.max_idle_s for pooled in self._sandboxes if pooled.idle]
         return max(0.05, min(times) - now)
 
     def _start(self) -> None:
@@ -302,14 +308,14 @@ class Keeper:
         except BaseException as error:  # noqa: BLE001 - those who wait must get it, whatever it is
             self._not_started(error, began)
             return
-        held = _Held(sandbox, time.monotonic())
+        pooled = _PooledSandbox(sandbox, time.monotonic())
         with self._changed:
             self._starting -= 1
             self._next_try, self._error = 0.0, None
-            self._held.append(held)
+            self._sandboxes.append(pooled)
             self._grant()
             self._changed.notify_all()
-        sandbox.when_ended(partial(self._ended, held))
+        sandbox.when_ended(partial(self._ended, pooled))
 
     def _not_started(self, error: BaseException, began: float = math.inf) -> None:
         if isinstance(error, RuntimeError) and not isinstance(error, SandboxError):
@@ -318,7 +324,7 @@ class Keeper:
             self._starting -= 1
             known = str(error) == self._error
             self._error = str(error)
-            pause = self._failed()
+            pause = self._delay_next_start()
             # One request that is older than this attempt fails with it: there is one attempt for each.
             failed = [self._waiting.popleft()] if self._waiting and self._waiting[0].since < began else []
             failed += [request for request in self._wait_full if request.since < began]
@@ -330,46 +336,46 @@ class Keeper:
             level = logging.INFO if known else logging.WARNING
             logger.log(level, "no sandbox could be started for the pool, next try in %.1f s: %s", pause, str(error))
 
-    def _failed(self) -> float:
+    def _delay_next_start(self) -> float:
         """Delay the next start that nobody waits for, and return by how many seconds."""
         pause: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1
         self._next_try = time.monotonic() + pause
         return pause
 
-    def _ended(self, held: _Held, reason: SandboxError) -> None:
+    def _ended(self, pooled: _PooledSandbox, reason: SandboxError) -> None:
         with self._changed:
-            unexpected = not (held.leased or held.ending or held.resetting)
+            unexpected = not (pooled.leased or pooled.ending or pooled.resetting)
             self._changed.notify_all()
         if unexpected:
-            logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", held.sandbox.name, reason)
+            logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", pooled.sandbox.name, reason)
 
-    def _end(self, held: _Held) -> None:
+    def _end(self, pooled: _PooledSandbox) -> None:
         try:
-            held.sandbox.stop_blocking()
+            pooled.sandbox.stop_blocking()
         except Exception as error:  # noqa: BLE001 - whatever it is, the pool goes on
-            logger.warning("the pooled sandbox %s did not end well: %s", held.sandbox.name, str(error))
+            logger.warning("the pooled sandbox %s did not end well: %s", pooled.sandbox.name, str(error))
         with self._changed:
-            self._held.remove(held)
+            self._sandboxes.remove(pooled)
             self._changed.notify_all()
 
-    def _not_ended(self, held: _Held, _: BaseException) -> None:
-        held.ending = False
+    def _not_ended(self, pooled: _PooledSandbox, _: BaseException) -> None:
+        pooled.ending = False
 
     def _grant(self) -> None:
         """Give ready sandboxes to those who wait, the oldest request first."""
-        idle = (held for held in list(self._held) if held.idle)
+        idle = (pooled for pooled in list(self._sandboxes) if pooled.idle)
         while self._waiting:
-            held = next(idle, None)
-            if held is None:
+            pooled = next(idle, None)
+            if pooled is None:
                 break
             while self._waiting:
                 future = self._waiting.popleft().future
                 if future.set_running_or_notify_cancel():
-                    held.leased = True
+                    pooled.leased = True
                     self._failures = 0
                     self._pause_after_lease()
-                    future.set_result(held.sandbox)
+                    future.set_result(pooled.sandbox)
                     break
         self._notify_if_full()
 
@@ -380,7 +386,7 @@ class Keeper:
             self._next_try = now + AFTER_LEASE_S
 
     def _notify_if_full(self) -> None:
-        if self._wait_full and sum(held.idle for held in self._held) >= self._size():
+        if self._wait_full and sum(pooled.idle for pooled in self._sandboxes) >= self._size():
             full, self._wait_full = self._wait_full, []
             for request in full:
                 if request.future.set_running_or_notify_cancel():

@@ -1,4 +1,4 @@
-"""Which variables of a session depend on random numbers or time, so that running their code again gives them other values."""
+"""Finds variables of a session that get other values if their code runs again: they depend on random numbers or time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ BUILT_IN = frozenset({"id", "hash"})
 ROUNDS = 20
 
 
-def variables_of_chance(codes: Iterable[str]) -> list[str]:
+def nondeterministic_variables(codes: Iterable[str]) -> list[str]:
     """Return the global variables that may have other values if the code runs again, sorted.
 
-    It is read from the code: a function of a library that uses chance inside is not seen.
+    Only the code itself is examined, not the functions of libraries that it calls.
 
     Args:
         codes: Python code, block by block.
@@ -31,16 +31,16 @@ def variables_of_chance(codes: Iterable[str]) -> list[str]:
     for _ in range(ROUNDS):
         before = len(names.tainted)
         for body in bodies:
-            names.read(body, by_chance=False)
+            names.read(body, is_random=False)
         if len(names.tainted) == before:
             break
     return sorted(names.tainted - names.sources)
 
 
 def _parse(code: str) -> ast.Module | None:
-    kept = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!")))
+    python_lines = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!")))
     try:
-        return ast.parse(kept)
+        return ast.parse(python_lines)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -51,7 +51,7 @@ class _Names:
         self.imported: set[str] = set()
         self.tainted = set(BUILT_IN)
 
-    def read(self, body: Sequence[ast.stmt], *, by_chance: bool) -> None:
+    def read(self, body: Sequence[ast.stmt], *, is_random: bool) -> None:
         for statement in body:
             match statement:
                 case ast.Import() | ast.ImportFrom():
@@ -60,7 +60,7 @@ class _Names:
                     if self._uses(statement):
                         self._add_source(statement.name)
                 case _:
-                    self._statement(statement, by_chance=by_chance)
+                    self._statement(statement, is_random=is_random)
 
     def _imported(self, statement: ast.Import | ast.ImportFrom) -> None:
         module = getattr(statement, "module", None) or ""
@@ -77,11 +77,11 @@ class _Names:
         self.sources.add(name)
         self.tainted.add(name)
 
-    def _statement(self, statement: ast.stmt, *, by_chance: bool) -> None:
+    def _statement(self, statement: ast.stmt, *, is_random: bool) -> None:
         bodies = [each for each in _bodies(statement) if each]
         heads = [each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr | ast.withitem)]
-        by_chance = by_chance or any(map(self._uses, heads))
-        if by_chance:
+        is_random = is_random or any(map(self._uses, heads))
+        if is_random:
             self._taint(name for head in heads for name in _assigned(head))
         for call in (each for head in heads for each in ast.walk(head) if isinstance(each, ast.Call)):
             if self._uses(call):
@@ -89,7 +89,7 @@ class _Names:
                 owner = [call.func] if isinstance(call.func, ast.Attribute) else []
                 self._taint(root for each in (*owner, *call.args) if (root := _root(each)) is not None)
         for body in bodies:
-            self.read(body, by_chance=by_chance)
+            self.read(body, is_random=is_random)
 
     def _taint(self, names: Iterable[str]) -> None:
         self.tainted |= set(names) - self.imported

@@ -1,4 +1,4 @@
-"""How the command for batches writes numbers, times and counts."""
+"""Formats the numbers, times and progress of `codeact batch`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from autogen_codeact.batch.waits import BACK_OFF, MODEL_CALLS, TASKS
 _LIMITS = {MODEL_CALLS: "the limit of model calls a minute", TASKS: "the limit of tasks a minute"}
 
 
-def format_count(number: int) -> str:
-    """Format a number of things: "12", "1,234"."""
+def format_number(number: int) -> str:
+    """Format a number: "12", "1,234"."""
     return f"{number:,}"
 
 
@@ -25,8 +25,8 @@ def format_cost(cost: float) -> str:
     return f"{cost:,.2f}" if cost >= 1 else f"{cost:.4f}"
 
 
-def format_left(seconds: float) -> str:
-    """Format a time: "8 s", "12 min", "3 h 05 min", "2 days 4 h"."""
+def format_time_left(seconds: float) -> str:
+    """Format the time that is left: "8 s", "12 min", "3 h 05 min", "2 days 4 h"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -45,35 +45,35 @@ def format_rate(per_minute: float) -> str:
     return f"{number} tasks/min"
 
 
-def progress_words(counts: BatchCounts) -> list[str]:
-    """Return what there is to say of a batch that goes on, the most important first."""
-    total = f" of {format_count(counts.total)}" if counts.total is not None else ""
-    words = [f"{format_count(counts.done)}{total} done", f"{format_count(counts.failed)} failed"]
-    words.append(f"{format_count(counts.running)} running")
+def describe_progress(counts: BatchCounts) -> list[str]:
+    """Return the parts of a progress line, the most important first."""
+    total = f" of {format_number(counts.total)}" if counts.total is not None else ""
+    parts = [f"{format_number(counts.done)}{total} done", f"{format_number(counts.failed)} failed"]
+    parts.append(f"{format_number(counts.running)} running")
     if counts.invalid:
-        words.append(f"{format_count(counts.invalid)} unusable")
+        parts.append(f"{format_number(counts.invalid)} unusable")
     if counts.waiting:
         soon = counts.next_attempt_in is None or counts.next_attempt_in < 1
-        when = "" if soon else f" (the first in {format_left(counts.next_attempt_in or 0)})"
-        words.append(f"{format_count(counts.waiting)} to try again{when}")
+        when = "" if soon else f" (the first in {format_time_left(counts.next_attempt_in or 0)})"
+        parts.append(f"{format_number(counts.waiting)} to try again{when}")
     if counts.checked:
-        words.append(f"{format_count(counts.passed)} of {format_count(counts.checked)} passed")
+        parts.append(f"{format_number(counts.passed)} of {format_number(counts.checked)} passed")
     if counts.tasks_per_minute:
-        words.append(format_rate(counts.tasks_per_minute))
+        parts.append(format_rate(counts.tasks_per_minute))
     if counts.tokens:
-        words.append(f"{format_tokens(counts.tokens)} {'token' if counts.tokens == 1 else 'tokens'}")
+        parts.append(f"{format_tokens(counts.tokens)} {'token' if counts.tokens == 1 else 'tokens'}")
     if counts.cost is not None:
-        words.append(f"cost {format_cost(counts.cost)}")
+        parts.append(f"cost {format_cost(counts.cost)}")
     if counts.seconds_left is not None:
-        words.append(f"about {format_left(counts.seconds_left)} left")
-    return words
+        parts.append(f"about {format_time_left(counts.seconds_left)} left")
+    return parts
 
 
-def waiting_words(counts: BatchCounts) -> str:
-    """Return what attempts wait for, or an empty text: "waiting: 3 for a sandbox, 1 for the limit of tasks a minute"."""
+def describe_waits(counts: BatchCounts) -> str:
+    """Describe what attempts wait for; empty if none waits: "waiting: 3 for a sandbox, 1 for the limit of tasks a minute"."""
     waits = [
-        f"{format_count(number)} for {_LIMITS.get(reason, reason)}"
+        f"{format_number(number)} for {_LIMITS.get(reason, reason)}"
         for reason, number in counts.waits.items()
-        if reason != BACK_OFF  # it is among the other words
+        if reason != BACK_OFF  # `describe_progress` names it
     ]
     return f"waiting: {', '.join(waits)}" if waits else ""

@@ -11,7 +11,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import RunNotResumableError, recorded
-from autogen_codeact.runs.origin import is_own, sign
+from autogen_codeact.runs.config_signature import is_signed_by_user, sign_config
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import load_agents
 from tests.executors import reused
@@ -103,24 +103,24 @@ async def test_changed_class_is_not_imported(tmp_path: Path) -> None:
 
 
 def test_signature_holds_for_one_configuration_and_one_user(state_folder: Path) -> None:
-    signature = sign({"provider": "a"})
-    assert is_own({"provider": "a"}, signature)
-    assert not is_own({"provider": "b"}, signature)
-    assert not is_own({"provider": "a"}, None)
-    assert not is_own({"provider": "a"}, "é")
+    signature = sign_config({"provider": "a"})
+    assert is_signed_by_user({"provider": "a"}, signature)
+    assert not is_signed_by_user({"provider": "b"}, signature)
+    assert not is_signed_by_user({"provider": "a"}, None)
+    assert not is_signed_by_user({"provider": "a"}, "é")
     key = state_folder / "autogen-codeact" / "run.key"
     assert (key.stat().st_mode & 0o777, key.stat().st_size) == (0o600, 32)
     key.write_bytes(b"0" * 32)
-    assert not is_own({"provider": "a"}, signature)
+    assert not is_signed_by_user({"provider": "a"}, signature)
 
 
 def test_key_that_others_can_read_is_not_used(state_folder: Path) -> None:
-    assert sign({}) is not None
+    assert sign_config({}) is not None
     (state_folder / "autogen-codeact" / "run.key").chmod(0o644)
-    assert sign({}) is None
+    assert sign_config({}) is None
 
 
 def test_run_without_a_folder_for_the_key_has_no_signature(state_folder: Path) -> None:
     state_folder.write_text("no folder")
-    assert sign({"provider": "a"}) is None
-    assert not is_own({"provider": "a"}, "0" * 64)
+    assert sign_config({"provider": "a"}) is None
+    assert not is_signed_by_user({"provider": "a"}, "0" * 64)

@@ -1,4 +1,4 @@
-"""The names that code defines in a session."""
+"""Lists the names that code defines in a session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 MAX_NAMES = 30
 
 
-def names_defined(codes: Iterable[str]) -> list[str]:
+def defined_names(codes: Iterable[str]) -> list[str]:
     """Return the names that Python code binds at its top level, in order, without those of modules.
 
     Args:

@@ -1,4 +1,4 @@
-"""The files that `codeact exec` keeps if no `--work-dir` was given."""
+"""Saves the files that code made in `codeact exec`, if no `--work-dir` was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autogen_codeact.executors import ExecutionResult
 FOLDER = "codeact-files"
 
 
-class KeptFiles:
+class SavedFiles:
     """Copies the files of results into a new folder, which is made for the first of them.
 
     Args:
@@ -23,21 +23,23 @@ class KeptFiles:
         self.folder: Path | None = None
         """The folder; None if there was no file."""
 
-    def keep(self, result: ExecutionResult) -> ExecutionResult:
+    def save(self, result: ExecutionResult) -> ExecutionResult:
         """Copy the files of a result, and return it with their new paths; one that can't be copied has a note."""
-        kept = []
+        saved = []
         for file in result.artifacts:
             if file.path is None:
-                kept.append(file)
+                saved.append(file)
                 continue
             try:
                 target = self._made() / file.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file.path, target)
-                kept.append(replace(file, path=target))
+                saved.append(replace(file, path=target))
             except OSError as error:
-                kept.append(replace(file, path=None, note=f"not kept: {error.strerror}; --work-dir FOLDER keeps files"))
-        return replace(result, artifacts=tuple(kept))
+                saved.append(
+                    replace(file, path=None, note=f"not kept: {error.strerror}; --work-dir FOLDER keeps files")
+                )
+        return replace(result, artifacts=tuple(saved))
 
     def _made(self) -> Path:
         number = 1

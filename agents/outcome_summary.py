@@ -1,11 +1,13 @@
-"""How code ended, in a few words for people."""
+"""One-line summaries of results for users: how code ended."""
 
 from __future__ import annotations
 
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import INTERRUPTED
-from autogen_codeact.executors import STOPPED, ExecutionResult, format_duration, printable
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.result import STOPPED, format_duration
 
 _OUTCOMES = {
     "timeout": "timed out and was stopped",
@@ -15,7 +17,7 @@ _OUTCOMES = {
 }
 
 
-def headline(result: CodeResult) -> str:
+def outcome_summary(result: CodeResult) -> str:
     """Return how code ended: "ok, 12 ms", "failed, ValueError, exit code 1, 0.24 s".
 
     Args:
@@ -36,7 +38,7 @@ def headline(result: CodeResult) -> str:
 
 
 def end_is_unknown(result: ExecutionResult) -> bool:
-    """Return whether the program ended while the code was running.
+    """Return whether the program ended while the code was running, so that the outcome is unknown.
 
     Args:
         result: The result.

@@ -1,4 +1,4 @@
-"""Whether this user has written the configuration in a log on this machine, so that it can be loaded as it is."""
+"""Signatures of configurations in run logs: one that this user signed on this machine is loaded without further checks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from autogen_codeact.runs.store import state_folder
 KEY_BYTES = 32
 
 
-def sign(component: dict[str, Any] | None) -> str | None:
-    """Return what shows that this user has written a configuration; None if there is none, or no key can be kept.
+def sign_config(component: dict[str, Any] | None) -> str | None:
+    """Return the signature of a configuration; None if there is no configuration, or no key can be stored.
 
     Args:
         component: The configuration, as JSON values.
@@ -26,12 +26,12 @@ def sign(component: dict[str, Any] | None) -> str | None:
     return _signature(key, component) if key is not None else None
 
 
-def is_own(component: dict[str, Any] | None, signature: str | None) -> bool:
-    """Return whether this user has written a configuration.
+def is_signed_by_user(component: dict[str, Any] | None, signature: str | None) -> bool:
+    """Return whether this user has signed a configuration.
 
     Args:
         component: The configuration, as it is in the log.
-        signature: What the log says that `sign` has returned.
+        signature: The signature in the log, or None.
     """
     key = _key(make=False) if signature is not None else None
     return key is not None and hmac.compare_digest(_signature(key, component).encode(), str(signature).encode())

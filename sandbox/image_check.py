@@ -1,4 +1,4 @@
-"""Checks of pictures that code made, which are never decoded here, because their bytes are untrusted."""
+"""Checks of images that code made, which are never decoded here, because their bytes are untrusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_PIXELS = 10_000_000
 """A figure of 12 x 8 inches at 300 dots per inch has 8.6 million."""
 MAX_SIDE = 8_000
 
-BROKEN_PICTURE = "it is broken or cut off"
+BROKEN_IMAGE = "it is broken or cut off"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # Other chunks contain only metadata, and a decoder would decompress some of them.
@@ -22,12 +22,12 @@ _JPEG_DROPPED = (*range(0xE1, 0xEE), 0xEF, 0xFE)
 _STEP = 256 * 1024
 
 
-class PictureRefused(ValueError):
-    """A picture can't be shown to a model; the message completes a sentence that begins with its name."""
+class ImageRefused(ValueError):
+    """An image can't be shown to a model; the message completes a sentence that begins with its name."""
 
 
-def check_picture(data: bytes) -> tuple[bytes, str]:
-    """Check that bytes are a complete picture of a limited size.
+def check_image(data: bytes) -> tuple[bytes, str]:
+    """Check that bytes are a complete image of a limited size.
 
     Args:
         data: The file.
@@ -36,7 +36,7 @@ def check_picture(data: bytes) -> tuple[bytes, str]:
         The file without metadata, of an animated GIF only its first frame; its media type.
 
     Raises:
-        PictureRefused: It is too large, broken or of another kind.
+        ImageRefused: It is too large, broken or of another kind.
     """
     try:
         if data.startswith(_PNG):
@@ -48,31 +48,31 @@ def check_picture(data: bytes) -> tuple[bytes, str]:
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             return _webp(data), "image/webp"
     except (IndexError, struct.error, zlib.error):
-        raise PictureRefused(BROKEN_PICTURE) from None
-    raise PictureRefused("it is not a PNG, JPEG, GIF or WebP file")
+        raise ImageRefused(BROKEN_IMAGE) from None
+    raise ImageRefused("it is not a PNG, JPEG, GIF or WebP file")
 
 
 def _check_size(width: int, height: int) -> None:
     if not (width and height):
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
         most = f"at most {MAX_PIXELS // 1_000_000} million, and {MAX_SIDE:,} a side, are shown"
-        raise PictureRefused(f"it has {width:,} x {height:,} pixels; {most}")
+        raise ImageRefused(f"it has {width:,} x {height:,} pixels; {most}")
 
 
 def _png(data: bytes) -> bytes:
     """The file without its metadata."""
     chunks = list(islice(_png_chunks(data), _MOST_CHUNKS))
     if chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1][8:-4])
     _check_size(width, height)
     if colour not in _PNG_CHANNELS or depth not in (1, 2, 4, 8, 16):
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     needed = height * (1 + (width * _PNG_CHANNELS[colour] * depth + 7) // 8)
     found = _inflated([chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT"], 2 * needed)
     if found < needed and not interlaced:
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     return _PNG + b"".join(chunk for kind, chunk in chunks if kind in _PNG_KEPT)
 
 
@@ -82,7 +82,7 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         (length,) = struct.unpack_from(">I", data, at)
         kind, chunk = data[at + 4 : at + 8], data[at : at + 12 + length]
         if len(chunk) < 12 + length or zlib.crc32(chunk[4:-4]) != struct.unpack(">I", chunk[-4:])[0]:
-            raise PictureRefused(BROKEN_PICTURE)
+            raise ImageRefused(BROKEN_IMAGE)
         yield kind, chunk
         at += len(chunk)
 
@@ -96,18 +96,18 @@ def _inflated(pieces: list[bytes], most: int) -> int:
             unpacked = len(stream.decompress(rest, _STEP))
             total, rest = total + unpacked, stream.unconsumed_tail
             if total > most:
-                raise PictureRefused(BROKEN_PICTURE)
+                raise ImageRefused(BROKEN_IMAGE)
     if not stream.eof:
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     return total
 
 
 def _jpeg(data: bytes) -> bytes:
     """The file without its metadata."""
-    at, sized, kept = 2, False, [data[:2]]
+    at, sized, parts = 2, False, [data[:2]]
     for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
-            raise PictureRefused(BROKEN_PICTURE)
+            raise ImageRefused(BROKEN_IMAGE)
         if data[at + 1] == 0xFF:
             at += 1  # markers may be padded
             continue
@@ -120,14 +120,14 @@ def _jpeg(data: bytes) -> bytes:
         if marker == 0xDA:
             break
         if length < 2:
-            raise PictureRefused(BROKEN_PICTURE)
+            raise ImageRefused(BROKEN_IMAGE)
         if marker not in _JPEG_DROPPED:
-            kept.append(data[at : at + 2 + length])
+            parts.append(data[at : at + 2 + length])
         at += 2 + length
     end = data.rfind(b"\xff\xd9", at)
     if not sized or end < 0:
-        raise PictureRefused(BROKEN_PICTURE)
-    return b"".join((*kept, data[at : end + 2]))
+        raise ImageRefused(BROKEN_IMAGE)
+    return b"".join((*parts, data[at : end + 2]))
 
 
 def _gif(data: bytes) -> bytes:
@@ -138,10 +138,10 @@ def _gif(data: bytes) -> bytes:
     while data[at] == 0x21 and extensions < _MOST_CHUNKS:
         at, extensions = _after_blocks(data, at + 2), extensions + 1
     if data[at] != 0x2C:
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)
     if left + across > width or top + down > height:
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     return data[: _after_blocks(data, at + 11 + _table(flags))] + b";"
 
 
@@ -159,16 +159,16 @@ def _after_blocks(data: bytes, at: int) -> int:
 def _webp(data: bytes) -> bytes:
     size = 8 + struct.unpack_from("<I", data, 4)[0]
     if size > len(data):
-        raise PictureRefused(BROKEN_PICTURE)
+        raise ImageRefused(BROKEN_IMAGE)
     data, at = data[:size], 12
     while True:
         kind, length = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
         body = data[at + 8 : at + 8 + length]
         if len(body) < length:
-            raise PictureRefused(BROKEN_PICTURE)
+            raise ImageRefused(BROKEN_IMAGE)
         if kind == b"VP8X":
             if body[0] & 2:
-                raise PictureRefused("it is an animated WebP file")
+                raise ImageRefused("it is an animated WebP file")
             _check_size(1 + int.from_bytes(body[4:7], "little"), 1 + int.from_bytes(body[7:10], "little"))
         elif kind in (b"VP8 ", b"VP8L"):
             _check_size(*_webp_size(kind, body))

@@ -1,4 +1,4 @@
-"""Where `codeact run` keeps its run, and what it says of that."""
+"""The folder in which `codeact run` and `codeact chat` keep a run, its name in messages, and the removal of old runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
-from autogen_codeact.sandbox.words import counted
+from autogen_codeact.sandbox.formatting import format_count
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
 
 
-def choose_folder(task: str) -> Path | None:
-    """Return a new folder for a run in the folder of all runs; None if there can be none, which is said.
+def choose_run_folder(task: str) -> Path | None:
+    """Return a new folder for a run; if that is impossible, print why and return None.
 
     Args:
         task: What the run is for.
@@ -31,8 +31,8 @@ def choose_folder(task: str) -> Path | None:
         return None
 
 
-def largest_size() -> int:
-    """Return how many bytes all kept runs may have: `CODEACT_RUNS_SIZE`, or 2 GiB.
+def max_total_size() -> int:
+    """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB.
 
     Raises:
         CommandError: The variable is no size.
@@ -51,41 +51,41 @@ def has_log(run: Path) -> bool:
     return (run / EVENTS).is_file()
 
 
-def name_of(run: Path) -> str:
-    """Return what a person types for a run: its name in the folder of all runs, or its path."""
+def run_name(run: Path) -> str:
+    """Return what a user types for a run: its name in the folder of all runs, or its path."""
     try:
         return run.name if run.parent == runs_folder() else str(run)
     except RunFolderError:
         return str(run)
 
 
-def hint_of(run: Path) -> str:
-    """Return what a person types right after a run: `last`, or its path."""
-    return LAST if name_of(run) != str(run) else str(run)
+def short_run_name(run: Path) -> str:
+    """Return the shortest that a user can type right after a run: `last`, or its path."""
+    return LAST if run_name(run) != str(run) else str(run)
 
 
-def say_where(run: Path) -> None:
-    """Say where to look at a run that has just ended.
+def print_where_kept(run: Path) -> None:
+    """Print where a run that has just ended is kept, and the commands that show it.
 
     Args:
         run: Its folder.
     """
-    place = "in" if name_of(run) == str(run) else "as"
-    hint = hint_of(run)
-    say(f"kept {place} {name_of(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+    place = "in" if run_name(run) == str(run) else "as"
+    hint = short_run_name(run)
+    say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
 
 
-def remove_old(run: Path, largest: int) -> None:
-    """Remove the oldest runs if all together have become too large, and say so.
+def remove_oldest(run: Path, max_size: int) -> None:
+    """Remove the oldest runs if all together are too large, and print how many were removed.
 
     Args:
         run: The run that has just ended; it stays.
-        largest: Bytes that all may have.
+        max_size: Bytes that all together may have.
     """
     folder, removed = run.parent, list[Path]()
 
     def work() -> None:
-        removed.extend(prune_runs(folder, largest, keep=run))
+        removed.extend(prune_runs(folder, max_size, keep=run))
 
     # In a thread that nobody waits for at the end: a disk of the network may not answer.
     thread = threading.Thread(target=work, daemon=True)
@@ -93,7 +93,7 @@ def remove_old(run: Path, largest: int) -> None:
     thread.join(PRUNE_S)
     if removed:
         runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
-        say(f"removed the {runs}: more than {format_limit(largest)} were kept ({SIZE_VARIABLE} sets another limit)")
+        say(f"removed the {runs}: more than {format_limit(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
 
 
 def format_limit(size: int) -> str:
@@ -101,4 +101,4 @@ def format_limit(size: int) -> str:
     for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
-    return counted(size, "byte")
+    return format_count(size, "byte")

@@ -1,4 +1,4 @@
-"""The words of a model while they come: text at once, code in fences line by line and highlighted."""
+"""Prints the answer of a model while it comes: text at once, code blocks line by line with highlighting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LINE = 4_000
 _MAX_FENCE = 200
 
 
-class Words:
+class AnswerPrinter:
     """Prints an answer piece by piece.
 
     Args:
@@ -31,11 +31,11 @@ class Words:
         self._fence: str | None = None
         self._language = ""
         self._code: list[str] = []
-        self._said: list[str] = []
+        self._pieces: list[str] = []
 
     def add(self, piece: str) -> None:
         """Print a piece of the answer."""
-        self._said.append(piece)
+        self._pieces.append(piece)
         *whole, rest = piece.split("\n")
         for part in whole:
             self._line += part
@@ -49,7 +49,7 @@ class Words:
         """End the answer, and return it."""
         if self._line or self._begun:
             self._end_line()
-        text, self._said = "".join(self._said), []
+        text, self._pieces = "".join(self._pieces), []
         self._fence, self._code = None, []
         return text
 

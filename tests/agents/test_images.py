@@ -1,4 +1,4 @@
-"""Pictures for models that can see: which are shown, and that none is decoded on the way."""
+"""Images for models that can see: which are shown, and that none is decoded on the way."""
 
 import base64
 import zlib
@@ -15,17 +15,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image as PILImage
 
-from autogen_codeact.agents.observation import as_message
-from autogen_codeact.agents.pictures import (
+from autogen_codeact.agents.images import (
     MAX_BYTES,
     EncodedImage,
-    PictureRefused,
-    pictures_of,
-    read_picture,
+    ImageRefused,
+    images_of,
+    read_image,
     with_encoded_images,
 )
-from autogen_codeact.executors import Artifact, Display, ExecutionResult, ToolCall
-from autogen_codeact.sandbox.tools.answers import as_picture
+from autogen_codeact.agents.observation import as_message
+from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
+from autogen_codeact.sandbox import Display
+from autogen_codeact.sandbox.tools.answers import as_tool_image
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
@@ -68,9 +69,9 @@ def header(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
         ("WEBP", {"mode": "RGBA"}),
     ],
 )
-def test_a_complete_picture_is_passed_on_unchanged(kind: str, options: dict[str, Any]) -> None:
+def test_a_complete_image_is_passed_on_unchanged(kind: str, options: dict[str, Any]) -> None:
     data = encoded(kind=kind, **options)
-    image = read_picture(data)
+    image = read_image(data)
     assert (image.data_uri, image.to_base64()) == (
         f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}",
         base64.b64encode(data).decode(),
@@ -80,8 +81,8 @@ def test_a_complete_picture_is_passed_on_unchanged(kind: str, options: dict[str,
     assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
 
 
-def test_a_figure_at_300_dots_per_inch_is_shown() -> None:
-    assert read_picture(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
+def test_figure_at_300_dots_per_inch_is_shown() -> None:
+    assert read_image(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
 
 
 def test_metadata_of_a_png_is_removed() -> None:
@@ -89,17 +90,17 @@ def test_metadata_of_a_png_is_removed() -> None:
     end = chunk(b"IEND", b"")
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**6)))
     assert (
-        read_picture(plain.removesuffix(end) + bomb + end + b"<script>").to_base64() == base64.b64encode(plain).decode()
+        read_image(plain.removesuffix(end) + bomb + end + b"<script>").to_base64() == base64.b64encode(plain).decode()
     )
 
 
 def test_metadata_of_a_jpeg_is_removed() -> None:
     described = encoded(kind="JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\0\0", comment=b"note", icc_profile=bytes(70_000))
-    assert read_picture(described + b"<script>").to_base64() == base64.b64encode(encoded(kind="JPEG")).decode()
+    assert read_image(described + b"<script>").to_base64() == base64.b64encode(encoded(kind="JPEG")).decode()
 
 
 def test_the_first_frame_of_an_animated_gif_is_shown() -> None:
-    image = read_picture(frames("GIF")).image
+    image = read_image(frames("GIF")).image
     assert (image.n_frames, image.convert("RGB").getpixel((4, 4))) == (1, (255, 0, 0))
 
 
@@ -107,17 +108,17 @@ TOO_LARGE = [(5_000, 2_001), (8_001, 1), (1, 8_001), (2**31 - 1, 2**31 - 1)]
 
 
 @pytest.mark.parametrize("size", TOO_LARGE)
-def test_a_picture_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> None:
+def test_an_image_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> None:
     with pytest.raises(
-        PictureRefused, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
+        ImageRefused, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
     ):
-        read_picture(png(header(*size), b""))
+        read_image(png(header(*size), b""))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
-def test_a_picture_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> None:
-    with pytest.raises(PictureRefused, match="it has 5,000 x 2,001 pixels"):
-        read_picture(encoded((5_000, 2_001), kind))
+def test_an_image_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> None:
+    with pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
+        read_image(encoded((5_000, 2_001), kind))
 
 
 @pytest.mark.parametrize(
@@ -141,17 +142,17 @@ def test_a_picture_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> N
         b"RIFF\xff\xff\xff\xffWEBPVP8 ",
     ],
 )
-def test_a_broken_picture_is_not_shown(data: bytes) -> None:
-    with pytest.raises(PictureRefused, match="it is broken or cut off"):
-        read_picture(data)
+def test_a_broken_image_is_not_shown(data: bytes) -> None:
+    with pytest.raises(ImageRefused, match="it is broken or cut off"):
+        read_image(data)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
+def test_no_image_that_is_cut_off_is_shown(kind: str) -> None:
     data = encoded((9, 8), kind)
     for length in range(12, len(data) - 1):
-        with pytest.raises(PictureRefused):
-            read_picture(data[:length])
+        with pytest.raises(ImageRefused):
+            read_image(data[:length])
 
 
 @pytest.mark.parametrize(
@@ -165,14 +166,14 @@ def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
         encoded(kind="TIFF"),
     ],
 )
-def test_other_picture_formats_are_not_shown(data: bytes) -> None:
-    with pytest.raises(PictureRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
-        read_picture(data)
+def test_other_image_formats_are_not_shown(data: bytes) -> None:
+    with pytest.raises(ImageRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
+        read_image(data)
 
 
 def test_an_animated_webp_is_not_shown() -> None:
-    with pytest.raises(PictureRefused, match="animated WebP"):
-        read_picture(frames("WEBP"))
+    with pytest.raises(ImageRefused, match="animated WebP"):
+        read_image(frames("WEBP"))
 
 
 WHOLE = [encoded((9, 8), kind) for kind in FORMATS] + [frames("GIF"), frames("WEBP")]
@@ -180,17 +181,17 @@ WHOLE = [encoded((9, 8), kind) for kind in FORMATS] + [frames("GIF"), frames("WE
 
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=8)), max_size=4))
 @example(WHOLE[0], [(16, bytes(8))])
-def test_any_bytes_are_a_limited_picture_or_refused(data: bytes, changes: list[tuple[int, bytes]]) -> None:
+def test_any_bytes_are_a_limited_image_or_refused(data: bytes, changes: list[tuple[int, bytes]]) -> None:
     for at, new in changes:
         data = data[:at] + new + data[at + len(new) :]
     try:
-        image = read_picture(data)
-    except PictureRefused:
+        image = read_image(data)
+    except ImageRefused:
         return
     assert len(image.to_base64()) <= len(data) * 4 / 3 + 8
 
 
-async def test_pictures_that_are_not_shown_are_named(tmp_path: Path) -> None:
+async def test_images_that_are_not_shown_are_named(tmp_path: Path) -> None:
     def file(name: str, data: bytes, media_type: str = "image/png") -> Artifact:
         (tmp_path / name).write_bytes(data)
         return Artifact(name, len(data), media_type, tmp_path / name)
@@ -205,39 +206,39 @@ async def test_pictures_that_are_not_shown_are_named(tmp_path: Path) -> None:
         Artifact("left.png", 1, "image/png", None, "too large"),
         *(file(f"{number}.png", encoded((number, 1))) for number in range(1, 6)),
     )
-    shown = ToolCall("photo", {}, "ok", images=(as_picture(PILImage.new("RGB", (3, 3))),))
+    shown = ToolCall("photo", {}, "ok", images=(as_tool_image(PILImage.new("RGB", (3, 3))),))
     message = await as_message(
         ExecutionResult(0, "", None, artifacts=artifacts, tool_calls=(shown,)), "coder", vision=True
     )
     words, *images = message.content
     assert [image.image.size for image in images if isinstance(image, Image)] == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert str(words).splitlines()[-1] == (
-        "Pictures that you are not shown: half.png (it is broken or cut off), "
+        "Images that you are not shown: half.png (it is broken or cut off), "
         "a.svg (it is not a PNG, JPEG, GIF or WebP file), "
         "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
-        "heavy.png (with it there would be more than 4 MiB of pictures), gone.png (it can't be read), "
-        "5.png (only the first 4 are), a picture of a host tool (only the first 4 are)."
+        "heavy.png (with it there would be more than 4 MiB of images), gone.png (it can't be read), "
+        "5.png (only the first 4 are), an image of a host tool (only the first 4 are)."
     )
 
 
-def test_all_pictures_of_a_result_share_one_size_limit(tmp_path: Path) -> None:
+def test_all_images_of_a_result_share_one_size_limit(tmp_path: Path) -> None:
     noise = PILImage.effect_noise((1_000, 1_000), 99).convert("RGB")
     for number in range(4):
         noise.save(tmp_path / f"{number}.png", compress_level=0)
     artifacts = tuple(Artifact(f"{n}.png", 1, "image/png", tmp_path / f"{n}.png") for n in range(4))
-    images, left_out = pictures_of(ExecutionResult(0, "", None, artifacts=artifacts))
+    images, left_out = images_of(ExecutionResult(0, "", None, artifacts=artifacts))
     assert (len(images), [name for name, _ in left_out]) == (1, ["1.png", "2.png", "3.png"])
 
 
-def test_a_large_picture_of_a_host_tool_is_scaled_down() -> None:
-    given = as_picture(PILImage.new("RGB", (3_000, 1_000)))
-    images, _ = pictures_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))
+def test_a_large_image_of_a_host_tool_is_scaled_down() -> None:
+    given = as_tool_image(PILImage.new("RGB", (3_000, 1_000)))
+    images, _ = images_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))
     assert (images[0].image.size, given.size) == ((1536, 512), (3_000, 1_000))
 
 
-async def test_a_saved_conversation_is_loaded_with_unchanged_pictures() -> None:
+async def test_a_saved_conversation_is_loaded_with_unchanged_images() -> None:
     context = UnboundedChatCompletionContext()
-    image = read_picture(encoded((50, 40)))
+    image = read_image(encoded((50, 40)))
     foreign = Image.from_pil(PILImage.new("RGB", (4_000, 3_000)))
     await context.add_message(UserMessage(content=["words", image, foreign], source="coder"))
     saved = dict(await context.save_state())
@@ -273,6 +274,6 @@ async def test_images_that_code_has_shown_come_before_those_that_it_has_saved(tm
     assert text == (
         "<Figure size 3x3: figure-1.png>\n\n"
         "Files made or changed: figure-1.png (9 bytes), saved.png (9 bytes).\n"
-        "Pictures that you are not shown: figure-2.jpg (it is broken or cut off)."
+        "Images that you are not shown: figure-2.jpg (it is broken or cut off)."
     )
     assert [image.image.size for image in images if isinstance(image, Image)] == [(3, 3), (2, 2)]

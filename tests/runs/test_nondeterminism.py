@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_codeact.runs.chance import variables_of_chance
+from autogen_codeact.runs.nondeterminism import nondeterministic_variables
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,14 @@ from autogen_codeact.runs.chance import variables_of_chance
         ("x = (", []),
     ],
 )
-def test_variables_of_chance_are_found(code, names):
-    assert variables_of_chance([code]) == names
+def test_nondeterministic_variables_are_found(code, names):
+    assert nondeterministic_variables([code]) == names
 
 
 def test_later_blocks_use_what_earlier_ones_made():
-    assert variables_of_chance(["import random", "def roll(): return random.random()", "x = roll()", "y = [x]"]) == [
+    assert nondeterministic_variables(
+        ["import random", "def roll(): return random.random()", "x = roll()", "y = [x]"]
+    ) == [
         "x",
         "y",
     ]

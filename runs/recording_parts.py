@@ -1,4 +1,4 @@
-"""Puts into the agents of a run what keeps their steps in its log, or answers from it."""
+"""Replaces the model clients, executors and workbenches of agents by ones that write to the log of a run, or answer from it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import agent_keys
-from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.recorded_client import RecordedClient
 from autogen_codeact.runs.recorded_executor import RecordedExecutor
 from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
@@ -28,27 +28,27 @@ SELECTOR = "{team}.selector"
 """Name in the log of the model that chooses the speakers of a team. No agent has it: it is no identifier."""
 
 
-def exchange_parts(
-    agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None
+def insert_recording_parts(
+    agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None
 ) -> Callable[[], None]:
-    """Have the log keep what the agents get from their models and their code, until the returned function is called.
+    """Write what the agents receive from models and code into the log, until the returned function is called.
 
     Args:
         agent_or_team: The agent, or the team with all its agents.
         log: The log.
-        past: What the agents have got already, in a run that is continued.
+        history: What the agents have received, if the run is resumed.
     """
-    past = past or RunPast()
+    history = history or RunHistory()
     journals = {id(executor): JournalLog(number) for number, executor in enumerate(executors_of(agent_or_team))}
     with ExitStack() as undo:
         for key, agent in agent_keys(agent_or_team):
             journal = journals.get(id(getattr(agent, "code_executor", None))) or JournalLog(-1)
-            steps = AgentSteps(key, log, journal, past.agents.get(key))
-            steps.note = past.notes.get(key)
-            steps.is_empty = key in past.emptied
+            steps = AgentSteps(key, log, journal, history.agents.get(key))
+            steps.note = history.notes.get(key)
+            steps.is_empty = key in history.emptied
             undo.callback(_exchange(agent, steps))
         for key, policy in _selectors(agent_or_team):
-            steps = AgentSteps(key, log, JournalLog(-1), past.agents.get(key))
+            steps = AgentSteps(key, log, JournalLog(-1), history.agents.get(key))
             client = RecordedClient(getattr(policy, MODEL_CLIENT), steps, None)
             undo.callback(_replace(policy, {MODEL_CLIENT: client}))
         return undo.pop_all().close

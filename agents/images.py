@@ -1,4 +1,4 @@
-"""Pictures that code made, for models with vision: checked, but never decoded here, because their bytes are untrusted."""
+"""Images that code made, for models with vision: checked, but never decoded here, because their bytes are untrusted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
-from autogen_codeact.executors import BROKEN_PICTURE, ExecutionResult, PictureRefused, check_picture, to_image
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.image_check import BROKEN_IMAGE, ImageRefused, check_image
 
-MAX_PICTURES = 4
+MAX_IMAGES = 4
 MAX_BYTES = 4 * 1024 * 1024
-"""For all pictures of a result together."""
+"""For all images of a result together."""
 
 MAX_TOOL_SIDE = 1536
-"""A larger picture from a host tool is scaled down to this."""
+"""A larger image from a host tool is scaled down to this."""
 
 # Parts of our agents' states that contain results of tools.
 _NO_MESSAGES = ("journal", "interrupted")
@@ -30,7 +31,7 @@ class EncodedImage(Image):
     """An AutoGen image that keeps the original file: AutoGen's own class decodes it, and encodes it for each request.
 
     Args:
-        data: A whole picture, as `read_picture` returns it.
+        data: A whole image, as `read_image` returns it.
         media_type: Its type.
     """
 
@@ -39,7 +40,7 @@ class EncodedImage(Image):
 
     @property
     def image(self) -> PILImage.Image:  # type: ignore[override]
-        """The picture. Clients read its size, which does not decode it."""
+        """The image. Clients read its size, which does not decode it."""
         formats = (self._uri.partition(";")[0].removeprefix("data:image/").upper(),)
         return PILImage.open(BytesIO(base64.b64decode(self.to_base64())), formats=formats)
 
@@ -53,14 +54,14 @@ class EncodedImage(Image):
         return self._uri
 
 
-def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
-    """Load the first four pictures that code showed or saved, or host tools returned. It reads files: call it in a thread.
+def images_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
+    """Load the first four images that code showed or saved, or host tools returned. It reads files: call it in a thread.
 
     Args:
         result: The result.
 
     Returns:
-        The pictures, and the name and reason of each one that can't be shown.
+        The images, and the name and reason of each one that can't be shown.
     """
     if not isinstance(result, ExecutionResult):
         return [], []
@@ -68,23 +69,23 @@ def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]
     left_out: list[tuple[str, str]] = []
     room = MAX_BYTES
     for name, source in _sources(result):
-        if len(images) == MAX_PICTURES:
-            left_out.append((name, f"only the first {MAX_PICTURES} are"))
+        if len(images) == MAX_IMAGES:
+            left_out.append((name, f"only the first {MAX_IMAGES} are"))
             continue
         try:
             data = _checked_size(source, room) if isinstance(source, bytes) else _read(source, room)
-            images.append(read_picture(data))
+            images.append(read_image(data))
             room -= len(data)
-        except PictureRefused as error:
+        except ImageRefused as error:
             left_out.append((name, str(error)))
-    of_tools = [to_image(picture) for call in result.tool_calls for picture in call.images]
-    rest = MAX_PICTURES - len(images)
-    left_out += [("a picture of a host tool", f"only the first {MAX_PICTURES} are")] * len(of_tools[rest:])
+    of_tools = [Image(PILImage.open(BytesIO(image.data))) for call in result.tool_calls for image in call.images]
+    rest = MAX_IMAGES - len(images)
+    left_out += [("an image of a host tool", f"only the first {MAX_IMAGES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out
 
 
 def _sources(result: ExecutionResult) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield the name and the content or the file of each picture: first what was shown, then other files."""
+    """Yield the name and the content or the file of each image: first what was shown, then other files."""
     shown = set()
     for display in result.displays:
         if display.image is not None:
@@ -100,51 +101,51 @@ def _read(path: Path, room: int) -> bytes:
         with path.open("rb") as file:
             return _checked_size(file.read(room + 1), room)
     except OSError:
-        raise PictureRefused("it can't be read") from None
+        raise ImageRefused("it can't be read") from None
 
 
 def _checked_size(data: bytes, room: int) -> bytes:
     if len(data) > room:
-        raise PictureRefused(f"with it there would be more than {MAX_BYTES // 2**20} MiB of pictures")
+        raise ImageRefused(f"with it there would be more than {MAX_BYTES // 2**20} MiB of images")
     return data
 
 
 def _scaled(image: Image) -> Image:
     if max(image.image.size) <= MAX_TOOL_SIDE:
         return image
-    picture = image.image.copy()
-    picture.thumbnail((MAX_TOOL_SIDE, MAX_TOOL_SIDE))
-    return Image.from_pil(picture)
+    scaled = image.image.copy()
+    scaled.thumbnail((MAX_TOOL_SIDE, MAX_TOOL_SIDE))
+    return Image.from_pil(scaled)
 
 
-def read_picture(data: bytes) -> EncodedImage:
-    """Check that bytes are a complete picture of a limited size, without decoding it.
+def read_image(data: bytes) -> EncodedImage:
+    """Check that bytes are a complete image of a limited size, without decoding it.
 
     Args:
         data: The file.
 
     Returns:
-        The picture; for an animated GIF its first frame.
+        The image; for an animated GIF its first frame.
 
     Raises:
-        PictureRefused: It is too large, broken or of another kind.
+        ImageRefused: It is too large, broken or of another kind.
     """
-    made = EncodedImage(*check_picture(data))
+    made = EncodedImage(*check_image(data))
     try:
         made.image.close()
     except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too
-        raise PictureRefused(BROKEN_PICTURE) from None
+        raise ImageRefused(BROKEN_IMAGE) from None
     return made
 
 
 def with_encoded_images(state: Any) -> Any:
-    """Replace the pictures in saved messages by encoded ones, because AutoGen would decode them all.
+    """Replace the images in saved messages by encoded ones, because AutoGen would decode them all.
 
     Args:
         state: What a model context or a team saved.
 
     Raises:
-        ValueError: A picture is of a kind that only a decoder could read.
+        ValueError: An image is of a kind that only a decoder could read.
     """
     if isinstance(state, list):
         return [with_encoded_images(each) for each in state]
@@ -159,22 +160,22 @@ def with_encoded_images(state: Any) -> Any:
 
 
 def _saved(part: Any) -> Any:
-    """Return a part of a saved message; AutoGen treats each part with `data` as a picture."""
+    """Return a part of a saved message; AutoGen treats each part with `data` as an image."""
     text = part.get("data") if isinstance(part, dict) else None
     if not isinstance(text, str):
         return with_encoded_images(part)
     try:
         data = base64.b64decode(text)
-        return read_picture(data)
-    except PictureRefused:
+        return read_image(data)
+    except ImageRefused:
         pass  # a large one of the user's own, perhaps
     except ValueError:
         return part
     try:
-        with PILImage.open(BytesIO(data)) as picture:
-            kind = str(picture.format)
+        with PILImage.open(BytesIO(data)) as image:
+            kind = str(image.format)
     except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: AutoGen's attempt ends in the same way
         return part
     if kind not in _KINDS:
-        raise ValueError(f"a picture in it is a {kind} file; only {', '.join(_KINDS)} can be loaded")
+        raise ValueError(f"an image in it is a {kind} file; only {', '.join(_KINDS)} can be loaded")
     return EncodedImage(data, f"image/{kind.lower()}")

@@ -1,4 +1,4 @@
-"""Ending things that must be ended, whatever happens meanwhile."""
+"""Running clean-up to its end although the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Await something to its end, also if the caller is cancelled meanwhile; it has to have deadlines of its own.
+async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Await a coroutine to its end, also if the caller is cancelled meanwhile.
+
+    Args:
+        work: The coroutine; it must have deadlines of its own.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled meanwhile.
-        Exception: What it raised.
+        Exception: What the coroutine raised.
     """
     task = asyncio.ensure_future(work)
     cancelled = False

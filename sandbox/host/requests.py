@@ -1,0 +1,163 @@
+"""Requests to a started runner and their answers: files, and the memory of the session."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from autogen_codeact.sandbox.errors import (
+    SandboxDied,
+    SandboxError,
+    SandboxFileError,
+    SandboxStartError,
+    SandboxTimeout,
+)
+from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.host.messages import checked_entries, number_of
+from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.waiting import iterating, wait_for
+
+CHUNK = 256 * 1024
+ANSWER_TIMEOUT_S = 20.0
+
+
+class RequestClient:
+    """Sends requests to a runner.
+
+    Args:
+        name: Name of the sandbox, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._connection: Connection | None = None
+        self._idents = itertools.count(1)
+        self._use_lock = threading.Lock()
+        self._given_back = False
+
+    async def stop(self) -> None:
+        """Stop the sandbox and everything in it."""
+        raise NotImplementedError
+
+    async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a request about the session (checkpoint, rollback).
+
+        Returns:
+            The answer.
+
+        Raises:
+            ValueError: The runner refused; the text says why.
+            SandboxError: The sandbox broke.
+        """
+        reply = await self._answer(self._send(kind, message))
+        if "error" in reply.message:
+            raise ValueError(str(reply.message["error"]))
+        return reply.message
+
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+        """Send a file into the sandbox.
+
+        Args:
+            name: Its path in the sandbox, relative to the workspace or absolute.
+            mode: Its permissions.
+            chunks: Its content, in pieces of about 256 KiB at most.
+
+        Raises:
+            SandboxFileError: The sandbox could not store it.
+        """
+        ident = next(self._idents)
+        begun = False
+        waiting = b""
+        async with iterating(chunks) as pieces:
+            try:
+                async for chunk in pieces:
+                    if waiting:
+                        begun = True
+                        await self.file_request({"op": "write", "name": name}, waiting, ident)
+                    waiting = chunk
+                last = {"op": "write", "name": name, "mode": mode, "final": True}
+                await self.file_request(last, waiting, ident)
+            except BaseException:
+                if begun:
+                    # Nobody waits for the answer. It removes the part that was sent.
+                    self._send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
+                raise
+
+    async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
+        """Read a file of the sandbox.
+
+        Args:
+            name: Its path in the sandbox, relative to the workspace or absolute.
+
+        Yields:
+            Pieces of its content, each with the size of the whole.
+
+        Raises:
+            SandboxFileError: It does not exist, or is not a regular file.
+        """
+        offset = 0
+        while True:
+            request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
+            reply = await self.file_request(request)
+            yield reply.data, number_of(reply.message, "size")
+            offset += len(reply.data)
+            if len(reply.data) < CHUNK:
+                return
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Return whether it answers a request that takes no work.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+        """
+        try:
+            await wait_for(self._send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
+        except SandboxError:
+            return False
+        return True
+
+    async def list_files(self) -> list[dict[str, Any]]:
+        """List the regular files of the workspace, each with `name`, `size` and `mode`."""
+        return checked_entries((await self.file_request({"op": "list"})).message.get("files"))
+
+    async def file_request(self, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
+        """Send a request about files.
+
+        Args:
+            message: The request.
+            data: The bytes after it.
+            ident: Its number. Default: a new one.
+
+        Raises:
+            SandboxFileError: The runner could not do it.
+        """
+        reply = await self._answer(self._send(Frame.FILE_REQUEST, message, data, ident))
+        if "error" in reply.message:
+            number = number_of(reply.message, "errno")
+            raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
+        return reply
+
+    async def _answer(self, reply: Future[Reply]) -> Reply:
+        """Wait for the answer to a request that takes little work; stop the sandbox if it does not come in time."""
+        try:
+            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
+            return await wait_for(reply, ANSWER_TIMEOUT_S, late)
+        except SandboxTimeout:
+            await self.stop()
+            raise
+
+    def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
+        """Send a request; the future fails if the sandbox has ended."""
+        with self._use_lock:
+            if self._connection is None:
+                raise self._not_usable()
+            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
+
+    def _not_usable(self) -> SandboxError:
+        """Return why it has no connection."""
+        if self._given_back:
+            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
+        return SandboxStartError("the sandbox has not been started")
