@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from string import Template
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
 
-from autogen_codeact.sandbox.functions_source import SourceFunction, module_source, stub, unique
-from autogen_codeact.sandbox.options import check_module_name
+from autogen_codeact.sandbox.functions_source import SourceFunction
 
-WithRequirements = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr
-CodeFunction = WithRequirements | Callable[..., Any]
-
-FUNCTION_PROMPT_TEMPLATE = """The module `$module_name` holds the functions below. Import what you need from it by \
-name, for example `from $module_name import foo` for a function `foo`, and call it; don't define it again.
-
-$functions"""
-"""A `string.Template` with the fields `$module_name` and `$functions`."""
+CodeFunction = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr | Callable[..., Any]
 
 
-def build_functions_source(functions: Sequence[CodeFunction]) -> str:
-    """Write the module of plain functions and AutoGen's functions with requirements.
-
-    Raises:
-        ValueError: Something is no function, has no source, or needs values that don't travel; the message names it.
-    """
-    return module_source([_described(function) for function in functions])
-
-
-def required_packages(functions: Sequence[CodeFunction]) -> list[str]:
-    """Collect the packages that the functions ask for: requirements as pip takes them, each once, in the order given."""
-    packages = (package for each in functions if _has_requirements(each) for package in each.python_packages)
-    return list(dict.fromkeys(packages))
-
-
-def functions_prompt(functions: Sequence[CodeFunction], module: str, template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-    """Tell a model which functions its code can import.
-
-    Args:
-        functions: Plain functions, or AutoGen's functions with requirements.
-        module: Name of the module that they are in.
-        template: A `string.Template` with the fields `$module_name` and `$functions`.
-
-    Returns:
-        The template, filled.
-
-    Raises:
-        ValueError: The module's name is no identifier, or one of the functions can't be used.
-        KeyError: The template has another field.
-    """
-    stubs = "\n\n".join(stub(each) for each in unique([_described(function) for function in functions]))
-    return Template(template).substitute(module_name=check_module_name(module), functions=stubs)
-
-
-def _has_requirements(function: CodeFunction) -> TypeGuard[WithRequirements]:
-    return isinstance(function, FunctionWithRequirements | FunctionWithRequirementsStr)
-
-
-def _described(function: CodeFunction) -> SourceFunction:
-    if not _has_requirements(function):
+def source_function(function: CodeFunction) -> SourceFunction:
+    """Return a function as the sandbox library takes it."""
+    if not isinstance(function, FunctionWithRequirements | FunctionWithRequirementsStr):
         return SourceFunction(function)
-    imports = tuple(map(_import_line, function.global_imports))
+    imports, packages = tuple(map(_import_line, function.global_imports)), tuple(function.python_packages)
     if isinstance(function, FunctionWithRequirementsStr):
-        return SourceFunction(function.compiled_func, function.func, imports)
-    return SourceFunction(function.func, imports=imports)
+        return SourceFunction(function.compiled_func, function.func, imports, packages)
+    return SourceFunction(function.func, imports=imports, packages=packages)
 
 
 def _import_line(wanted: str | Alias | ImportFromModule) -> str:
