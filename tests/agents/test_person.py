@@ -23,7 +23,7 @@ from autogen_codeact.executors import AskPerson, SandboxCodeExecutor, ToolApprov
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 from tests.executors.terminals import Screen, Terminal, screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
@@ -240,7 +240,7 @@ async def test_agent_hands_over_to_a_person(
         ("worker", "person", "Which year?"),
         ("person", "worker", "2026"),
     ]
-    assert told(model)[1][-1] == UserMessage(content="2026", source="person")
+    assert received_by(model)[1][-1] == UserMessage(content="2026", source="person")
 
 
 async def test_cancelled_team_withdraws_the_question_and_asks_again(terminal: Terminal, screen: Screen) -> None:
