@@ -198,7 +198,7 @@ REQUESTS = {
     "attach": ("POST", "/attach"),
     "start": ("POST", "/start$"),
     "image": ("GET", "/images/"),
-    "version": ("GET", "/version"),
+    "ping": ("GET", "/_ping"),
 }
 ANSWERS = {
     "409": failure(409, "conflict"),
@@ -248,7 +248,7 @@ class TestApiFaults:
             assert await out(executor, "x") == "1\n"
             # The sweep in the background may have asked.
             assert {
-                line for line in proxy.requests[seen:] if "/containers/json" not in line and "/version" not in line
+                line for line in proxy.requests[seen:] if "/containers/json" not in line and "/_ping" not in line
             } == set()
             proxy.clear()
 

@@ -67,12 +67,13 @@ def listening(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[st
 
 @contextmanager
 def engine_of_version(path: Path, version: str) -> Iterator[str]:
-    """An HTTP server that answers `/version` as an engine of that API version would."""
+    """An HTTP server that answers `/_ping` as an engine of that API version would."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"ApiVersion": version}).encode()
-            self.send_response(200 if self.path == "/version" else 404)
+            body = b"OK"
+            self.send_response(200 if self.path == "/_ping" else 404)
+            self.send_header("Api-Version", version)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -258,7 +259,7 @@ def wrapped(inner: BaseException) -> DockerException:
 
 
 def of_pool(reason: Exception) -> requests.ConnectionError:
-    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(SimpleNamespace(), "/version", reason))
+    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(SimpleNamespace(), "/_ping", reason))
 
 
 def not_made(reason: Exception) -> requests.ConnectionError:

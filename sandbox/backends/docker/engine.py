@@ -108,11 +108,22 @@ def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) ->
 
 def _check_ping(client: docker.APIClient, timeout: float) -> None:
     check_socket(client)
+    _ask_version(client, timeout)
+
+
+def _ask_version(client: docker.APIClient, timeout: float) -> str:
+    """Return the engine's API version. Unlike `/version`, `/_ping` makes the engine start no programs."""
+    import docker.errors
+    import requests
+
     with contextlib.closing(client.get(f"{client.base_url}/_ping", timeout=timeout, stream=True)) as answer:
-        answer.raise_for_status()
+        try:
+            answer.raise_for_status()
+        except requests.HTTPError as error:
+            docker.errors.create_api_error_from_http_exception(error)
         if not answer.content:
             raise ConnectionResetError("it answers nothing")
-        _check_version(answer.headers.get("Api-Version", MINIMUM_API_VERSION))
+        return _check_version(answer.headers["Api-Version"])
 
 
 def _check_version(version: str) -> str:
@@ -387,8 +398,7 @@ def _api_version(where: dict[str, Any], timeout: float) -> str:
     options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
     client = _client(**options)
     try:
-        answer: dict[str, Any] = client.version(api_version=False)
-        return _check_version(str(answer["ApiVersion"]))
+        return _ask_version(client, timeout)
     finally:
         client.close()
 
