@@ -79,7 +79,7 @@ class Commands:
             text: The line that was typed.
 
         Returns:
-            Whether the person leaves.
+            Whether the user leaves.
         """
         name, _, rest = text.partition(" ")
         name = name.lower()

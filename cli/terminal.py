@@ -49,7 +49,7 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
 
 
 class Terminal:
-    """Standard output for a person."""
+    """Standard output for a user."""
 
     def __init__(self) -> None:
         self._console = _Console(

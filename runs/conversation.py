@@ -166,11 +166,11 @@ class RecordedConversation:
         """Run a turn with a message.
 
         Args:
-            message: What the person says.
+            message: What the user says.
             cancellation_token: Ends the turn.
 
         Yields:
-            Messages and events, the person's first, last the `TaskResult`.
+            Messages and events, the user's first, last the `TaskResult`.
 
         Raises:
             ValueError: The message is empty.
@@ -337,7 +337,7 @@ class RecordedConversation:
         """End the log. What the agents hold is left alone.
 
         Args:
-            cancelled: Whether the person has left in the middle. Default: no.
+            cancelled: Whether the user has left in the middle. Default: no.
         """
         self._attached.close()
         if self._log is not None:

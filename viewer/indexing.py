@@ -424,7 +424,7 @@ def _reason_of_decision(content: str | None) -> str | None:
 
 
 def change_text(change: object) -> str:
-    """Return what a person has done to a conversation, in a sentence."""
+    """Return what a user has done to a conversation, in a sentence."""
     return "The conversation was begun anew." if change == "reset" else "The last turn was taken back."
 
 

@@ -1,4 +1,4 @@
-"""Policies that approve calls to host tools: a list, a person at the terminal, a model; each is an AutoGen component."""
+"""Policies that approve calls to host tools: a list, a user at the terminal, a model; each is an AutoGen component."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def to_ascii(host: str) -> str:
     """Convert a name to ASCII (IDNA).
 
     Args:
-        host: A name as a person writes it.
+        host: A name as a user writes it.
 
     Returns:
         The same in ASCII.

@@ -1,4 +1,4 @@
-"""Policies that approve calls to host tools: a list, a person at the terminal, a model."""
+"""Policies that approve calls to host tools: a list, a user at the terminal, a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AllowTools:
 
 
 class AskPerson:
-    """Asks the person at the terminal, one question at a time; without a terminal calls are refused.
+    """Asks the user at the terminal, one question at a time; without a terminal calls are refused.
 
     Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
     code from its prompt, so that an answer to one question can't allow another call.
@@ -66,7 +66,7 @@ class AskPerson:
         self._always: set[str] = set()
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Ask, unless the person has said `always` of this tool."""
+        """Ask, unless the user has said `always` of this tool."""
         if request.name in self._always:
             return ToolApproval(True)
 
