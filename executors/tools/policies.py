@@ -90,8 +90,8 @@ class AskPerson(policies.AskPerson, ToolPolicy, Component[AskPersonConfig]):
         return cls(config.timeout)
 
 
-class Verdict(BaseModel):
-    """What a model says of a call."""
+class ApprovalAnswer(BaseModel):
+    """The answer of a model about a call."""
 
     reason: str
     approved: bool
@@ -131,7 +131,7 @@ class AskModel(policies.AskModel, ToolPolicy, Component[AskModelConfig]):
             UserMessage(content=question, source="program"),
         ]
         info = self._client.model_info
-        form: Any = Verdict if info.get("structured_output") else True if info.get("json_output") else None
+        form: Any = ApprovalAnswer if info.get("structured_output") else True if info.get("json_output") else None
         answer = await with_token(
             lambda token: self._client.create(messages, json_output=form, cancellation_token=token)
         )

@@ -132,15 +132,15 @@ class AskModel:
         except TimeoutError:
             return ToolApproval(False, f"the model that approves did not answer within {self.timeout:g} s")
         # Models without JSON mode put it into a fence or a sentence.
-        return _verdict(answer[answer.find("{") : answer.rfind("}") + 1])
+        return _parse_answer(answer[answer.find("{") : answer.rfind("}") + 1])
 
 
-def _verdict(text: str) -> ToolApproval:
+def _parse_answer(text: str) -> ToolApproval:
     try:
-        verdict: Any = from_json(text)
+        answer: Any = from_json(text)
     except ValueError:
-        verdict = None
-    match verdict:
+        answer = None
+    match answer:
         case {"reason": str() as reason, "approved": bool() as approved}:
             return ToolApproval(approved, reason[:MAX_REASON_CHARS])
     return ToolApproval(False, "the model that approves gave no answer that can be read")
