@@ -32,7 +32,7 @@ from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
 from tests.executors import reused
 from tests.openai_server import OpenAIServer
-from tests.runs.steps12 import counted, counting_tool, expected, model
+from tests.runs.example_run import counted, counting_tool, expected, model
 
 STEPS = 2
 RESUMED = {
