@@ -160,7 +160,7 @@ class BaseCodeAgent(BaseChatAgent):
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
-        """Take a turn. Yield its events, and at last the `Response`.
+        """Take a turn. Yield its events, and finally the `Response`.
 
         Args:
             messages: The messages since the agent's last turn.

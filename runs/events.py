@@ -360,7 +360,7 @@ class ConversationChanged(Event):
     """A user has changed a conversation between two turns; a boundary with the new state follows.
 
     Args:
-        change: `undone`: the last turn or reset was taken back; `reset`: it has begun anew.
+        change: `undone`: the last turn or reset was taken back; `reset`: it has started again.
     """
 
     type: Literal["conversation_changed"] = "conversation_changed"

@@ -156,7 +156,7 @@ async def restore_agents(
     """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
 
     Returns:
-        The journals that begin anew.
+        The journals that begin again.
     """
     # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
     restore_parts = insert_recording_parts(target, log, history)

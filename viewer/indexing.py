@@ -425,7 +425,7 @@ def _reason_of_decision(content: str | None) -> str | None:
 
 def change_text(change: object) -> str:
     """Return what a user has done to a conversation, in a sentence."""
-    return "The conversation was begun anew." if change == "reset" else "The last turn was taken back."
+    return "The conversation was started again." if change == "reset" else "The last turn was taken back."
 
 
 def _state(state: object) -> str | None:

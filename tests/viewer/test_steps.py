@@ -384,7 +384,7 @@ def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
         ("event", "The last turn was taken back.", None),
         ("task", "And 7*7?", None),
         ("event", "The turn failed.", "APIError: busy"),
-        ("event", "The conversation was begun anew.", None),
+        ("event", "The conversation was started again.", None),
         ("end", None, None),
     ]
 
