@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -328,11 +327,8 @@ class CodeRunner:
 
     async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
-            with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
-                file.write(text.encode("utf-8", "replace"))
-                file.flush()
-                await executor.upload(file.name, name)
-        except (OSError, SandboxError) as error:
+            await executor.write(name, text.encode("utf-8", "replace"))
+        except SandboxError as error:
             logger.warning("an output could not be put into %s: %s", name, error)
             return None
         return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory

@@ -66,14 +66,12 @@ def takes(
         positional: Arguments that may also be given by position, in this order.
     """
     fields = cast(type[BaseModel], model).model_fields
-    others = [name for name in fields if name not in positional]
-    signature = inspect.Signature(
-        [
-            inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
-            *(_parameter(name, fields[name], inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in positional),
-            *(_parameter(name, fields[name], inspect.Parameter.KEYWORD_ONLY) for name in others),
-        ]
-    )
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    for name in dict.fromkeys((*positional, *fields)):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
+        field = fields[name]
+        parameters.append(inspect.Parameter(name, kind, default=field.default, annotation=field.annotation))
+    signature = inspect.Signature(parameters)
 
     def decorate(init: Callable[[S, M], None]) -> Callable[Concatenate[S, P], None]:
         @wraps(init)
@@ -89,10 +87,6 @@ def takes(
         return __init__
 
     return decorate
-
-
-def _parameter(name: str, field: Any, kind: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, kind, default=field.default, annotation=field.annotation)
 
 
 def _describe(fields: Any) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.sandbox.backends.select import choose_backend
 
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
@@ -34,8 +33,7 @@ async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor
         SandboxUnavailable: There is no such sandbox here; the message says how to get one.
     """
     makers: dict[str, tuple[Callable[..., CodeExecutor], set[str]]] = {
-        "docker": (DockerCommandLineCodeExecutor, set(DockerArguments.model_fields)),
-        "bubblewrap": (BubblewrapCommandLineCodeExecutor, set(BubblewrapArguments.model_fields)),
+        **EXECUTORS,
         "none": (_local, {"timeout", "work_dir", "mode"}),
     }
     if sandbox == "auto":

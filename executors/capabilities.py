@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
@@ -39,9 +38,6 @@ class ToolExecutor(ToolSandbox, Protocol):
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run blocks, and yield their output while they write it, and the result last."""
 
-    async def upload(self, source: Path | str, name: str | None = None) -> None:
-        """Copy a file of the host into the workspace."""
-
 
 @runtime_checkable
 class SessionExecutor(ToolExecutor, SessionSandbox, Protocol):
@@ -69,10 +65,11 @@ def capabilities_of(executor: object) -> Capabilities:
     """Return what an executor can do. AutoGen's own executors can do nothing of it."""
     if isinstance(executor, type):
         return Capabilities()
-    tools: Any = executor if implements(executor, ToolExecutor) else None
-    session: Any = executor if tools is not None and implements(executor, SessionExecutor) else None
+
+    def provided(protocol: Any) -> Any:
+        return executor if implements(executor, protocol) else None
+
+    session = provided(SessionExecutor)
     if session is not None and session.mode != "session":
         session = None
-    facts: Any = executor if implements(executor, KnowsSandbox) else None
-    observed: Any = executor if implements(executor, ObservedExecutor) else None
-    return Capabilities(tools, session, facts, observed)
+    return Capabilities(provided(ToolExecutor), session, provided(KnowsSandbox), provided(ObservedExecutor))

@@ -9,7 +9,8 @@ from autogen_core import Component
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.executors.functions_module import FUNCTION_PROMPT_TEMPLATE, functions_prompt
+from autogen_codeact.executors.functions_module import functions_prompt
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE
 from autogen_codeact.sandbox.host.languages import LANGUAGES, labels
 from autogen_codeact.sandbox.options import DockerOptions
 
@@ -41,7 +42,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
 
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
-    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
+    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = PROMPT_TEMPLATE
 
     @takes(DockerArguments, "image", "container_name")
     def __init__(self, arguments: DockerArguments) -> None:

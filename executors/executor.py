@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Self
 
@@ -16,7 +16,6 @@ from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
-from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -97,8 +96,9 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
-        link: Callable[[Any], Any] = cancellation_token.link_future
-        async with aclosing(self.stream_all(tuple(code_blocks), context, on_start=link)) as items:
+        async with aclosing(
+            self.stream_all(tuple(code_blocks), context, on_start=cancellation_token.link_future)
+        ) as items:
             async for item in items:
                 yield item if isinstance(item, OutputChunk) else ExecutionResult(**vars(item))
 
@@ -114,18 +114,6 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     upload = AsyncSandbox.put
     download = AsyncSandbox.get
 
-    @property
-    def known_facts(self) -> SandboxFacts:
-        """What code finds in the sandbox, as far as it follows from the options."""
-        return known_facts(self.options)
-
-    async def facts(self) -> SandboxFacts:
-        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
-
-        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
-        """
-        return await facts_of(self)
-
 
 @contextmanager
 def cancel_scope(token: CancellationToken) -> Iterator[None]:
@@ -134,13 +122,14 @@ def cancel_scope(token: CancellationToken) -> Iterator[None]:
     Args:
         token: The token; any thread may cancel it.
     """
+    if token.is_cancelled():
+        raise asyncio.CancelledError
     # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.
     task: asyncio.Task[Any] | None = asyncio.current_task()
-    requested = cancelled = False
+    cancelled = False
 
     def request() -> None:
-        nonlocal requested
-        requested, inside = True, task
+        inside = task
         # Only scheduled: a cancellation must not come while the task leaves the scope.
         if inside is not None and not inside.get_loop().is_closed():
             inside.get_loop().call_soon_threadsafe(cancel)
@@ -152,9 +141,6 @@ def cancel_scope(token: CancellationToken) -> Iterator[None]:
             task.cancel()
 
     token.add_callback(request)
-    if requested:
-        task = None
-        raise asyncio.CancelledError
     try:
         yield
     finally:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from string import Template
 from typing import Any, TypeGuard
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
 
-from autogen_codeact.sandbox.functions_source import SourceFunction, module_source, stub, unique
-from autogen_codeact.sandbox.options import check_module_name
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, SourceFunction, describe, module_source
 
 WithRequirements = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr
 CodeFunction = WithRequirements | Callable[..., Any]
-
-FUNCTION_PROMPT_TEMPLATE = """The module `$module_name` holds the functions below. Import what you need from it by \
-name, for example `from $module_name import foo` for a function `foo`, and call it; don't define it again.
-
-$functions"""
-"""A `string.Template` with the fields `$module_name` and `$functions`."""
 
 
 def build_functions_source(functions: Sequence[CodeFunction]) -> str:
@@ -36,23 +28,9 @@ def required_packages(functions: Sequence[CodeFunction]) -> list[str]:
     return list(dict.fromkeys(packages))
 
 
-def functions_prompt(functions: Sequence[CodeFunction], module: str, template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-    """Tell a model which functions its code can import.
-
-    Args:
-        functions: Plain functions, or AutoGen's functions with requirements.
-        module: Name of the module that they are in.
-        template: A `string.Template` with the fields `$module_name` and `$functions`.
-
-    Returns:
-        The template, filled.
-
-    Raises:
-        ValueError: The module's name is no identifier, or one of the functions can't be used.
-        KeyError: The template has another field.
-    """
-    stubs = "\n\n".join(stub(each) for each in unique([_described(function) for function in functions]))
-    return Template(template).substitute(module_name=check_module_name(module), functions=stubs)
+def functions_prompt(functions: Sequence[CodeFunction], module: str, template: str = PROMPT_TEMPLATE) -> str:
+    """Tell a model which functions its code can import; see `functions_source.describe`."""
+    return describe([_described(function) for function in functions], module, template)
 
 
 def _has_requirements(function: CodeFunction) -> TypeGuard[WithRequirements]:

@@ -11,8 +11,8 @@ from autogen_codeact.sandbox import pool as sandbox_pool
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
-    "docker": (DockerCommandLineCodeExecutor, DockerArguments.model_fields.keys() - {"pool"}),
-    "bubblewrap": (BubblewrapCommandLineCodeExecutor, BubblewrapArguments.model_fields.keys() - {"pool"}),
+    "docker": (DockerCommandLineCodeExecutor, set(DockerArguments.model_fields)),
+    "bubblewrap": (BubblewrapCommandLineCodeExecutor, set(BubblewrapArguments.model_fields)),
 }
 
 
@@ -53,7 +53,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]
-        for name in options.keys() - known:
+        for name in options.keys() - known | options.keys() & {"pool"}:
             raise ValueError(
                 f"{name}= is not for a pool of sandbox={sandbox!r}: see the arguments of {self._executor.__name__}"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted
+from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.files import display_files, sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -348,6 +349,18 @@ class AsyncSandbox(SandboxLifecycle):
         result.notes = (*shown.notes, *displays.notes(), *result.notes)
         if isinstance(folder, Workspace) and shown.artifacts and client.alive:
             await sync.push_changes(folder, client, self.options.limits)  # the code can read them, too
+
+    @property
+    def known_facts(self) -> SandboxFacts:
+        """What code finds in the sandbox, as far as it follows from the options."""
+        return known_facts(self.options)
+
+    async def facts(self) -> SandboxFacts:
+        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
+
+        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
+        """
+        return await facts_of(self, self.start_if_needed, self.run_in_new_process)
 
     # Files
 

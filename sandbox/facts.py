@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size
-
-if TYPE_CHECKING:
-    from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
-    from autogen_codeact.sandbox.host.client import RunnerClient
-    from autogen_codeact.sandbox.options import SandboxOptions
+from autogen_codeact.sandbox.options import SandboxOptions
 
 PROBE_DEADLINE_S = 5.0
 MAX_ANSWER_CHARS = 64 * 1024
@@ -158,7 +156,9 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
     )
 
 
-async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
+async def facts_of(
+    sandbox: SandboxLifecycle, start: Callable[[], Awaitable[None]], run: Callable[[str, float], Awaitable[str]]
+) -> SandboxFacts:
     """Return the facts about a sandbox; the sandbox is started if it is not running.
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
@@ -166,27 +166,27 @@ async def facts_of(sandbox: AsyncSandbox) -> SandboxFacts:
 
     Args:
         sandbox: The sandbox.
+        start: Starts it if it is not running.
+        run: Runs Python in it, for some seconds at most, and returns the output.
     """
     answer: dict[str, Any] = {}
     try:
-        await sandbox.start_if_needed()
+        await start()
         async with asyncio.timeout(PROBE_DEADLINE_S):
-            answer = await _ask(sandbox)
+            answer = await _ask(sandbox, run)
     except (SandboxError, TimeoutError, ValueError, RecursionError):
         pass  # code that needs the sandbox will raise
     return replace(known_facts(sandbox.options), **answer)
 
 
-async def _ask(sandbox: AsyncSandbox) -> dict[str, Any]:
+async def _ask(sandbox: SandboxLifecycle, run: Callable[[str, float], Awaitable[str]]) -> dict[str, Any]:
     named = getattr(sandbox.options, "all_packages", [])
     names = [*dict.fromkeys(map(_project, [*named, *PACKAGES]))][:MAX_ITEMS]
     client, pooled = sandbox.client, sandbox.facts_of_pool
     key = (client.python, *names) if client is not None and client.python is not None else None
     if client is not None and pooled is not None and key in pooled:
         return {**pooled[key], **await _files_in(client)}
-    answer = _checked(
-        await sandbox.run_in_new_process(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S)
-    )
+    answer = _checked(await run(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S))
     # Code that has run meanwhile could have changed the answer.
     if key is not None and pooled is not None and sandbox.facts_of_pool is pooled and sandbox.client is client:
         pooled[key] = {name: answer[name] for name in ("python", "packages", "commands")}

@@ -11,10 +11,18 @@ import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from string import Template
 from types import FunctionType
 from typing import Any
 
+from autogen_codeact.sandbox.options import check_module_name
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+PROMPT_TEMPLATE = """The module `$module_name` holds the functions below. Import what you need from it by \
+name, for example `from $module_name import foo` for a function `foo`, and call it; don't define it again.
+
+$functions"""
+"""A `string.Template` with the fields `$module_name` and `$functions`."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,25 @@ def module_source(functions: Sequence[SourceFunction]) -> str:
         line = (error.text or "").strip()
         raise ValueError(f"The functions make no valid module: {error.msg} in `{line}`.") from None
     return source
+
+
+def describe(functions: Sequence[SourceFunction], module: str, template: str = PROMPT_TEMPLATE) -> str:
+    """Tell a model which functions its code can import.
+
+    Args:
+        functions: The functions.
+        module: Name of the module that they are in.
+        template: A `string.Template` with the fields `$module_name` and `$functions`.
+
+    Returns:
+        The template, filled.
+
+    Raises:
+        ValueError: The module's name is no identifier, or one of the functions can't be used.
+        KeyError: The template has another field.
+    """
+    stubs = "\n\n".join(stub(each) for each in unique(functions))
+    return Template(template).substitute(module_name=check_module_name(module), functions=stubs)
 
 
 def stub(function: SourceFunction) -> str:

@@ -33,6 +33,9 @@ class ToolSandbox(Protocol):
     async def list_tools(self) -> tuple[HostTool, ...]:
         """List the host tools, and start the sources that don't run yet."""
 
+    async def write(self, name: str, data: bytes | str) -> None:
+        """Write a file into the workspace; text is encoded as UTF-8."""
+
     async def list_files(self) -> list[str]:
         """List the files of the workspace."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from autogen_core import CancellationToken, Image
@@ -88,8 +88,7 @@ def with_tokens(approve: ApproveTool | None) -> ApproveTool | None:
         return None
 
     async def approve_with_token(request: approval.ToolApprovalRequest) -> ToolApproval:
-        values = {each.name: getattr(request, each.name) for each in fields(approval.ToolApprovalRequest)}
-        return await with_token(lambda token: approve(ToolApprovalRequest(**values, cancellation_token=token)))
+        return await with_token(lambda token: approve(ToolApprovalRequest(**vars(request), cancellation_token=token)))
 
     return approve_with_token
 
@@ -101,10 +100,8 @@ class HostToolWithToken(DescribedTool, Protocol):
 
 
 @dataclass(frozen=True)
-class UserHostTool:
-    """A host tool that a user wrote: its `run` may take a `CancellationToken`, and its answer may have AutoGen's images.
-
-    Two are equal if the tools are, whatever these say of themselves: agents of a shared session may have handoffs of one name.
+class TokenHostTool:
+    """A `HostToolWithToken` as the sandbox library runs it; its answer may have AutoGen's images.
 
     Args:
         tool: The tool.
@@ -119,18 +116,14 @@ class UserHostTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run it."""
-        if _takes_token(self.tool.run):
-            answer = await with_token(lambda token: self.tool.run(arguments, token))
-        else:
-            answer = await self.tool.run(arguments)
+        answer = await with_token(lambda token: self.tool.run(arguments, token))
         return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
 
 
-def as_host_tool(tool: Any) -> HostToolProtocol:
+def as_host_tool(tool: HostToolProtocol | HostToolWithToken) -> HostToolProtocol:
     """Return the tool as the sandbox library runs it."""
-    if isinstance(tool, StubbedTool | UserHostTool):
-        return cast(HostToolProtocol, tool)
-    return UserHostTool(tool)
+    is_old = not isinstance(tool, StubbedTool) and _takes_token(tool.run)
+    return cast(HostToolProtocol, TokenHostTool(tool) if is_old else tool)
 
 
 def _takes_token(run: Callable[..., Any]) -> bool:

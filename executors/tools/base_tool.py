@@ -57,9 +57,8 @@ def is_tool(thing: object) -> TypeGuard[Tool]:
 def _finite(tool: Tool) -> type[BaseModel]:
     """Return the model that validates the arguments; AutoGen's own model of a function accepts NaN and infinity."""
     model: type[BaseModel] = tool.args_type()
-    if not isinstance(tool, FunctionTool) or "allow_inf_nan" in model.model_config:
-        return model
-    return create_model(model.__name__, __base__=(model, _Finite))
+    allows_infinity = isinstance(tool, FunctionTool) and "allow_inf_nan" not in model.model_config
+    return create_model(model.__name__, __base__=(model, _Finite)) if allows_infinity else model
 
 
 def _gives_text(tool: Tool) -> bool:

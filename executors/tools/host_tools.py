@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from autogen_core.tools import BaseTool, Workbench
@@ -12,10 +11,7 @@ from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken,
 from autogen_codeact.executors.tools.base_tool import from_tool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
-from autogen_codeact.sandbox.observers import BlockId
-from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.broker import BlockCalls
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
@@ -54,16 +50,6 @@ class HostTools(Toolset):
         """Return whether two things are the same tool, or were loaded from the same config, as by an agent and its executor."""
         config = loaded_from(one)
         return super().is_same(one, other) or (config is not None and config == loaded_from(other))
-
-    def offer(self, tool: HostTool) -> None:
-        """Add an internal tool, which may take a cancellation token; see `Toolset.offer`."""
-        super().offer(as_host_tool(tool))
-
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
-        """Return the handler of the calls of one block."""
-        if context.tools:
-            context = replace(context, tools={name: as_host_tool(tool) for name, tool in context.tools.items()})
-        return super().block(block, context, ident)
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.

@@ -34,10 +34,14 @@ class ToolPolicy(ABC, ComponentBase[BaseModel]):
         """
 
 
-class AllowToolsConfig(BaseModel):
-    """What an `AllowTools` is made of."""
+class PolicyConfig(BaseModel):
+    """What a policy is made of."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class AllowToolsConfig(PolicyConfig):
+    """What an `AllowTools` is made of."""
 
     names: list[str]
     otherwise: ComponentModel | None = None
@@ -68,10 +72,8 @@ class AllowTools(policies.AllowTools, ToolPolicy, Component[AllowToolsConfig]):
         return cls(config.names, load_policy(config.otherwise))
 
 
-class AskPersonConfig(BaseModel):
+class AskPersonConfig(PolicyConfig):
     """What an `AskPerson` is made of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     timeout: float | None = Field(default=None, gt=0)
 
@@ -97,10 +99,8 @@ class ApprovalAnswer(BaseModel):
     approved: bool
 
 
-class AskModelConfig(BaseModel):
+class AskModelConfig(PolicyConfig):
     """What an `AskModel` is made of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model_client: ComponentModel
     instructions: str

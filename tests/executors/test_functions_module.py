@@ -25,12 +25,12 @@ from autogen_core.code_executor import (
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
 from autogen_codeact.executors.functions_module import (
-    FUNCTION_PROMPT_TEMPLATE,
     build_functions_source,
-    check_module_name,
     functions_prompt,
     required_packages,
 )
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE
+from autogen_codeact.sandbox.options import check_module_name
 
 
 def to_stub(function: Any) -> str:
@@ -366,7 +366,7 @@ class TestPrompt:
         assert "from $" not in prompt
         assert to_stub(add) in prompt
         assert functions_prompt([], "m", "$module_name:$functions") == "m:"
-        assert "$module_name" in FUNCTION_PROMPT_TEMPLATE
+        assert "$module_name" in PROMPT_TEMPLATE
 
     def test_a_dollar_in_a_docstring_stays(self):
         def price():
