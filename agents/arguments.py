@@ -91,7 +91,7 @@ def _check_fields(output_type: type[BaseModel], format_string: str) -> None:
     try:
         used = [name for _, name, _, _ in string.Formatter().parse(format_string) if name is not None]
     except ValueError as error:
-        raise ValueError(f"output_content_type_format is no format string: {error}.") from None
+        raise ValueError(f"output_content_type_format is not a format string: {error}.") from None
     for name in used:
         field = re.split(r"[.\[]", name, maxsplit=1)[0]
         if field not in known and output_type.model_config.get("extra") != "allow":

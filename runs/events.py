@@ -432,6 +432,6 @@ def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
     """Make an event of a line of a log, or of what JSON made of it.
 
     Raises:
-        pydantic.ValidationError: It is no event of this schema.
+        pydantic.ValidationError: It is not an event of this schema.
     """
     return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

@@ -209,7 +209,9 @@ def continued_stream(plan: Plan, target: Any, token: CancellationToken) -> Async
             f"{plan.run.folder.path} can't be continued: its task is damaged ({type(error).__name__}: {error})."
         ) from error
     if messages and not all(isinstance(each, BaseChatMessage) for each in messages):
-        raise RunNotResumableError(f"{plan.run.folder.path} can't be continued: its task has messages that are none.")
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} can't be continued: some messages of its task are not messages."
+        )
     again: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=messages, cancellation_token=token)
     return again
 

@@ -114,7 +114,7 @@ class StepIndex:
             self._handlers.get(line.name, self._unknown)(line)
         except MALFORMED:
             self.gaps += 1
-            self._add_gap(f"this is no event of type {title(line.name)}", 1)
+            self._add_gap(f"this is not an event of type {title(line.name)}", 1)
 
     # Steps
 

@@ -287,7 +287,7 @@ def test_invalid_types_and_formats_are_refused(kind: Any, bubblewrap: None) -> N
     for wrong, words in (
         ("{count}", "names the field 'count', and Sum has total"),
         ("{}", "names the field '', and Sum has total"),
-        ("{total", "is no format string: "),
+        ("{total", "is not a format string: "),
     ):
         with pytest.raises(ValueError, match=words):
             make(output_content_type=Sum, output_content_type_format=wrong)

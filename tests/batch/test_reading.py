@@ -429,7 +429,7 @@ def test_items_of_an_iterable_are_checked_like_rows() -> None:
         ("h", "elsewhere:5"),
     ]
     assert bad[0].reason == "its id 'a' is already that of task 2"
-    assert bad[4].reason == "a int is no task: give a Task, a mapping or a text"
+    assert bad[4].reason == "a int is not a task: give a Task, a mapping or a text"
     assert bad[-2].reason == "it is longer than 16 MiB"
 
 

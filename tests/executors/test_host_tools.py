@@ -348,8 +348,8 @@ class TestResults:
             "UnknownTool: there is no host tool '_call'; there are: add",
             "UnknownTool: there is no host tool ''; there are: add",
             "UnknownTool: there is no host tool 'add.aio'; there are: add",
-            "BadCall: the call is no object with a name and arguments by name",
-            "BadCall: the call is no object with a name and arguments by name",
+            "BadCall: the call is not an object with a name and arguments by name",
+            "BadCall: the call is not an object with a name and arguments by name",
         ]
         assert {call.outcome for call in result.tool_calls} == {"refused"}
 
