@@ -69,7 +69,7 @@ def check_output_type(output_type: object, format_string: object, name: str = "o
         name: The argument that the type was given as.
 
     Raises:
-        TypeError: The type is no pydantic model, or the format is no string.
+        TypeError: The type is not a pydantic model, or the format is not a string.
         ValueError: The format can't be used with the type.
     """
     if output_type is not None and not (isinstance(output_type, type) and issubclass(output_type, BaseModel)):

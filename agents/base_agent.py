@@ -65,7 +65,7 @@ class BaseCodeAgent(BaseChatAgent):
 
     Raises:
         TypeError: An argument is of a wrong type.
-        ValueError: The name is no identifier, or the executor can't offer tools to code.
+        ValueError: The name is not an identifier, or the executor can't offer tools to code.
     """
 
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]

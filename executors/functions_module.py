@@ -17,7 +17,7 @@ def build_functions_source(functions: Sequence[CodeFunction]) -> str:
     """Write the module of plain functions and AutoGen's functions with requirements.
 
     Raises:
-        ValueError: Something is no function, has no source, or needs values that don't travel; the message names it.
+        ValueError: Something is not a function, has no source, or needs values that don't travel; the message names it.
     """
     return module_source([_described(function) for function in functions])
 

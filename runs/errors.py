@@ -1,7 +1,7 @@
 """Errors about the folder of a run.
 
 RunError
-├── RunFolderError     it is not there, is no run, or can't be read
+├── RunFolderError     it is not there, is not a run, or can't be read
 ├── RunVersionError    a newer version of this package has written it
 └── RunFileError       one of its files is missing, was changed, or is none that a run may refer to
 """
@@ -14,7 +14,7 @@ class RunError(Exception):
 
 
 class RunFolderError(RunError):
-    """There is no run in this folder, or it can't be read."""
+    """There is not a run in this folder, or it can't be read."""
 
 
 class RunVersionError(RunError):

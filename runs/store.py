@@ -155,7 +155,7 @@ def _nobody_locks(log: int) -> bool:
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
     """Remove the oldest runs of a folder until the others have at most so many bytes together.
 
-    A run that is being written is never removed, and neither is what is no run.
+    A run that is being written is never removed, and neither is what is not a run.
 
     Args:
         folder: The folder with the runs; what can't be removed in it is left.

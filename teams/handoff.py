@@ -50,9 +50,9 @@ class Handoff(Speakers[HandoffPosition], Component[HandoffConfig]):
             )
 
     def check_position(self, position: HandoffPosition, names: Sequence[str]) -> None:
-        """Refuse a speaker who is no participant."""
+        """Refuse a speaker who is not a participant."""
         if position.current_speaker not in names:
-            raise ValueError("current_speaker is no participant.")
+            raise ValueError("current_speaker is not a participant.")
 
     def check_task(self, conversation: Conversation, task: Sequence[BaseChatMessage]) -> None:
         """Refuse a task after which the last handoff names no participant."""

@@ -151,7 +151,7 @@ def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
     """Load the policy of a config.
 
     Raises:
-        TypeError: It is no policy.
+        TypeError: It is not a policy.
     """
     if model is None:
         return None
