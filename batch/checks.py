@@ -51,7 +51,7 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
         What the check says; nothing if the task has none.
 
     Raises:
-        SandboxUnavailable: There is not a sandbox; another attempt may find one.
+        SandboxUnavailable: There is no sandbox; another attempt may find one.
     """
     check = check_of(task)
     if check is None:

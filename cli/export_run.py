@@ -29,7 +29,7 @@ def export_run(
 
     Raises:
         CommandError: There is no file to write, or it can't be written.
-        RunError: There is not a run, or it can't be read.
+        RunError: There is no run, or it can't be read.
     """
     if notebook is None and page is None and json_file is None and files is None:
         raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER.")

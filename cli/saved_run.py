@@ -42,7 +42,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         0.
 
     Raises:
-        RunError: There is not a run, or it can't be read.
+        RunError: There is no run, or it can't be read.
     """
     run = load_run(path)
     printer = _JsonPrinter(run) if as_json else _TextPrinter(run)

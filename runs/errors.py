@@ -14,7 +14,7 @@ class RunError(Exception):
 
 
 class RunFolderError(RunError):
-    """There is not a run in this folder, or it can't be read."""
+    """There is no run in this folder, or it can't be read."""
 
 
 class RunVersionError(RunError):

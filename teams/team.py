@@ -62,7 +62,7 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     Raises:
         TypeError: A participant is neither an agent nor a team, or `speakers` or `budget` has another type.
-        ValueError: There is not a participant, two have the same name or one a reserved name, or `max_turns` is below 1.
+        ValueError: There is no participant, two have the same name or one a reserved name, or `max_turns` is below 1.
         SpeakerError: The policy can't work with these participants.
     """
 

@@ -357,7 +357,7 @@ def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
 
 def test_a_first_node_that_does_not_exist_is_refused():
     graph = DiGraph(nodes={"a": DiGraphNode(name="a")}, default_start_node="nobody")
-    with pytest.raises(GraphError, match="default_start_node 'nobody' is no node"):
+    with pytest.raises(GraphError, match="default_start_node 'nobody' is not a node"):
         Graph(graph)
 
 
