@@ -9,6 +9,8 @@ import os
 import pytest
 
 from autogen_codeact.executors import Limits
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.files.workspace import Workspace
 
 from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in
@@ -255,8 +257,15 @@ CLEAR = "import os\nfor name in os.listdir('/workspace'): os.remove('/workspace/
 MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
 
 
+@pytest.fixture
+def few_files_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many new files the host stores 50; the supervisor reports all of them."""
+    monkeypatch.setattr(AsyncSandbox, "_new_workspace", lambda _, root: Workspace(root, max_files=50))
+
+
 @each_engine
 @pytest.mark.timeout(180)
+@pytest.mark.usefixtures("few_files_stored")
 async def test_94_files_made_and_removed_again_do_not_fill_the_supervisor(subject: Subject) -> None:
     """It remembers the files that it has reported; those that are gone it must forget."""
     await subject.start(files=4000)

@@ -343,12 +343,7 @@ async def test_h7_pip_that_is_killed_leaves_nothing_in_the_folder_of_packages(su
 @pytest.mark.timeout(300)
 @in_process_mode
 async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: Subject) -> None:
-    for wanted in (
-        "'absent==1.*'",
-        '"absent~=1.0" absent!=2',
-        "absent  # what's this? {no} $(command)",
-        "'a$(touch /tmp/x)'",
-    ):
+    for wanted in ("""'absent==1.*' "absent~=1.0" absent!=2  # what's this? {no} $(command)""", "'a$(touch /tmp/x)'"):
         result = await subject.run(f"pip install --no-index {wanted}", "sh", timeout=60)
         assert result.outcome == "error", result
         assert result.notes == (), result
@@ -375,6 +370,13 @@ PACKAGE = """
         file.write("from setuptools import setup; setup(name='mine', version='1', packages=['mine'])")
     with open("/workspace/source/mine/__init__.py", "w") as file:
         file.write("VALUE = 7")
+    # The same as a wheel, which is installed without a build.
+    import zipfile
+    with zipfile.ZipFile("/workspace/mine-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("mine/__init__.py", "VALUE = 7")
+        wheel.writestr("mine-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: mine\\nVersion: 1\\n")
+        wheel.writestr("mine-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("mine-1.dist-info/RECORD", "mine/__init__.py,,\\n")
     # What pip, its interpreter or its build could take for its own, where it runs.
     mark = "open('/packages/planted', 'w'); open('/tmp/planted', 'w')"
     for name in ("pip", "runpy", "sitecustomize", "usercustomize", "site", "os", "json", "encodings"):
@@ -385,6 +387,7 @@ PACKAGE = """
 """
 CLEAN = "import glob, os\n[os.remove(path) for path in glob.glob('/workspace/*.py') + glob.glob('/workspace/pip.conf')]"
 INSTALL = "# Installs it.\npip install --no-build-isolation --no-index ./source\n"
+INSTALL_WHEEL = "pip install --no-index --force-reinstall ./mine-1-py3-none-any.whl\n"
 CHANGE = """
     import ctypes, glob, os, subprocess, sys
     folder = os.path.dirname(__import__("mine").__file__)
@@ -438,9 +441,9 @@ async def test_h7_only_pip_install_blocks_change_packages(subject: Subject) -> N
     assert await subject.out("import mine; print(mine.VALUE)") == "7\n"
     # What is more than that one command has no such rights, and is told how to get them.
     for more in (
-        INSTALL + "touch /packages/planted",
-        "pip install ./source; true && false",
-        "pip install $(echo ./source) || exit 1",
+        "set -e\n" + INSTALL_WHEEL + "touch /packages/planted",
+        "pip install --no-index ./absent; true && false",
+        "pip install --no-index $(echo ./absent) || exit 1",
     ):
         refused = await subject.run(more, "bash", timeout=60)
         assert refused.outcome == "error", refused
@@ -457,7 +460,7 @@ async def test_h7_packages_of_a_session_are_installed_by_any_block(subject: Subj
     await subject.start(memory="512m", tmp="64m", workspace="64m")
     await subject.out(PACKAGE)
     await subject.out(CLEAN)
-    installed = await subject.run("cd /workspace && " + INSTALL.splitlines()[1], "sh", timeout=60)
+    installed = await subject.run("cd /workspace && " + INSTALL_WHEEL, "sh", timeout=60)
     assert installed.outcome == "ok", installed
     assert await subject.out("import mine, os; print(mine.VALUE, os.path.exists('/tmp/planted'))") == "7 False\n"
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.pool import UNFIT, SandboxPool
+from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Toolset
 
 from .bubblewrapped import descendants
@@ -59,6 +60,25 @@ def executor(kind: type[Kind], **options: Any) -> Kind:
     if "progress" in options or not _can_share(made.sandbox):
         return made
     return kind(**options, pool=_pool_for(made.sandbox))
+
+
+def executor_with_tools(
+    kind: type[Kind], tools: Sequence[Any], *, approve_tool: ApproveTool | None = None, **options: Any
+) -> Kind:
+    """Make such an executor with tools that are added before its start.
+
+    Each block brings them, as those of an agent, so that tests with other tools can use the sandbox. Give `tools` to `executor`
+    where a test needs a sandbox that knows its tools from the start.
+
+    Args:
+        kind: Its class.
+        tools: Its tools.
+        approve_tool: Called before each call to a tool.
+        options: Its other arguments.
+    """
+    made = executor(kind, **options)
+    made.add_tools(tools, approve_tool)
+    return made
 
 
 def sandbox(backend: str, **options: Any) -> AsyncSandbox:
@@ -188,10 +208,12 @@ async def is_kept(name: str) -> bool:
         name: Its name.
     """
     until = time.monotonic() + SETTLED_S
+    pause = 0.002
     while (held := _held().get(name)) is not None and time.monotonic() < until:
         if held.idle:
             return True
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, 0.05)
     return False
 
 

@@ -114,8 +114,8 @@ async def make() -> AsyncIterator[Make]:
 
     async def make(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
         made.append(
-            reused.executor(
-                BubblewrapCommandLineCodeExecutor, mode="session", tools=tools, **{"timeout": 30, **options}
+            reused.executor_with_tools(
+                BubblewrapCommandLineCodeExecutor, tools, **{"mode": "session", "timeout": 30, **options}
             )
         )
         made[-1].attach(recorder=recorder, observers=observers)

@@ -32,14 +32,20 @@ on_one_kind = pytest.mark.parametrize("make", ["docker-process"], indirect=True)
 
 @pytest_asyncio.fixture(params=KINDS)
 async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[Make]:
-    """Makes an executor with these tools, and stops it after the test."""
+    """Makes an executor with these tools, which its sandbox knows from the start or from each block, and stops it."""
     engine, mode = request.param.split("-")
     made: list[SandboxCodeExecutor] = []
 
-    async def make(*functions: Callable[..., Any] | Tool, **options: Any) -> SandboxCodeExecutor:
+    async def make(
+        *functions: Callable[..., Any] | Tool, at_start: bool = False, **options: Any
+    ) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
         tools = [function if isinstance(function, Tool) else Tool(function) for function in functions]
-        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 20, **options}))
+        options = {"mode": mode, "timeout": 20, **options}
+        if at_start:
+            made.append(reused.executor(kind, tools=tools, **options))
+        else:
+            made.append(reused.executor_with_tools(kind, tools, **options))
         await made[-1].start()
         return made[-1]
 
@@ -55,7 +61,7 @@ async def add(a: int, b: int = 1) -> int:
 
 class TestFunctions:
     async def test_tools_are_functions_in_main_and_in_a_module(self, make: Make) -> None:
-        executor = await make(add)
+        executor = await make(add, at_start=True)
         code = """
             from host_tools import add as plus
             import host_tools, inspect
@@ -76,13 +82,13 @@ class TestFunctions:
         assert all(0 < call.duration_s < 10 for call in result.tool_calls)
 
     async def test_tools_can_be_imported_in_modules_of_the_workspace(self, make: Make) -> None:
-        executor = await make(add)
+        executor = await make(add, at_start=True)
         await run(executor, "# filename: mine.py\nfrom host_tools import add\ndef twice(a): return add(a, a)")
         result = await run(executor, "import mine; print(mine.twice(4))")
         assert (short_result(result), short_calls(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
 
     async def test_code_may_replace_the_name_of_a_tool(self, make: Make) -> None:
-        executor = await make(add)
+        executor = await make(add, at_start=True)
         await run(executor, "add = lambda *_: 'mine'")
         output = await out(executor, "print(add(1, 1))")
         # A process starts afresh, a session goes on.
@@ -95,7 +101,7 @@ class TestFunctions:
             seen.append(thing)
             return thing
 
-        executor = await make(echo)
+        executor = await make(echo, at_start=True)
         things = [None, True, -(10**30), 0.1, "ü\n\0😀 \\ud800", [], [[1, [2]]], {}, {"a": {"": None}}, "x" * 300_000]
         result = await run(executor, f"things = {things!r}\nprint([echo(thing) for thing in things] == things)")
         assert short_result(result) == ("ok", 0, "True\n")
@@ -105,7 +111,7 @@ class TestFunctions:
         assert await out(executor, code) == "[1, 2] {'1': 2} True -inf\n"
 
     async def test_tools_take_numbers_and_arrays_of_numpy_and_its_like(self, make: Make) -> None:
-        executor = await make(add)
+        executor = await make(add, at_start=True)
         code = """
             class Number:
                 def tolist(self):
@@ -121,12 +127,12 @@ class TestFunctions:
 
     async def test_tool_with_a_broken_stub_fails_the_start(self, make: Make) -> None:
         with pytest.raises(SandboxStartError, match=r"host tools.*add.*SyntaxError"):
-            await make(Tool(add, source="def add(:"))
+            await make(Tool(add, source="def add(:"), at_start=True)
         with pytest.raises(SandboxStartError, match=r"host tools.*add.*defines no function of that name"):
-            await make(Tool(add, source="def plus(a): pass"))
+            await make(Tool(add, source="def plus(a): pass"), at_start=True)
 
     async def test_tools_are_not_in_a_shell(self, make: Make) -> None:
-        executor = await make(add)
+        executor = await make(add, at_start=True)
         result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
         assert short_result(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
 

@@ -292,7 +292,7 @@ class TestSessions:
         assert await out(executor, "print(add(x))") == "3\n"
 
     async def test_new_sessions_after_a_loss_have_the_tools(self, make: Make) -> None:
-        executor = await make(add, checkpoint=False)
+        executor = await make(add, at_start=True, checkpoint=False)
         result = await run(executor, "add = 3; import os; os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
         assert await out(executor, "print(add(1))") == "2\n"

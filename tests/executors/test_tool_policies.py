@@ -274,8 +274,8 @@ async def test_parallel_calls_are_approved_independently(
                 return str(error)
         print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
     """
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, tools=[get, pay], approve_tool=again, timeout=30
+    async with reused.executor_with_tools(
+        DockerCommandLineCodeExecutor, [get, pay], approve_tool=again, timeout=30
     ) as executor:
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)

@@ -42,7 +42,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
 
     async def make(*tools: Any, **options: Any) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        made.append(reused.executor(kind, mode=mode, tools=tools, **{"timeout": 30, **options}))
+        made.append(reused.executor_with_tools(kind, tools, **{"mode": mode, "timeout": 30, **options}))
         await made[-1].start()
         return made[-1]
 

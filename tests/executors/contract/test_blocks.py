@@ -14,6 +14,8 @@ from tests.executors.sandboxes import block, out, run, short_result
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 COUNT = 4 * 1024 * 1024
+UNUSUAL = {"split_streams": True, "limits": Limits(output=4096), "languages": {"reverse": "rev"}}
+"""Options of tests that share a sandbox."""
 FLOODS = {
     "print": f"print('head'); print('x' * {COUNT}); print('tail')",
     "write": f"""
@@ -121,7 +123,7 @@ class TestResult:
         assert result.error.type == "EOFError"
 
     async def test_split_streams_are_separate_in_the_result(self, make):
-        executor = await make(split_streams=True)
+        executor = await make(**UNUSUAL)
         result = await run(executor, "import sys; print('out'); print('err', file=sys.stderr)")
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
@@ -137,7 +139,7 @@ class TestLongOutput:
         assert COUNT - 1_100_000 < result.truncated < COUNT
 
     async def test_long_output_has_the_configured_limit(self, make):
-        executor = await make(limits=Limits(output=4096))
+        executor = await make(**UNUSUAL)
         result = await run(executor, "print('x' * 100_000)")
         assert 4096 <= len(result.output) < 4400
         assert result.truncated == 100_001 - 4096
@@ -170,7 +172,7 @@ class TestBlocks:
         assert (result.exit_code, "klingon" in result.output) == (127, True)
 
     async def test_blocks_in_a_custom_language_run(self, make):
-        executor = await make(languages={"reverse": "rev"})
+        executor = await make(**UNUSUAL)
         assert (await out(executor, "abc", "reverse")).strip() == "cba"
 
     async def test_blocks_at_the_same_time_do_not_mix(self, executor):
@@ -189,20 +191,24 @@ class TestBlocks:
 
 class TestDeadline:
     async def test_deadline_ends_the_block_and_the_next_one_runs(self, make):
-        blocks = {
+        idle = {
             "sleep": "import time; time.sleep(60)",
             "deaf": "import signal, time\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n"
             "    except OSError:\n        pass\nprint('deaf', flush=True)\ntime.sleep(60)",
+            "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
+        }
+        busy = {
             "stubborn": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
             "number": "9 ** 9 ** 9",
             "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
-            "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
         }
-        executor = await make(timeout=1.5, limits=Limits(cpus=0.2))  # half of the blocks never rest
-        for name, code in blocks.items():
+        executor = await make(limits=Limits(cpus=0.3))  # half of the blocks never rest
+        for name, code in {**idle, **busy}.items():
+            executor.sandbox.timeout = limit = 1.5 if name in idle else 0.5
             result = await run(executor, code)
+            executor.sandbox.timeout = 30
             assert (result.outcome, result.exit_code) == ("timeout", 124), name
-            assert 1.4 < result.duration_s < 20, name
+            assert limit - 0.1 < result.duration_s < 20, name
             assert await out(executor, "print('next')") == "next\n", name
             assert await out(executor, running("sleep 60"), "sh") == "", name
 

@@ -1,7 +1,6 @@
 """A block's processor time has a limit of its own, beside that by the clock."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,7 +12,8 @@ from .conftest import Backend, Make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EXCEEDED = "the code used more processor time than the 0.25 s that a block may use"
+LIMITS = Limits(cpu_seconds=0.15)
+EXCEEDED = "the code used more processor time than the 0.15 s that a block may use"
 SPIN = "while True: pass"
 
 
@@ -24,11 +24,10 @@ def check_exceeded(result: ExecutionResult, backend: Backend, *, python: bool = 
     assert result.state == ("restored" if backend.session and python else "kept")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def limited(backend: Backend) -> AsyncIterator[SandboxCodeExecutor]:
-    """One whose blocks may use a quarter of a second."""
-    async with backend.make(timeout=50, limits=Limits(cpu_seconds=0.25)) as started:
-        yield started
+@pytest_asyncio.fixture(loop_scope="module")
+async def limited(make: Make) -> SandboxCodeExecutor:
+    """One whose blocks may use little processor time."""
+    return await make(timeout=50, limits=LIMITS)
 
 
 async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCodeExecutor, backend: Backend) -> None:
@@ -47,7 +46,7 @@ async def test_sleeping_does_not_use_cpu_time(limited: SandboxCodeExecutor) -> N
 
 
 async def test_each_block_has_its_own_cpu_limit(limited: SandboxCodeExecutor) -> None:
-    code = "import time\nend = time.process_time() + 0.12\nwhile time.process_time() < end: pass\nprint('done')"
+    code = "import time\nend = time.process_time() + 0.055\nwhile time.process_time() < end: pass\nprint('done')"
     for _ in range(3):
         assert await out(limited, code) == "done\n"
 
@@ -81,20 +80,18 @@ async def test_cpu_time_of_unreaped_children_counts(limited: SandboxCodeExecutor
     check_exceeded(await run(limited, code), backend)
 
 
-async def test_cpu_time_of_other_blocks_does_not_count(make: Make, backend: Backend) -> None:
+async def test_cpu_time_of_other_blocks_does_not_count(limited: SandboxCodeExecutor, backend: Backend) -> None:
     if backend.session:
         pytest.skip("blocks of a session run one after the other")
-    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.25, cpus=2))
-    idle = asyncio.ensure_future(run(executor, "import time; time.sleep(3); print('idle')"))
+    idle = asyncio.ensure_future(run(limited, "import time; time.sleep(3); print('idle')"))
     await asyncio.sleep(0.2)
-    check_exceeded(await run(executor, SPIN), backend)
+    check_exceeded(await run(limited, SPIN), backend)
     assert (await idle).output == "idle\n"
 
 
 async def test_init_command_has_no_cpu_limit(make: Make) -> None:
-    executor = await make(
-        timeout=50, limits=Limits(cpu_seconds=0.2), init_command="python3 -c 'sum(range(3 * 10 ** 7))'"
-    )
+    spin = "import time\nwhile time.process_time() < 0.25: pass"
+    executor = await make(timeout=50, limits=LIMITS, init_command=f"python3 -c '{spin}'")
     assert await out(executor, "print('started')") == "started\n"
 
 
