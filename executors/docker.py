@@ -9,8 +9,7 @@ from autogen_core import Component
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.executors.functions_module import functions_prompt
-from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe
 from autogen_codeact.sandbox.host.languages import LANGUAGES, labels
 from autogen_codeact.sandbox.options import DockerOptions
 
@@ -46,8 +45,6 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     @takes(DockerArguments, "image", "container_name")
     def __init__(self, arguments: DockerArguments) -> None:
-        self._functions = tuple(arguments.functions)
-        self._functions_module = arguments.functions_module
         self._container_name = arguments.container_name
         super().__init__(options_of(arguments, DockerOptions), arguments)
 
@@ -64,4 +61,4 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     def functions_prompt(self) -> str:
         """Return text that describes to a model the functions that its code can import; empty if there are none."""
-        return functions_prompt(self._functions, self._functions_module) if self._functions else ""
+        return describe(self._functions, self.options.functions_module) if self._functions else ""

@@ -11,11 +11,12 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
-from autogen_codeact.executors.functions_module import build_functions_source, required_packages
+from autogen_codeact.executors.functions_module import source_function
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.functions_source import module_options
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -33,12 +34,9 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     component_config_schema: Any
 
     def __init__(self, options: SandboxOptions, arguments: ExecutorArguments) -> None:
-        if arguments.functions:
-            module = {
-                "functions_source": build_functions_source(arguments.functions),
-                "functions_packages": required_packages(arguments.functions),
-            }
-            options = options.model_copy(update=module)
+        self._functions = list(map(source_function, arguments.functions))
+        if self._functions:
+            options = options.model_copy(update=module_options(self._functions))
         tools = HostTools(arguments.tools, options.tool_limits, arguments.approve_tool)
         super().__init__(options, tools=tools, progress=arguments.progress, pool=arguments.pool)
 

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
 
-from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, SourceFunction, describe, module_source
+from autogen_codeact.sandbox.functions_source import SourceFunction
 
-WithRequirements = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr
-CodeFunction = WithRequirements | Callable[..., Any]
-
-
-def build_functions_source(functions: Sequence[CodeFunction]) -> str:
-    """Write the module of plain functions and AutoGen's functions with requirements.
-
-    Raises:
-        ValueError: Something is no function, has no source, or needs values that don't travel; the message names it.
-    """
-    return module_source([_described(function) for function in functions])
+CodeFunction = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr | Callable[..., Any]
 
 
-def required_packages(functions: Sequence[CodeFunction]) -> list[str]:
-    """Collect the packages that the functions ask for: requirements as pip takes them, each once, in the order given."""
-    packages = (package for each in functions if _has_requirements(each) for package in each.python_packages)
-    return list(dict.fromkeys(packages))
-
-
-def functions_prompt(functions: Sequence[CodeFunction], module: str, template: str = PROMPT_TEMPLATE) -> str:
-    """Tell a model which functions its code can import; see `functions_source.describe`."""
-    return describe([_described(function) for function in functions], module, template)
-
-
-def _has_requirements(function: CodeFunction) -> TypeGuard[WithRequirements]:
-    return isinstance(function, FunctionWithRequirements | FunctionWithRequirementsStr)
-
-
-def _described(function: CodeFunction) -> SourceFunction:
-    if not _has_requirements(function):
+def source_function(function: CodeFunction) -> SourceFunction:
+    """Return a function as the sandbox library takes it."""
+    if not isinstance(function, FunctionWithRequirements | FunctionWithRequirementsStr):
         return SourceFunction(function)
-    imports = tuple(map(_import_line, function.global_imports))
+    imports, packages = tuple(map(_import_line, function.global_imports)), tuple(function.python_packages)
     if isinstance(function, FunctionWithRequirementsStr):
-        return SourceFunction(function.compiled_func, function.func, imports)
-    return SourceFunction(function.func, imports=imports)
+        return SourceFunction(function.compiled_func, function.func, imports, packages)
+    return SourceFunction(function.func, imports=imports, packages=packages)
 
 
 def _import_line(wanted: str | Alias | ImportFromModule) -> str:

@@ -33,16 +33,28 @@ class SourceFunction:
         function: The function.
         text: Its source, if it was made of text. Default: it is found.
         imports: The import statements that it needs.
+        packages: The packages that it needs, as pip takes them.
     """
 
     function: Any
     text: str | None = None
     imports: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Its name."""
         return str(getattr(self.function, "__name__", None) or repr(self.function))
+
+
+def module_options(functions: Sequence[SourceFunction]) -> dict[str, Any]:
+    """Return the options of a sandbox whose code can import functions: their source, and the packages that they need.
+
+    Raises:
+        ValueError: As for `module_source`.
+    """
+    packages = dict.fromkeys(package for each in functions for package in each.packages)
+    return {"functions_source": module_source(functions), "functions_packages": list(packages)}
 
 
 def module_source(functions: Sequence[SourceFunction]) -> str:

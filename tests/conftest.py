@@ -18,8 +18,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewra
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests import environment
 from tests.executors import reused
-from tests.file_seconds import Recorder, looks_for_processes, put_long_files_first
-from tests.processes import stop_servers
+from tests.file_seconds import Recorder, put_long_files_first
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -101,24 +100,6 @@ def freeze_existing_objects() -> Iterator[None]:
     gc.freeze()
     yield
     gc.collect()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end_fork_servers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let no process from which other tests have forked programs be there where tests look for leftover processes."""
-    if not looks_for_processes(request.path):
-        yield
-        return
-    stop_servers()
-    yield
-    stop_servers()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def end_last_fork_servers() -> Iterator[None]:
-    """End those that are left at the end."""
-    yield
-    stop_servers()
 
 
 @pytest.fixture(scope="session", autouse=True)

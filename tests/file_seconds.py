@@ -21,7 +21,7 @@ TEST_S = 0.2
 def put_long_files_first(items: list[pytest.Item]) -> None:
     """Order whole files by their length, so that no worker has a long one left when the others are done.
 
-    Those that look for processes come before all others, because fork servers are ended before and after each of them.
+    Those that look for processes come before all others, which could leave some behind in the same worker.
 
     Args:
         items: The tests, which are put in order.
@@ -29,11 +29,10 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
     known: dict[str, float] = json.loads(STORED.read_text())
     tests = Counter(item.path for item in items)
     seconds = {path: known.get(_name(path), number * TEST_S) for path, number in tests.items()}
-    items.sort(key=lambda item: (not looks_for_processes(item.path), -seconds[item.path], item.path))
+    items.sort(key=lambda item: (not _looks_for_processes(item.path), -seconds[item.path], item.path))
 
 
-def looks_for_processes(path: Path) -> bool:
-    """Whether the tests of a file look for processes that are left behind."""
+def _looks_for_processes(path: Path) -> bool:
     return not LOOKS_FOR_PROCESSES.isdisjoint(path.parts)
 
 

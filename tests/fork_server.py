@@ -1,6 +1,7 @@
 """Imports what most of our programs import, then forks a process for each program that it is asked to run.
 
-`tests/processes.py` starts it and says what it is for. Run as `python [OPTIONS] fork_server.py FD`, where FD is a socket.
+`tests/processes.py` starts it and says what it is for. Run as `python -W error fork_server.py FD PID`: FD is the socket that
+requests come to, and PID the process with which it ends. It ends when its modules are imported, and leaves the server running.
 """
 
 import contextlib
@@ -11,9 +12,11 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import types
+import warnings
 
 MODULES = (
     "anyio._backends._asyncio",
@@ -47,24 +50,28 @@ MODULES = (
     "typer.rich_utils",
 )
 REQUEST_BYTES = 1 << 18
+REQUEST_S = 10
+ERROR = ("error", None, Warning, None, 0)
+"""What `-W error` puts before the interpreter's own filters of warnings."""
 
 
-def serve(requests):
+def serve(requests, life):
     """Fork a process for each request, and report its number and then its exit status.
 
     Args:
-        requests: The socket that requests come from. Its end ends the server.
+        requests: The socket that requests come to, each on a connection of its own.
+        life: Descriptor of the process with which this one ends.
 
     Returns:
         The request to carry out, in the new process only.
     """
     running = {}
     while True:
-        for ready in select.select([requests, *running], [], [])[0]:
+        for ready in select.select([requests, life, *running], [], [])[0]:
             if ready is requests:
-                message, received, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
-                if not message:
-                    os._exit(0)
+                request, received = receive(requests)
+                if not received:
+                    continue
                 *streams, status = received
                 pid = os.fork()
                 if pid == 0:
@@ -72,17 +79,33 @@ def serve(requests):
                     for number, stream in enumerate(streams):
                         os.dup2(stream, number)
                     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-                    return json.loads(message)
+                    return json.loads(request)
                 for stream in streams:
                     os.close(stream)
                 report(status, pid)
                 running[os.pidfd_open(pid)] = (pid, status)
+            elif ready == life:
+                os._exit(0)
             else:
                 pid, status = running.pop(ready)
                 _, ended = os.waitpid(pid, 0)
                 os.close(ready)
                 report(status, os.waitstatus_to_exitcode(ended))
                 os.close(status)
+
+
+def receive(requests):
+    """Take the next request of this user: its text, and its standard streams and where its status is reported."""
+    connection, _ = requests.accept()
+    with connection:
+        connection.settimeout(REQUEST_S)
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user != os.geteuid():
+            return b"", []
+        with contextlib.suppress(OSError):
+            message, received, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
+            return message, received
+    return b"", []
 
 
 def report(status, number):
@@ -95,7 +118,8 @@ def become(request):
     """Set what a new interpreter takes from its surroundings.
 
     Args:
-        request: `arguments`, the command line from the program on; `environment`; `folder`, the one to run in.
+        request: `arguments`, the command line from the program on; `environment`; `folder`, the one to run in;
+            `warnings`, the interpreter's options `-W`.
 
     Returns:
         The program's code and the module to run it in.
@@ -103,6 +127,7 @@ def become(request):
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    set_warnings(request["warnings"])
     sys.stdout.reconfigure(line_buffering=os.isatty(1) and not sys.stdout.write_through)
     program, *arguments = request["arguments"]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -119,6 +144,17 @@ def become(request):
     return compile(source, name, "exec", dont_inherit=True), main
 
 
+def set_warnings(options):
+    """Set the filters that these options `-W` make, below those that imported modules have added."""
+    sys.warnoptions[:] = options
+    place = warnings.filters.index(ERROR)
+    of_modules, own = warnings.filters[:place], warnings.filters[place + 1 :]
+    warnings.filters[:] = own
+    warnings._processoptions(options)
+    warnings.filters[:0] = of_modules
+    warnings._filters_mutated()
+
+
 def load():
     """Import the modules, and check that a fork copies all that they have made."""
     del sys.path[0]
@@ -132,10 +168,22 @@ def load():
     gc.freeze()  # the garbage collector of each process would write to this memory, and so copy it
 
 
+def leave_running():
+    """End this process, and go on in a child process that no process is the parent of; its streams lead nowhere."""
+    if os.fork():
+        os._exit(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
 if __name__ == "__main__":
+    listener, owner = socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2]))
     load()
     # A Ctrl-C is for the programs. One that comes early waits until its program can take it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    code, main_module = become(serve(socket.socket(fileno=int(sys.argv[1]))))
+    leave_running()
+    code, main_module = become(serve(listener, owner))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     exec(code, main_module.__dict__)  # at the top level, so that the interpreter itself ends the program

@@ -1,14 +1,14 @@
 """Start Python programs as real processes, without each one importing AutoGen, typer and the Docker SDK again.
 
 These imports take most of a second of processor time, and hundreds of tests start a program. `tests/fork_server.py` imports
-them once and forks a process for each program: with its own number, standard streams, environment, folder, signals and exit
-status. What can't be changed after the start of an interpreter (its options, the encoding, variables that imported modules have
-read) makes a new interpreter necessary, and gets one.
+them once for all test workers and forks a process for each program: with its own number, standard streams, environment, folder,
+filters of warnings, signals and exit status. What can't be changed after the start of an interpreter (its other options, the
+encoding, variables that imported modules have read) makes a new interpreter necessary, and gets one.
 """
 
 from __future__ import annotations
 
-import atexit
+import errno
 import json
 import os
 import select
@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import IO, TextIO
 
 from tests.environment import PROXIES, is_removed
@@ -41,7 +41,13 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if name not in READ_LATE and name[:4] != "RAY_" and not is_removed(name)
 }
-"""The servers' environment, without what a test sets for itself."""
+"""The server's environment, without what a test sets for itself."""
+OWNER = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+"""The process that runs the tests or, if several do, has started them. The server is theirs together, and ends with it."""
+ADDRESS = f"\0codeact-tests-fork-server-{OWNER}"
+"""Where the server listens: a name without a file."""
+START_S = 60
+"""Seconds that its imports may take on a busy machine."""
 
 
 class Forked:
@@ -128,70 +134,71 @@ def _read(stream: TextIO, name: str, read: dict[str, str]) -> None:
         read[name] = stream.read()
 
 
-class Server:
-    """A process that has imported our dependencies, and forks.
+def start_server(address: str, environment: Mapping[str, str]) -> None:
+    """Start a process that has imported our dependencies, and forks; do nothing if another worker has started it.
 
     Args:
-        options: Options of its interpreter.
+        address: Where it listens.
         environment: What it may read while it imports.
     """
-
-    def __init__(self, options: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, *options, str(SERVER), str(theirs.fileno())],
-                # Python asks at its start whether these can seek; the programs' pipes and terminals can't.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-            )
-        atexit.register(self.stop)
-
-    def stop(self) -> str:
-        """End it, and return what it has complained of."""
-        atexit.unregister(self.stop)
-        self._requests.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
-            return self._process.communicate(timeout=10)[1]
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.communicate()[1]
+            listener.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return
+            raise
+        listener.listen(1000)
+        # It leaves the server running when it ends.
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(SERVER), str(listener.fileno()), str(OWNER)],
+            # Python asks at its start whether these can seek; the programs' pipes and terminals can't.
+            input="",
+            capture_output=True,
+            text=True,
+            pass_fds=[listener.fileno()],
+            env=environment,
+            timeout=START_S,
+            check=False,
+        )
+    assert done.returncode == 0, f"the fork server has failed: {done.stderr}"
 
-    def fork(self, request: dict[str, object], streams: list[int]) -> tuple[int, socket.socket]:
-        """Have it fork a process.
 
-        Args:
-            request: What `become` in `fork_server.py` reads.
-            streams: The standard streams of the process.
-
-        Returns:
-            The process's number, and the socket where its exit status will arrive.
-        """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _connect() -> socket.socket:
+    """Connect with the server, which is started if there is none."""
+    until = time.monotonic() + START_S
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs:
-                socket.send_fds(self._requests, [json.dumps(request).encode()], [*streams, theirs.fileno()])
-            pid = ours.recv(64)
-        except OSError:
-            pid = b""
-        if not pid:
-            ours.close()
-        assert pid, f"the fork server has failed: {self.stop()}"
-        return int(pid), ours
+            connection.connect(ADDRESS)
+        except ConnectionRefusedError:
+            connection.close()
+            assert time.monotonic() < until, "the fork server does not listen"
+            start_server(ADDRESS, ENVIRONMENT)
+            time.sleep(0.01)  # another worker has its address, but does not listen yet
+        else:
+            return connection
 
 
-_servers: dict[tuple[str, ...], Server] = {}
-_starting = Lock()
+def _request(request: dict[str, object], streams: list[int]) -> tuple[int, socket.socket]:
+    """Have the server fork a process.
 
+    Args:
+        request: What `become` in `fork_server.py` reads.
+        streams: The standard streams of the process.
 
-def stop_servers() -> None:
-    """End all fork servers: tests of other modules look for processes that are left behind."""
-    while _servers:
-        _servers.popitem()[1].stop()
+    Returns:
+        The process's number, and the socket where its exit status will arrive.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with _connect() as connection, theirs:
+        socket.send_fds(connection, [json.dumps(request).encode()], [*streams, theirs.fileno()])
+    ours.settimeout(START_S)
+    pid = ours.recv(64)
+    if not pid:
+        ours.close()
+    assert pid, "the fork server has ended"
+    return int(pid), ours
 
 
 def start(
@@ -215,7 +222,8 @@ def start(
         stdout: `PIPE`, or a terminal's file descriptor for output and errors.
         new_interpreter: Start a new interpreter in any case.
     """
-    if new_interpreter or _early(env) != ENVIRONMENT:
+    warnings = options[1::2] if set(options[::2]) <= {"-W"} else None
+    if new_interpreter or warnings is None or _early(env) != ENVIRONMENT:
         return subprocess.Popen(
             [sys.executable, *options, *arguments],
             stdin=stdin,
@@ -225,10 +233,8 @@ def start(
             env=env,
             cwd=cwd,
         )
-    with _starting:
-        if (server := _servers.get(options)) is None:
-            server = _servers[options] = Server(options, ENVIRONMENT)
-    return _fork(server, arguments, dict(env), str(cwd or Path.cwd()), stdin, stdout)
+    request = {"arguments": arguments, "environment": dict(env), "folder": str(cwd or Path.cwd()), "warnings": warnings}
+    return _fork(request, stdin, stdout)
 
 
 def run(
@@ -253,11 +259,11 @@ def run(
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:
-    # The fork servers don't import Ray.
+    # The fork server doesn't import Ray.
     return {name: value for name, value in environment.items() if name not in READ_LATE and name[:4] != "RAY_"}
 
 
-def _fork(server: Server, arguments: list[str], env: dict[str, str], folder: str, stdin: int, stdout: int) -> Forked:
+def _fork(request: dict[str, object], stdin: int, stdout: int) -> Forked:
     theirs: list[int] = []
     ours: list[IO[str] | None] = [None, None, None]
 
@@ -276,7 +282,7 @@ def _fork(server: Server, arguments: list[str], env: dict[str, str], folder: str
     else:
         theirs += [os.dup(stdout), os.dup(stdout)]
     try:
-        pid, status = server.fork({"arguments": arguments, "environment": env, "folder": folder}, theirs)
+        pid, status = _request(request, theirs)
     finally:
         for each in theirs:
             os.close(each)

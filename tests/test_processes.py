@@ -143,4 +143,17 @@ def test_import_that_warns_stops_the_server(tmp_path: Path) -> None:
     (tmp_path / "docker.py").write_text("import warnings\nwarnings.warn('old')\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with pytest.raises(AssertionError, match=r"(?s)the fork server has failed: .*UserWarning: old"):
-        processes.Server(("-W", "error"), env).fork({}, [])
+        processes.start_server(f"{processes.ADDRESS}-that-warns", env)
+
+
+@pytest.mark.parametrize("options", [(), ("-W", "error"), ("-W", "error", "-W", "ignore:Resolved model mismatch")])
+def test_forked_program_has_the_filters_of_warnings_that_its_options_make(options: tuple[str, ...]) -> None:
+    program = "import sys, warnings; print(sys.warnoptions, *warnings.filters, sep='\\n')"
+    forked, new = (
+        processes.run(["-c", program], env=os.environ, options=options, new_interpreter=new).stdout.splitlines()
+        for new in (False, True)
+    )
+    assert forked[0] == new[0] == str(list(options[1::2]))
+    # Imported modules add some of their own, but none of this kind.
+    every = "('error', None, <class 'Warning'>, None, 0)"
+    assert [line for line in forked if line in {*new, every}] == new

@@ -24,13 +24,21 @@ from autogen_core.code_executor import (
 )
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
-from autogen_codeact.executors.functions_module import (
-    build_functions_source,
-    functions_prompt,
-    required_packages,
-)
-from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE
+from autogen_codeact.executors.functions_module import source_function
+from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe, module_options
 from autogen_codeact.sandbox.options import check_module_name
+
+
+def build_functions_source(functions: list[Any]) -> str:
+    return str(module_options(list(map(source_function, functions)))["functions_source"])
+
+
+def required_packages(functions: list[Any]) -> list[str]:
+    return list(module_options(list(map(source_function, functions)))["functions_packages"])
+
+
+def functions_prompt(functions: list[Any], module: str, template: str = PROMPT_TEMPLATE) -> str:
+    return describe(list(map(source_function, functions)), module, template)
 
 
 def to_stub(function: Any) -> str:

@@ -1,0 +1,140 @@
+"""`Toolset`: tools that are added, and tools of sources that are started first."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from autogen_codeact.sandbox import AsyncSandbox, HostToolProtocol, ToolSource
+from autogen_codeact.sandbox.tools import source
+from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
+from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.toolset import Toolset
+from tests.executors import reused
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+class Shop(ToolSource):
+    """A server with one tool, which tells what was done with it."""
+
+    def __init__(self, name: str = "stock", *, fails: bool = False, hangs: bool = False, running: bool = False) -> None:
+        super().__init__("shop")
+        self.tool_name, self.fails, self.hangs, self.running = name, fails, hangs, running
+        self.done: list[str] = []
+
+    @property
+    def is_running(self) -> bool:
+        return self.running
+
+    async def open(self) -> None:
+        self.done.append("open")
+        if self.hangs:
+            await asyncio.sleep(60)
+
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
+        self.done.append("list")
+        if self.fails:
+            raise OSError("the shop is closed")
+        return [
+            SchemaHostTool(self.tool_name, "Count.", {"properties": {"fruit": {"type": "string"}}}, self.call, "shop")
+        ]
+
+    async def call(self, arguments: Any) -> ToolAnswer:
+        self.check_loop()
+        return ToolAnswer(f"3 {arguments['fruit']}")
+
+    async def close(self) -> None:
+        self.done.append("close")
+
+
+async def test_tools_of_a_source_are_known_after_its_start() -> None:
+    shop = Shop()
+    tools = Toolset([double, shop])
+    assert tools.known is None
+    assert [tool.name for tool in await tools.start()] == ["double", "stock"]
+    assert [tool.name for tool in tools.known or ()] == list(tools.broker.tools) == ["double", "stock"]
+    await tools.start()
+    await tools.stop()
+    assert tools.known is None
+    assert shop.done == ["open", "list", "close"]
+    await tools.start()
+    assert shop.done == ["open", "list", "close", "open", "list"]
+
+
+async def test_source_that_its_owner_has_started_stays_running() -> None:
+    shop = Shop(running=True)
+    tools = Toolset([shop])
+    await tools.start()
+    await tools.stop()
+    assert shop.done == ["list"]
+
+
+async def test_failed_start_stops_the_sources_that_were_started() -> None:
+    first, second = Shop(), Shop("other", fails=True)
+    with pytest.raises(OSError, match=r"^the shop is closed$"):
+        await Toolset([first, second]).start()
+    assert first.done == second.done == ["open", "list", "close"]
+
+
+async def test_source_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "START_TIMEOUT_S", 0.05)
+    shop = Shop(hangs=True)
+    message = "^The shop did not list its tools within 0.05 s; see whether its server starts by hand.$"
+    with pytest.raises(TimeoutError, match=message):
+        await Toolset([shop]).start()
+    assert shop.done == ["open", "close"]
+
+
+async def test_source_is_used_only_in_its_own_event_loop() -> None:
+    shop = Shop()
+    tools = Toolset([shop])
+    (tool,) = await tools.start()
+    with pytest.raises(RuntimeError, match=r"^The shop was started in another event loop and works in no other"):
+        await asyncio.to_thread(asyncio.run, tool.run({"fruit": "figs"}))  # type: ignore[arg-type]
+    await asyncio.to_thread(asyncio.run, tools.stop())
+    assert shop.done == ["open", "list"]  # it ends with its event loop
+
+
+async def test_two_tools_of_one_name_are_refused() -> None:
+    message = "Two tools, or a tool and an exception, would be called `double` in the sandbox; the second is "
+    with pytest.raises(ValueError, match=f"^{message}the function {__name__}.double. Rename one.$"):
+        Toolset([double, double])
+    with pytest.raises(ValueError, match=f"^{message}`double` of shop. Rename one.$"):
+        await Toolset([double, Shop("double")]).start()
+
+
+def test_added_tools_that_are_there_are_ignored() -> None:
+    tools = Toolset([double])
+    tools.add([double])
+    tools.add([abs_difference])
+    assert [tool.name for tool in tools.known or ()] == ["double", "abs_difference"]
+    with pytest.raises(TypeError, match=r"^tools must be a list of tools, not a str.$"):
+        tools.add("double")
+
+
+def abs_difference(one: int, other: int) -> int:
+    """Subtract, and leave the sign out."""
+    return abs(one - other)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_code_calls_tools_that_were_added_and_tools_of_sources() -> None:
+    async with reused.sandbox("bubblewrap", timeout=20) as box:
+        box.add_tools([Shop(), abs_difference])
+        result = await box.run("print(stock(fruit='figs'), abs_difference(2, 5))")
+        assert result.output == "3 figs 3\n"
+        assert [tool.name for tool in await box.list_tools()] == ["stock", "abs_difference"]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_sandbox_says_what_code_finds_in_it() -> None:
+    async with AsyncSandbox("bubblewrap", timeout=20) as box:
+        await box.write("data.csv", "a,b")
+        facts = await box.facts()
+    assert (facts.files.shown, facts.timeout_s) == ((("data.csv", 3),), 20)
+    assert facts.python is not None
