@@ -35,7 +35,7 @@ async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: 
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
     grown = GROWN_KIB
     for _ in range(3):
-        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=4)
+        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=3)
         grown = after.pop("resident KiB") - before.pop("resident KiB")
         assert after == before
         assert (after["children"], after["control groups"], after["containers"]) == (children, 0, 0)
