@@ -8,10 +8,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sized
-from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
@@ -19,6 +18,7 @@ from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.jobs import Job, Jobs
 from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import (
     AttemptFailed,
@@ -34,10 +34,8 @@ from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
-from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
-from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -49,35 +47,7 @@ CANCEL_S = 60.0
 LATE_S = 90.0
 """The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
-COMPARED_AT_ONCE = 500
 SPOOL = ".tasks.part"
-
-
-@dataclass
-class Job:
-    """A task that waits or runs.
-
-    Args:
-        task: The task.
-        repeat: Which repetition.
-        log: Folder of its run log.
-        work_dir: Folder of its workspace on the host.
-        attempts: How often it was begun.
-        tried: How often in this command.
-        failures: Those that failed.
-        resumed: How often it continued a log.
-        count_log: Whether the tokens in its log are not counted yet.
-    """
-
-    task: Task
-    repeat: int
-    log: Path
-    work_dir: Path
-    attempts: int = 0
-    tried: int = 0
-    failures: list[AttemptRecord] = field(default_factory=list)
-    resumed: int = 0
-    count_log: bool = True
 
 
 class _StartTime(NamedTuple):
@@ -123,7 +93,7 @@ class Scheduler:
         self._fatal: BaseException | None = None
         self._folder: BatchFolder | None = None
         self._began = time.monotonic()
-        self._total: int | None = None
+        self._jobs: Jobs | None = None
         self._earlier = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: deque[float] = deque(maxlen=RATE_ROWS)
@@ -174,6 +144,11 @@ class Scheduler:
         done = self._folder.rows - self._folder.failed
         return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
+    @property
+    def _total(self) -> int | None:
+        """How many rows there will be, or None if that is not known yet."""
+        return self._jobs.total if self._jobs is not None else None
+
     def _next_attempt_in(self) -> float | None:
         with suppress(IndexError):  # another thread may ask
             return max(0.0, self._due[0][0] - time.monotonic())
@@ -199,9 +174,12 @@ class Scheduler:
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
         source = TaskSource(self._tasks, folder.path / SPOOL)
-        if isinstance(self._tasks, Sized) and not isinstance(self._tasks, str):
-            self._total = len(self._tasks) * self._settings.repeat
-        jobs = self._read_jobs(source, folder)
+        tasks, repeats, total = self._tasks, self._settings.repeat, None
+        if isinstance(tasks, Sized) and not isinstance(tasks, str):
+            total = len(tasks) * repeats
+        add_row = partial(self._add, None)
+        self._jobs = Jobs(source, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
+        jobs = self._jobs.read()
         dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
         dispatcher.add_done_callback(lambda _: self._taken.set())
         try:
@@ -333,7 +311,7 @@ class Scheduler:
             await self._add(job, self._row(job, result))
 
     async def _attempt(self, work: AttemptWork) -> AttemptResult:
-        """Have the backend run an attempt; one that does not end although it was cancelled is left alone at last."""
+        """Have the backend run an attempt; one that does not end although it was cancelled is finally abandoned."""
         timeout = self._settings.task_timeout
         attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
         try:
@@ -421,86 +399,6 @@ class Scheduler:
         self.gate.end(f"the budget of {seconds:g} s is used up")
         for attempt in self._running:
             attempt.cancel()
-
-    # Tasks
-
-    async def _read_jobs(self, source: TaskSource, folder: BatchFolder) -> AsyncGenerator[Job, None]:
-        """Yield what is to be run, in order: all tasks once, then again for each repetition."""
-        repeats, earlier = self._settings.repeat, folder.rows
-        if source.is_repeatable and folder.has_tasks:
-            await self._compare(source, folder)
-        for repeat in range(1, repeats + 1):
-            good = bad = own = 0
-            async with aclosing(source.read(again=repeat < repeats)) as tasks:
-                async for task in tasks:
-                    if isinstance(task, BadTask):
-                        bad += 1
-                        await self._refuse(task, folder)
-                        continue
-                    good += 1
-                    if repeat == 1 and earlier:
-                        own += folder.rows_of(task.id, repeats)
-                    known = repeat > 1 or folder.knows(task)
-                    if known and folder.is_done(task.id, repeat):
-                        folder.remove_left(task, repeat)
-                    elif (job := await in_thread(self._job, task, repeat, folder, known)) is not None:
-                        yield job
-            if repeat == 1:
-                self._total = good * repeats + bad + earlier - own
-                self._tell_unseen(folder)
-
-    def _tell_unseen(self, folder: BatchFolder) -> None:
-        if gone := folder.unseen:
-            text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
-            self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
-
-    async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
-        """Find out before anything runs whether a task has changed, and how many rows there will be."""
-        good, bad, own, some = 0, 0, 0, list[Task]()
-        repeats = self._settings.repeat
-        async with aclosing(source.read(again=True)) as tasks:
-            async for task in tasks:
-                if isinstance(task, BadTask):
-                    bad += 1
-                    continue
-                good += 1
-                own += folder.rows_of(task.id, repeats)
-                some.append(task)
-                if len(some) == COMPARED_AT_ONCE:
-                    await in_thread(folder.compare_tasks, some)
-                    some = []
-        await in_thread(folder.compare_tasks, some)
-        # The rows of tasks that are no longer among the tasks stay, and count as done.
-        self._total = good * repeats + bad + folder.rows - own
-
-    async def _refuse(self, task: BadTask, folder: BatchFolder) -> None:
-        """Write the row of a task that can't be used, once."""
-        if not folder.is_done(task.id, 1):
-            await in_thread(folder.see_bad_task, task)
-            row = Row(id=task.id, outcome="invalid", attempts=0)
-            row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
-            await self._add(None, row)
-
-    def _job(self, task: Task, repeat: int, folder: BatchFolder, known: bool) -> Job | None:
-        """Return what is to be done for a task, or None; blocks for the disk."""
-        if not known:
-            folder.see_task(task, self._settings.repeat)
-        if folder.is_done(task.id, repeat):
-            return None
-        job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
-        if (before := folder.failed_row(task.id, repeat)) is not None:
-            job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
-            job.failures = before.failures
-            if before.started is not None:
-                last = AttemptRecord(
-                    started=before.started,
-                    seconds=before.seconds,
-                    error_class=before.error_class or "",
-                    error=before.error or "",
-                    engine=before.engine,
-                )
-                job.failures = [*job.failures, last]
-        return job
 
 
 async def _next_of(jobs: AsyncGenerator[Job, None]) -> Job | None:

@@ -92,37 +92,21 @@ class CallRecord(Record):
     @classmethod
     def of(cls, call: ToolCall, keep: KeepBytes) -> CallRecord:
         """Make the record of a call."""
-        return cls(
-            name=call.name,
-            arguments=call.arguments,
-            outcome=call.outcome,
-            result=call.result,
-            error=ErrorRecord.of(call.error) if call.error is not None else None,
-            duration_s=call.duration_s,
-            images=[
+        converted: dict[str, Any] = {
+            "error": ErrorRecord.of(call.error) if call.error is not None else None,
+            "images": [
                 ImageRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
             ],
-            error_bases=list(call.error_bases),
-        )
+            "error_bases": list(call.error_bases),
+        }
+        return cls(**{**vars(call), **converted})
 
     def call(self, read: ReadBytes) -> ToolCall:
         """Return the call; images that were left out are missing."""
-        images = tuple(
-            ToolImage(each.media_type, read(each.file), each.size)
-            for each in self.images
-            if each.file.sha256 is not None
-        )
         error = self.error.info() if self.error is not None else None
-        return ToolCall(
-            self.name,
-            self.arguments,
-            self.outcome,
-            self.result,
-            error,
-            self.duration_s,
-            images,
-            tuple(self.error_bases),
-        )
+        kept = [each for each in self.images if each.file.sha256 is not None]
+        images = tuple(ToolImage(each.media_type, read(each.file), each.size) for each in kept)
+        return ToolCall(**{**dict(self), "error": error, "images": images, "error_bases": tuple(self.error_bases)})
 
 
 class DisplayRecord(Record):
@@ -150,7 +134,7 @@ class DisplayRecord(Record):
             data={kind: form for kind, form in display.data.items() if not isinstance(form, bytes)},
             files={kind: keep(form) for kind, form in display.data.items() if isinstance(form, bytes)},
             metadata=dict(display.metadata),
-            path=str(display.path) if display.path is not None else None,
+            path=_text(display.path),
         )
 
     def display(self, read: ReadBytes) -> Display:
@@ -172,15 +156,7 @@ class ArtifactRecord(Record):
     @classmethod
     def of(cls, artifact: Artifact, file: StoredFile | None) -> ArtifactRecord:
         """Make the record of a file."""
-        path = str(artifact.path) if artifact.path is not None else None
-        return cls(
-            name=artifact.name,
-            size=artifact.size,
-            media_type=artifact.media_type,
-            path=path,
-            note=artifact.note,
-            file=file,
-        )
+        return cls(**{**vars(artifact), "path": _text(artifact.path), "file": file})
 
     def artifact(self) -> Artifact:
         """Return the file as in a result."""
@@ -196,23 +172,6 @@ class ConnectionRecord(Record):
     sent: int
     received: int
     reason: str | None = None
-
-
-_SAME = (
-    "exit_code",
-    "output",
-    "code_file",
-    "outcome",
-    "stdout",
-    "stderr",
-    "value",
-    "duration_s",
-    "truncated",
-    "state",
-    "number",
-    "restored_before",
-    "files_before",
-)
 
 
 class ResultRecord(Record):
@@ -262,17 +221,17 @@ class ResultRecord(Record):
             return cls(
                 kind=kind, exit_code=result.exit_code, output=result.output, code_file=code_file, outcome=outcome
             )
-        same = {name: getattr(result, name) for name in _SAME}
-        return cls(
-            kind="sandbox",
-            **same,
-            error=ErrorRecord.of(result.error) if result.error is not None else None,
-            artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
-            tool_calls=[CallRecord.of(each, keep) for each in result.tool_calls],
-            connections=[ConnectionRecord(**vars(each)) for each in result.connections],
-            notes=list(result.notes),
-            displays=[DisplayRecord.of(each, keep) for each in result.displays],
-        )
+        converted: dict[str, Any] = {
+            "error": ErrorRecord.of(result.error) if result.error is not None else None,
+            "artifacts": [ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
+            "tool_calls": [CallRecord.of(each, keep) for each in result.tool_calls],
+            "connections": [ConnectionRecord(**vars(each)) for each in result.connections],
+            "notes": list(result.notes),
+            "displays": [DisplayRecord.of(each, keep) for each in result.displays],
+        }
+        # By name: a subclass of another library may have more fields.
+        same = {name: getattr(result, name) for name in cls.model_fields if name not in {"kind", *converted}}
+        return cls(kind="sandbox", **same, **converted)
 
     def result(self, read: ReadBytes) -> CodeResult:
         """Return the result.
@@ -284,28 +243,21 @@ class ResultRecord(Record):
             return CodeResult(self.exit_code, self.output)
         if self.kind == "command_line":
             return CommandLineCodeResult(self.exit_code, self.output, self.code_file)
-        return ExecutionResult(
-            exit_code=self.exit_code,
-            output=self.output,
-            code_file=self.code_file,
-            outcome=self.outcome,
-            stdout=self.stdout,
-            stderr=self.stderr,
-            value=self.value,
-            error=self.error.info() if self.error is not None else None,
-            duration_s=self.duration_s,
-            truncated=self.truncated,
-            artifacts=tuple(each.artifact() for each in self.artifacts),
-            tool_calls=tuple(each.call(read) for each in self.tool_calls),
-            state=self.state,
-            connections=tuple(NetworkConnection(**each.model_dump()) for each in self.connections),
-            notes=tuple(self.notes),
-            number=self.number,
-            restored_before=self.restored_before,
-            displays=tuple(each.display(read) for each in self.displays),
-            files_before=self.files_before,
-        )
+        converted: dict[str, Any] = {
+            "error": self.error.info() if self.error is not None else None,
+            "artifacts": tuple(each.artifact() for each in self.artifacts),
+            "tool_calls": tuple(each.call(read) for each in self.tool_calls),
+            "connections": tuple(NetworkConnection(**dict(each)) for each in self.connections),
+            "notes": tuple(self.notes),
+            "displays": tuple(each.display(read) for each in self.displays),
+        }
+        same = {name: value for name, value in self if name != "kind"}
+        return ExecutionResult(**{**same, **converted})
 
 
 def _path(path: str | None) -> Path | None:
     return Path(path) if path is not None else None
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None

@@ -15,6 +15,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.requests import RequestClient
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.observers import (
     Attachments,
@@ -28,7 +29,7 @@ from autogen_codeact.sandbox.observers import (
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
-from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget, SandboxFiles
+from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
 from autogen_codeact.sandbox.tools.function import FunctionHostTool, contained
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
@@ -182,7 +183,7 @@ class BlockCalls:
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
         self._files = FileBudget(parse_size(broker.limits.file_bytes))
-        self.sandbox: SandboxFiles | None = None
+        self.sandbox: RequestClient | None = None
         """Exchanges files with the sandbox for tools that take or return them."""
         self.work_dir: Path | None = None
         """The folder on the host whose files are in the workspace."""

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
+from collections.abc import Generator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Protocol
 
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
+from autogen_codeact.sandbox.host.requests import CHUNK, RequestClient
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 
-CHUNK = 256 * 1024
 CHUNKS_PER_CALL = 4
 # The supervisor reads and writes for the host, and code must not see these through it.
 SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
-
-
-class SandboxFiles(Protocol):
-    """Reads and writes files of a sandbox."""
-
-    def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
-        """Yield pieces of a file, each with the size of the whole."""
-        ...
-
-    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
-        """Write a file."""
-        ...
 
 
 class FileBudget:
@@ -65,7 +52,7 @@ class CallFiles:
         work_dir: The folder on the host whose files are in the workspace, or None.
     """
 
-    def __init__(self, sandbox: SandboxFiles, budget: FileBudget, work_dir: Path | None) -> None:
+    def __init__(self, sandbox: RequestClient, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
         self._budget = budget
         self._work_dir = work_dir

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from typing import Self
 
-TICK_S = 0.01
+TICK_S = 0.02
 BEGIN, END = b"+", b"-"
 """What the control ticker is told."""
 MOST_EXCESS_S = 0.1
@@ -28,18 +28,24 @@ class RunDelays:
     def since_last_s(self) -> float:
         """Sum for all threads since the last call, in seconds."""
         now = {}
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                now[thread] = self._read(thread)
-        for thread in self._files.keys() - now.keys():
-            os.close(self._files.pop(thread))
+        try:
+            if os.stat("/proc/self/task").st_nlink - 2 != len(self._files):
+                self._find_threads()
+            for thread, file in self._files.items():
+                now[thread] = int(os.pread(file, 128, 0).split()[1])
+        except ProcessLookupError:  # it has ended, and another one has begun
+            self._find_threads()
+            return self.since_last_s()
         known, self._known = self._known, now
         return sum(delay - known.get(thread, 0) for thread, delay in now.items()) / 1e9
 
-    def _read(self, thread: str) -> int:
-        if thread not in self._files:
-            self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
-        return int(os.pread(self._files[thread], 128, 0).split()[1])
+    def _find_threads(self) -> None:
+        threads = set(os.listdir("/proc/self/task"))
+        for thread in self._files.keys() - threads:
+            os.close(self._files.pop(thread))
+        for thread in threads - self._files.keys():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
 
     def close(self) -> None:
         """Close its descriptors."""
@@ -48,7 +54,7 @@ class RunDelays:
 
 
 class Ticks:
-    """The largest lag of a series of ticks of 10 ms in the calling thread.
+    """The largest lag of a series of ticks of 20 ms in the calling thread.
 
     The time for which the kernel let this process wait for a processor does not count: the machine does other things, too.
     Where a thread keeps the interpreter's lock, several threads wait for a processor in turn; then the processor time that this
@@ -66,8 +72,10 @@ class Ticks:
         self._began, self._used = time.monotonic(), time.process_time()
 
     def end(self) -> None:
-        """End the tick and record its lag."""
-        took, used = time.monotonic() - self._began, time.process_time() - self._used
+        """End the tick, record its lag, and start the next tick."""
+        now, used_so_far = time.monotonic(), time.process_time()
+        took, used = now - self._began, used_so_far - self._used
+        self._began, self._used = now, used_so_far
         self.largest_s = max(self.largest_s, max(took - self._delays.since_last_s(), min(used, took)) - TICK_S)
 
     def close(self) -> None:
@@ -140,6 +148,7 @@ class LoopLag:
     async def __aenter__(self) -> Self:
         self._control = self._given or Control()
         self._control.begin()
+        self._loop = asyncio.get_running_loop()
         self._ticks = Ticks()
         self._schedule()
         return self
@@ -153,8 +162,7 @@ class LoopLag:
             self._control.close()
 
     def _schedule(self) -> None:
-        self._ticks.begin()
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticks.end()
@@ -186,10 +194,11 @@ def _answer_until_told() -> None:
     """Tick from `BEGIN` to `END`, and print the largest lag at each of them; end with standard input."""
     ticks, is_ticking = Ticks(), False
     while True:
-        ticks.begin()
         asked = bool(select.select([0], [], [], TICK_S if is_ticking else None)[0])
         if is_ticking:
             ticks.end()
+        else:
+            ticks.begin()
         if asked:
             what = os.read(0, 1)
             if not what:

@@ -180,17 +180,22 @@ def control_groups(pid: int | None = None) -> set[str]:
     return found
 
 
-_versions: dict[str, str] = {}
+_engines = threading.local()
 
 
 def known_engine() -> docker.APIClient:
-    """Connect to the engine and ask for its version the first time only: it starts other programs to tell it."""
+    """Return a client of the engine, one for each thread, to use with `closing`, which ends its connections only.
+
+    To make one, and to ask the engine for its version, takes longer than a request.
+    """
     where = engine._endpoint(None)
+    if "tls" in where:
+        return engine.connect()
     host = str(where.get("base_url"))
-    if host not in _versions:
-        with closing(engine.connect()) as client:
-            _versions[host] = client._version
-    return engine._client(**where, version=_versions[host], timeout=engine.REQUEST_TIMEOUT)
+    known: dict[str, docker.APIClient] = _engines.__dict__.setdefault("clients", {})
+    if host not in known:
+        known[host] = engine.connect()
+    return known[host]
 
 
 def containers() -> set[str]:
@@ -314,12 +319,17 @@ def free_disk() -> dict[str, int]:
     return {folder: shutil.disk_usage(folder).free for folder in folders if Path(folder).exists()}
 
 
-def processes_in(namespaces: Collection[int]) -> set[str]:
-    """Living processes of pid namespaces, as the host sees them."""
+def processes_in(namespaces: Collection[int], first: int | None = None) -> set[str]:
+    """Living processes of pid namespaces, as the host sees them.
+
+    Args:
+        namespaces: The namespaces.
+        first: The process 1 of one of them, if only it and those below it are to be looked at. Default: all of the machine.
+    """
     found = set[str]()
     if not namespaces:
         return found
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for name in filter(str.isdigit, os.listdir("/proc")) if first is None else {first, *descendants(first)}:
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}/ns/pid").st_ino in namespaces:
                 found.add(_described(int(name)))
@@ -349,22 +359,34 @@ def descendants(pid: int, without: Collection[int] = ()) -> set[int]:
         pid: The process.
         without: Processes that are left out, with all below them.
     """
-    below: dict[int, set[int]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        # Plain calls, because each case looks through all processes several times.
+    found, todo = set[int](), {pid}
+    while todo:
+        below = set[int]().union(*map(_children_of, todo))
+        todo = below.difference(without, found)
+        found |= todo
+    return found
+
+
+def _children_of(pid: int) -> set[int]:
+    """A process's children, whichever of its threads has started them; none where it has ended."""
+    found = set[int]()
+    # Plain calls, because each case does this several times.
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    for thread in threads:
         try:
-            stat = os.open(f"/proc/{name}/stat", os.O_RDONLY)
-        except OSError:
+            children = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
+        except (FileNotFoundError, ProcessLookupError):
+            if os.path.exists(f"/proc/{pid}/task/{thread}"):
+                raise
             continue
         try:
-            parent = int(os.read(stat, 1024).rpartition(b")")[2].split(maxsplit=2)[1])
-            below.setdefault(parent, set()).add(int(name))
+            while listed := os.read(children, 65536):
+                found.update(map(int, listed.split()))
         except ProcessLookupError:
             continue
         finally:
-            os.close(stat)
-    found, todo = set(), {pid}
-    while todo:
-        todo = {child for each in todo for child in below.get(each, ())}.difference(without)
-        found |= todo
+            os.close(children)
     return found

@@ -122,6 +122,8 @@ class Subject:
         # Bytes that the host takes in because it should, such as files of the workspace.
         self.kept = 0
         self.namespaces: dict[int, int] = {}
+        # The supervisor's number on the host, by namespace.
+        self._supervisors: dict[int, int] = {}
         # Seconds for which the case itself blocks the event loop.
         self.own_stall_s = 0.0
         self._control = control
@@ -225,6 +227,7 @@ class Subject:
             os.close(handle)
         else:
             self.namespaces[number] = handle
+            self._supervisors[number] = pid
 
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
@@ -278,8 +281,9 @@ class Subject:
             await self._check_at_rest(self.namespaces)
 
     async def _check_at_rest(self, namespaces: Collection[int]) -> None:
+        # All processes of a namespace are below its supervisor, which adopts orphans; with it, all others die.
         def too_many() -> dict[str, set[str]]:
-            found = processes_in(namespaces)
+            found = set[str]().union(*(processes_in({each}, self._supervisors[each]) for each in namespaces))
             return {"processes": found} if len(found) > AT_REST else {}
 
         left = await eventually_empty(too_many)

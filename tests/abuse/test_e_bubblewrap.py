@@ -18,7 +18,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     choose_executor,
 )
-from autogen_codeact.sandbox.host import client
+from autogen_codeact.sandbox.host import requests
 
 from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
 from ..executors.sandboxes import out, run
@@ -109,7 +109,7 @@ class Test68Stopped:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with BubblewrapCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
-            monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
+            monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             supervisor = pid_one(os.getpid())
             os.kill(supervisor, signal.SIGSTOP)
             (tmp_path / "new").write_text("new")

@@ -27,7 +27,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker import launcher
-from autogen_codeact.sandbox.host import client
+from autogen_codeact.sandbox.host import requests
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, engine_proxy, failure
@@ -171,7 +171,7 @@ class Test68Paused:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
-            monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
+            monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             name = executor.container_name
             engine(lambda api: api.pause(name))
             (tmp_path / "new").write_text("new")

@@ -11,9 +11,9 @@ import pytest
 
 from .subject import Kind
 
-CYCLES = 15
-GROWN_KIB = 4096
-"""What the allocator may keep of that many cycles; 15 leaked connections alone would have more."""
+CYCLES = 10
+GROWN_KIB = 3072
+"""What the allocator may keep of that many cycles; 10 leaked connections alone would have more."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: 
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
     grown = GROWN_KIB
     for _ in range(3):
-        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=5)
+        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=3)
         grown = after.pop("resident KiB") - before.pop("resident KiB")
         assert after == before
         assert (after["children"], after["control groups"], after["containers"]) == (children, 0, 0)

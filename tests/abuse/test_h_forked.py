@@ -3,18 +3,18 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 from .faults import exists
 from .oracles import descendants
 from .subject import SUBJECTS, Kind
 
-pytestmark = [pytest.mark.usefixtures("docker_engine", "untouched")]
+pytestmark = [pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")]
 
 PARENT = """
 import asyncio, json, os, sys, time
@@ -52,8 +52,8 @@ def test_h15_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(
 ) -> None:
     """The child had inherited the streams, so that the sandbox never read their end; and the parent's goes on working."""
     marker = tmp_path / "forked"
-    command = [sys.executable, "-c", PARENT, kind.engine, kind.mode, pooled, str(marker)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = ["-c", PARENT, kind.engine, kind.mode, pooled, str(marker)]
+    with processes.start(command, env=os.environ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, "the parent has ended"

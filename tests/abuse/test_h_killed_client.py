@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -223,8 +221,8 @@ async def test_h15_bubblewrap_ends_if_its_client_was_killed_before_the_namespace
     bubblewrap: None, folder: Path
 ) -> None:
     """It could not tell the client its child's number, and ended; the child waited for it for ever."""
-    command, env = [sys.executable, "-c", KILLED_EARLY], {**os.environ, "TMPDIR": str(folder)}
-    done = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, text=True, env=env, timeout=50)
+    env = {**os.environ, "TMPDIR": str(folder)}
+    done = await asyncio.to_thread(processes.run, ["-c", KILLED_EARLY], env=env, timeout=50)
     assert done.returncode == -signal.SIGKILL
     (session,) = done.stdout.split()
 

@@ -11,7 +11,7 @@ from .subject import SUBJECTS, Subject
 in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
 )
-BLOCKS = 8
+BLOCKS = 5
 STOLEN = "/tmp/stolen"
 
 # What the leftover process does: it reads from each socket, also from those that come with what it has read, and answers
@@ -104,7 +104,7 @@ def note_tool(noted: list[str]) -> Any:
 async def test_h6_a_leftover_process_sends_no_results_for_later_blocks(
     subject: Subject, how: str, checkpoint: object
 ) -> None:
-    """It answered 7 of 8 later blocks and called a host tool in the name of one."""
+    """It answered most of the later blocks and called a host tool in the name of one."""
     noted: list[str] = []
     await subject.start({"tools": [note_tool(noted)], "checkpoint": checkpoint})
     fork = FORKS[how].replace("\n", "\n    ")

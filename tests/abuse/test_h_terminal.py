@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,14 +47,19 @@ def run(
     assert process.stdin is not None
     with process.stdin:
         process.stdin.write(stdin)
+    written = _read_to_end(ours).decode().replace("\r\n", "\n")
+    return process.wait(50), written
+
+
+def _read_to_end(terminal: int) -> bytes:
     written = b""
-    with open(ours, "rb", buffering=0) as stream:
+    with open(terminal, "rb", buffering=0) as stream:
         try:
             while piece := stream.read(65536):
                 written += piece
         except OSError:
             pass  # this is how a terminal ends
-    return process.wait(50), written.decode().replace("\r\n", "\n")
+    return written
 
 
 def plain(text: str) -> str:
@@ -158,23 +162,16 @@ def test_h9_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None
         "    print(evil, file=sys.stderr); warnings.warn(evil); logging.getLogger('x').warning(evil); say(evil)\n"
         "    sys.stderr.writelines([evil]); sys.stdout.write(evil); raise RuntimeError(evil)\n"
     )
-    shell = [sys.executable, "-c", program, EVIL]
     if terminal:
         ours, theirs = pty.openpty()
-        process = subprocess.Popen(shell, stdout=theirs, stderr=theirs)
+        process = processes.start(["-c", program, EVIL], env=os.environ, stdin=subprocess.DEVNULL, stdout=theirs)
         os.close(theirs)
-        written = b""
-        with open(ours, "rb", buffering=0) as stream:
-            try:
-                while piece := stream.read(65536):
-                    written += piece
-            except OSError:
-                pass
+        written = _read_to_end(ours).decode()
         process.wait(50)
     else:
-        done = subprocess.run(shell, capture_output=True, check=False, timeout=50)
+        done = processes.run(["-c", program, EVIL], env=os.environ, timeout=50)
         written = done.stdout + done.stderr
-    text = plain(written.decode().replace("\r\n", "\n"))
+    text = plain(written.replace("\r\n", "\n"))
     assert text.count(SHOWN) == 7
     assert f"RuntimeError: {SHOWN}\n" in text
 

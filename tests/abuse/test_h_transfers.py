@@ -19,7 +19,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker import image_requests, launcher
-from autogen_codeact.sandbox.host import client
+from autogen_codeact.sandbox.host import requests
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
@@ -39,7 +39,7 @@ MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE /
 @pytest.fixture(autouse=True)
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long an answer about a file is waited for, the end of a container, and the engine's removal of one."""
-    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", ANSWER_S)
     monkeypatch.setattr(launcher, "GONE_TIMEOUT_S", 1)
     monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
 

@@ -208,10 +208,12 @@ async def is_kept(name: str) -> bool:
         name: Its name.
     """
     until = time.monotonic() + SETTLED_S
+    pause = 0.002
     while (held := _held().get(name)) is not None and time.monotonic() < until:
         if held.idle:
             return True
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, 0.05)
     return False
 
 
