@@ -24,10 +24,10 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
+from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
