@@ -46,7 +46,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     In each step the model writes a message, its code runs, and the result goes back to the model. A message without code
     is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. Code
     that can't run here (another language, no label, cut off) is named to the model; if its next message runs no code either,
-    that is the answer, with the languages and reasons as `not_run` in its metadata. A message cut off in code is none. The
+    that is the answer, with the languages and reasons as `not_run` in its metadata. A message cut off inside code is not. The
     session continues after the answer: variables and functions are still there in the next run. A turn (one call of `run` or
     `on_messages`) that raises or is cancelled leaves the conversation as it was before; what its code did in the session stays
     done.

@@ -39,7 +39,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     - Afterwards the interrupted turn has not happened: its speaker is given the same messages again, its state is put back to
       before the turn (if it can save and load its state), and the termination condition is reset.
 
-    A nested AutoGen team whose run is cut short gets a new message bus; alone, it stays stuck.
+    A nested AutoGen team whose run is interrupted gets a new message bus; used alone, it would stay blocked.
 
     Args:
         participants: Agents and teams; their names must differ.
@@ -54,10 +54,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         speakers: Who speaks next: `RoundRobin()`, `Selector(…)`, `Handoff()` or `Graph(…)`. Default: `RoundRobin()`.
         budget: What a run may use, nested teams included. Default: no limit.
 
-    There is no `runtime`: there is no message bus.
+    There is no argument `runtime`, because there is no message bus.
 
     Attributes:
-        on_boundary: Awaited before each turn, when everything said so far was read from the stream, with what `save_state()`
+        on_boundary: Awaited before each turn, when all messages so far have been read from the stream, with what `save_state()`
             returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
