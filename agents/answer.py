@@ -177,7 +177,7 @@ def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
 
 
 def problem_of_answer(text: str, output_type: type[BaseModel] | None) -> str | None:
-    """Return why a message without code is no answer, as a message to the model; None if it is one."""
+    """Return why a message without code is not an answer, as a message to the model; None if it is one."""
     if not text.strip():
         return prompt.EMPTY
     try:

@@ -43,7 +43,7 @@ async def request_approval(
     """Call `func` to decide whether the blocks may run.
 
     Args:
-        func: Sync (called in a thread, so that it may wait for a person) or async, of any callable kind.
+        func: Sync (called in a thread, so that it may wait for a user) or async, of any callable kind.
         blocks: The code, shown to `func` as markdown.
         context: The conversation with the model so far.
         cancellation_token: Ends the wait.

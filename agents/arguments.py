@@ -69,7 +69,7 @@ def check_output_type(output_type: object, format_string: object, name: str = "o
         name: The argument that the type was given as.
 
     Raises:
-        TypeError: The type is no pydantic model, or the format is no string.
+        TypeError: The type is not a pydantic model, or the format is not a string.
         ValueError: The format can't be used with the type.
     """
     if output_type is not None and not (isinstance(output_type, type) and issubclass(output_type, BaseModel)):
@@ -91,7 +91,7 @@ def _check_fields(output_type: type[BaseModel], format_string: str) -> None:
     try:
         used = [name for _, name, _, _ in string.Formatter().parse(format_string) if name is not None]
     except ValueError as error:
-        raise ValueError(f"output_content_type_format is no format string: {error}.") from None
+        raise ValueError(f"output_content_type_format is not a format string: {error}.") from None
     for name in used:
         field = re.split(r"[.\[]", name, maxsplit=1)[0]
         if field not in known and output_type.model_config.get("extra") != "allow":

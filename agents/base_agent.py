@@ -65,7 +65,7 @@ class BaseCodeAgent(BaseChatAgent):
 
     Raises:
         TypeError: An argument is of a wrong type.
-        ValueError: The name is no identifier, or the executor can't offer tools to code.
+        ValueError: The name is not an identifier, or the executor can't offer tools to code.
     """
 
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]
@@ -160,7 +160,7 @@ class BaseCodeAgent(BaseChatAgent):
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
-        """Take a turn. Yield its events, and at last the `Response`.
+        """Take a turn. Yield its events, and finally the `Response`.
 
         Args:
             messages: The messages since the agent's last turn.

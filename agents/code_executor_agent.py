@@ -52,7 +52,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     """Writes code, runs it, repairs it and reflects on the result; compatible with AutoGen's agent of that name.
 
     With a model, a turn is: the model answers; the code blocks in its answer run; if they fail and attempts are left,
-    the model decides whether to try again; at last it reflects. Without a model, the code in the messages is run.
+    the model decides whether to try again; finally it reflects. Without a model, the code in the messages is run.
     A turn that raises or is cancelled leaves the context as it was before.
 
     Args:

@@ -388,7 +388,7 @@ class CodeRunner:
         """Rebuild the session, if a state of another one was loaded.
 
         Args:
-            cancellation_token: Ends it; the next call begins anew.
+            cancellation_token: Ends it; the next call starts again.
 
         Returns:
             How that went, or None if there was nothing to run again.

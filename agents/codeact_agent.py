@@ -83,7 +83,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
             a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
         context_budget: Characters of a request to the model, of which an image counts 4,000; None for no limit. Beyond it, older
-            outputs are shortened, older images replaced by their names, and at last the earliest messages left out. Default
+            outputs are shortened, older images replaced by their names, and finally the earliest messages left out. Default
             400,000, about 100,000 tokens.
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once

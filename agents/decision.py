@@ -83,7 +83,7 @@ class RetryDecider:
     async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> Decided:
         """Decide whether the failure at the end of `messages` is worth another attempt.
 
-        An answer that is no decision is sent back once with what is wrong; after that it counts as "no".
+        An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
 
         Args:
             messages: The whole conversation, system message first, result of the code last.

@@ -182,7 +182,7 @@ def _checked(handoff: Handoff) -> Handoff:
         raise ValueError("A handoff needs a target, the name of an agent.")
     if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name) or hasattr(builtins, name):
         raise ValueError(
-            f"The handoff to {target!r} can't be a function called `{name}`: in Python that is no usable name. "
+            f"The handoff to {target!r} can't be a function called `{name}`: in Python that is not a usable name. "
             f"Use Handoff(target={target!r}, name=...)."
         )
     return handoff

@@ -10,17 +10,17 @@ from autogen_codeact.sandbox.tools.terminal import ask_line
 
 
 async def ask_in_terminal(prompt: str, cancellation_token: CancellationToken | None = None) -> str:
-    """Ask the person at the terminal; pass it to AutoGen's agent: `UserProxyAgent("user", input_func=ask_in_terminal)`.
+    """Ask the user at the terminal; pass it to AutoGen's agent: `UserProxyAgent("user", input_func=ask_in_terminal)`.
 
-    AutoGen's own function holds a thread until the person has answered, also after a cancellation. This one holds none, so many
-    persons may be asked for hours; they are asked one after the other, and not while `AskPerson` has a question.
+    AutoGen's own function holds a thread until the user has answered, also after a cancellation. This one holds none, so many
+    users may be asked for hours; they are asked one after the other, and not while `AskPerson` has a question.
 
     Args:
         prompt: The question.
         cancellation_token: Withdraws it.
 
     Returns:
-        The line that the person typed.
+        The line that the user typed.
 
     Raises:
         EOFError: There is no terminal.

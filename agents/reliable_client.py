@@ -77,7 +77,7 @@ class ReliableClient(ForwardingClient):
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and whole at last.
+        """Yield the model's answer in pieces, and then as a whole.
 
         Raises:
             ModelTimeoutError: The next piece did not come in time.

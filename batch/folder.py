@@ -80,7 +80,7 @@ class BatchFolder:
 
     Args:
         path: The folder.
-        accept_changes: Whether tasks and a configuration that have changed are accepted; changed tasks are run anew.
+        accept_changes: Whether tasks and a configuration that have changed are accepted; changed tasks are run again.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:

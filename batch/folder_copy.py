@@ -64,7 +64,7 @@ class FolderCopy:
             case "file" | "work" | "input":
                 self._add(piece)
             case kind:
-                raise PieceError(f"{kind!r} is no part of a folder")
+                raise PieceError(f"{kind!r} is not a part of a folder")
 
     def close(self) -> None:
         """Close the files; repeated calls are harmless."""
@@ -87,10 +87,10 @@ class FolderCopy:
         kind, name = piece.header.kind, piece.header.name
         if kind == "file":
             if not _HASH.fullmatch(name):
-                raise PieceError(f"{name!r} is no name of a file in a run log")
+                raise PieceError(f"{name!r} is not the name of a file in a run log")
             return self._log / FILES / name
         if not is_safe(name.rstrip("/")):
-            raise PieceError(f"{name!r} is no path inside the workspace")
+            raise PieceError(f"{name!r} is not a path inside the workspace")
         folder = self._inputs if kind == "input" else self._work_dir
         if folder is None:
             raise PieceError(f"{kind!r} is not taken here")

@@ -151,7 +151,7 @@ class GatedClient(ForwardingClient):
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and whole at last.
+        """Yield the model's answer in pieces, and then as a whole.
 
         Raises:
             BatchBudgetError: The budget of the batch is used up.

@@ -121,7 +121,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that a person should know.
+    """Something that a user should know.
 
     Args:
         text: The sentence.

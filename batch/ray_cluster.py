@@ -141,12 +141,13 @@ def _checked(address: str | None) -> str | None:
     if address.startswith("ray://"):
         raise BatchBackendError(
             f"{printable(address)} is an address of Ray Client. Run the batch on a node of the cluster, with "
-            "'auto' or the address that `ray start --head` has said, such as 'host:6379'."
+            "'auto' or the address that `ray start --head` prints, such as 'host:6379'."
         )
     host, found, port = address.rpartition(":")
     if not (found and host and port.isdecimal() and 0 < int(port) < 65536):
         raise BatchBackendError(
-            f"{printable(address)!r} is no address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` has said."
+            f"{printable(address)!r} is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "
+            "prints it."
         )
     return address
 

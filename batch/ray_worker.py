@@ -36,7 +36,7 @@ from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 FOLDER, LOCK = "codeact-ray-", "lock"
 POLL_S = 0.1
 IDLE_S = 10.0
-"""Seconds after which the driver hears that an attempt is still going on."""
+"""Seconds after which the driver is told that an attempt is still running."""
 DRIVER_LOST_S = 300.0
 """Seconds without a question of the driver, after which an attempt does not ask its model any more."""
 STOP_S = 30.0

@@ -146,7 +146,7 @@ class _Maker:
             item = {"id": str(number), "task": item}
         fields = item.model_dump() if isinstance(item, Task) else item
         if not isinstance(fields, Mapping):
-            return self._bad(name, place, f"a {type(item).__name__} is no task: give a Task, a mapping or a text")
+            return self._bad(name, place, f"a {type(item).__name__} is not a task: give a Task, a mapping or a text")
         try:
             text = to_json(dict(fields))
             if len(text) > MAX_ROW:

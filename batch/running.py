@@ -62,7 +62,7 @@ def run_batch(
         sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. Or "docker" or "bubblewrap", or the options
             of the sandboxes.
         on_event: Called with what happens, for a display of progress.
-        accept_changes: Whether changed tasks are run anew, and a changed configuration is accepted. Default: both end the batch.
+        accept_changes: Whether changed tasks are run again, and a changed configuration is accepted. Default: both end the batch.
         configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: the
             component config, or name and source of the function, and the options of the sandbox.
         sandbox_uses: How many attempts and checks use a sandbox, one after the other, before it is replaced. Between two it is

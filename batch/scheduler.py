@@ -311,7 +311,7 @@ class Scheduler:
             await self._add(job, self._row(job, result))
 
     async def _attempt(self, work: AttemptWork) -> AttemptResult:
-        """Have the backend run an attempt; one that does not end although it was cancelled is left alone at last."""
+        """Have the backend run an attempt; one that does not end although it was cancelled is finally abandoned."""
         timeout = self._settings.task_timeout
         attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
         try:

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests import processes
 from tests.openai_server import OpenAIServer
-from tests.runs.steps12 import counted, expected, model
+from tests.runs.example_run import counted, expected, model
 
 ROOT = Path(__file__).parents[1]
 STEPS = 12

@@ -103,7 +103,7 @@ class _SecretRedactor(ForwardingClient):
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and whole at last."""
+        """Yield the model's answer in pieces, and then as a whole."""
         stream: Any = self.client.create_stream(messages, **options)
         try:
             async with aclosing(stream) as items:

@@ -18,7 +18,7 @@ class LimitChoice:
         concurrency: Tasks at the same time.
         attempts: How often a task is begun at most.
         backoff: Seconds before the second attempt.
-        repeat: How often each task is done.
+        repeat: How many times each task runs.
         max_sandboxes: Sandboxes at the same time.
         sandbox_uses: How many tasks use a sandbox.
         model_calls_per_minute: Model calls that begin in a minute.

@@ -38,7 +38,7 @@ def _limits(
             min=0, metavar="SECONDS", help="Pause before the second attempt; each further one is twice as long."
         ),
     ] = 1.0,
-    repeat: Annotated[int, limit_option(min=1, metavar="K", help="How often each task is done.")] = 1,
+    repeat: Annotated[int, limit_option(min=1, metavar="K", help="How many times each task runs.")] = 1,
     max_sandboxes: Annotated[
         int | None,
         limit_option(
@@ -61,7 +61,9 @@ def _limits(
     ] = None,
     price: Annotated[
         str | None,
-        limit_option(metavar="P:C", help="Price of a million tokens that the model reads, and that it writes: 2.5:10."),
+        limit_option(
+            metavar="P:C", help="Prices of a million prompt tokens and of a million completion tokens, such as 2.5:10."
+        ),
     ] = None,
     max_seconds: Annotated[float | None, limit_option(metavar="SECONDS", help="End the batch after this time.")] = None,
     task_timeout: Annotated[
@@ -135,10 +137,10 @@ def batch(
         ),
     ] = None,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on although tasks or options have changed.")
+        bool, typer.Option("--accept-changes", help="Continue even if tasks or options have changed.")
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on although the first tasks all fail with the same error.")
+        bool, typer.Option("--keep-going", help="Continue even if the first tasks all fail with the same error.")
     ] = False,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Also write DIR/results.parquet. Needs the extra parquet.")

@@ -233,7 +233,7 @@ def announce(rebuilding: Rebuilding) -> None:
 def _read_plan(folder: Path) -> Plan:
     plan = make_plan(folder)
     if not plan.started.conversation:
-        raise CommandError(f"{folder} is a run and no chat: `codeact resume {folder}` continues it.")
+        raise CommandError(f"{folder} is a run and not a chat: `codeact resume {folder}` continues it.")
     return plan
 
 

@@ -58,7 +58,7 @@ class ChatJob:
         steps: Maximum number of steps in a turn; None for the default.
         stream: Whether the model's answer is shown while it is generated.
         describe_environment: Whether the model is told what is in the sandbox.
-        approve: Whether the person is asked before code runs.
+        approve: Whether the user is asked before code runs.
         resume: Folder of an earlier chat to go on with.
         rebuild: Whether its session is rebuilt.
         rebuild_limit: Seconds that this may take; None for no limit.

@@ -79,7 +79,7 @@ class Commands:
             text: The line that was typed.
 
         Returns:
-            Whether the person leaves.
+            Whether the user leaves.
         """
         name, _, rest = text.partition(" ")
         name = name.lower()
@@ -161,7 +161,7 @@ class Commands:
 
     async def _reset(self, _: str) -> None:
         await self._turns.guarded(self._turns.conversation.reset())
-        self._terminal.line("The conversation begins anew, with an empty session. Files stay as they are.")
+        self._terminal.line("The conversation starts again, with an empty session. Files stay as they are.")
 
     async def _save(self, folder: str) -> None:
         path = self._turns.conversation.path

@@ -14,7 +14,7 @@ MAX_FILES = 500
 MAX_LINES = 60
 _TOO_LONG = "[{count} more lines differ]"
 _TOO_DIFFERENT = "[not shown: too much differs]"
-_BINARY = "[not shown: it is no text, or too long]"
+_BINARY = "[not shown: it is not text, or too long]"
 
 
 class FileChanges:

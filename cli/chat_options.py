@@ -30,7 +30,7 @@ def chat(
         agent_option(metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."),
     ] = None,
     team: Annotated[
-        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until the answer is there.")
+        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until there is an answer.")
     ] = False,
     steps: Annotated[
         int | None, agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
@@ -50,7 +50,7 @@ def chat(
     ] = False,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Go on with an earlier chat: its folder, its name, or last."),
+        typer.Option(metavar="RUN", help="Continue an earlier chat: its folder, its name, or last."),
     ] = None,
     rebuild: Annotated[
         bool,
@@ -59,7 +59,7 @@ def chat(
     trust: Annotated[
         bool,
         typer.Option(
-            "--trust", help="With --resume: load the configuration in the log also if you have not made it here."
+            "--trust", help="With --resume: load the configuration in the log even if you did not make it here."
         ),
     ] = False,
     save: Annotated[

@@ -132,7 +132,7 @@ class Turns:
 
     @contextmanager
     def _in_progress(self) -> Iterator[None]:
-        """Show what is happening, in a line that gives way to all output."""
+        """Show what is happening, in a line that is hidden while other output is written."""
         with Progress() as progress, ExitStack() as attached:
             for executor in executors_of(self.conversation.target):
                 if (observed := capabilities_of(executor).observed) is not None:

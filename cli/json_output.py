@@ -1,4 +1,4 @@
-"""What `--json` prints of a run: one object a line, and at last a `TaskResult` or an error; docs/runs.md describes them."""
+"""What `--json` prints of a run: one object a line, and finally a `TaskResult` or an error; docs/runs.md describes them."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ class JsonEnd:
             self._print(error_object(error, self.run, self.command, self.advice))
 
     def finish(self, result: TaskResult) -> None:
-        """Keep the result of a run, to be printed at last."""
+        """Keep the result of a run, to be printed at the end."""
         self.end_with(result_object(result.stop_reason, self.run))
 
     def end_with(self, value: dict[str, Any]) -> None:
-        """Keep an object, to be printed at last."""
+        """Keep an object, to be printed at the end."""
         self._result = value
 
     def cancelled(self, number: int) -> None:

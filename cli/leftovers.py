@@ -37,7 +37,7 @@ class Item:
         name: Its name.
         state: Its state or content, in a word or two.
         owner: Machine and process that started it, as far as they are known.
-        fate: `dead`, or `unknown`.
+        owner_state: `dead`, or `unknown`.
         kept: Whether its user wants it to persist after its end.
         remove: Removes it; False if it was removed meanwhile.
         engine: Name of the Docker engine that has it, if the user has named engines.
@@ -47,7 +47,7 @@ class Item:
     name: str
     state: str
     owner: str
-    fate: OwnerState
+    owner_state: OwnerState
     kept: bool
     remove: Callable[[], bool]
     engine: str | None = None
@@ -55,7 +55,7 @@ class Item:
     @property
     def orphan(self) -> bool:
         """Whether nobody can need it any more."""
-        return self.fate == "dead" and not self.kept
+        return self.owner_state == "dead" and not self.kept
 
     @property
     def reason(self) -> str:
@@ -63,7 +63,7 @@ class Item:
         where = f"; on {self.engine}" if self.engine is not None else ""
         if self.kept:
             return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
-        known = "is dead" if self.fate == "dead" else "can not be checked from here"
+        known = "is dead" if self.owner_state == "dead" else "can not be checked from here"
         return f"started by {self.owner}, which {known}{where}"
 
 

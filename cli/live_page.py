@@ -1,4 +1,4 @@
-"""The page of a run that goes on, for `--view`; and asking a person in the terminal and on the page at once, for `--approve`."""
+"""The page of a run that goes on, for `--view`; and asking a user in the terminal and on the page at once, for `--approve`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LivePage:
 
     Args:
         run: The run's folder, which may not exist yet.
-        stop: Called in the event loop of the caller when a person stops the run on the page.
+        stop: Called in the event loop of the caller when a user stops the run on the page.
 
     Raises:
         CommandError: The viewer can't be served.
@@ -65,7 +65,7 @@ class LivePage:
         """End it.
 
         Args:
-            wait: Whether a person at the terminal may look at it first, until Ctrl-C.
+            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
         """
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
@@ -136,7 +136,7 @@ class AskForCode:
         self._all = False
 
     async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask, unless the person has allowed all code."""
+        """Ask, unless the user has allowed all code."""
         if self._all:
             return ApprovalResponse(approved=True, reason="all code of this run was approved")
         self._pause()

@@ -279,7 +279,7 @@ def _resume(
         bool,
         typer.Option(
             "--trust",
-            help="Load the configuration in the log also if you have not made the run here. It can run code on this machine.",
+            help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -345,7 +345,7 @@ def _view(
 ) -> None:
     """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
-    Whoever has the address can see the runs. It works until Ctrl-C.
+    Anyone who has the address can see the runs. Ctrl-C ends it.
     """
     with clean_exit():
         from autogen_codeact.cli.view import view

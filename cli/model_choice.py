@@ -70,7 +70,7 @@ class ModelChoice:
                 "--base-url and --api-key-env go with a model's name, not with a recording or a component"
             )
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
-            raise CommandError(f"--base-url {self.base_url} is no address: it begins with http:// or https://")
+            raise CommandError(f"--base-url {self.base_url} is not an address: it begins with http:// or https://")
         if self.untrusted and not self.spec.endswith(".json"):
             raise CommandError("--untrusted goes with --model FILE.json")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):

@@ -98,8 +98,8 @@ def _ollama_address(host: str) -> str:
     try:
         port = parts.port or (None if has_scheme else 11434)
     except ValueError as error:
-        raise CommandError(f"OLLAMA_HOST={host} is no address: {error}") from None
-    # What a server listens on is no address to connect to.
+        raise CommandError(f"OLLAMA_HOST={host} is not an address: {error}") from None
+    # What a server listens on is not an address to connect to.
     name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0", "::") else str(parts.hostname)  # noqa: S104
     name = f"[{name}]" if ":" in name else name
     path = parts.path.rstrip("/").removesuffix("/v1")

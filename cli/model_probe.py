@@ -110,7 +110,7 @@ class _Probe:
             return self.server("key refused", f"HTTP {status}", f"Check the key in {variable}.")
         models = self._models(body) if status == 200 else None
         if models is None:
-            problem = f"HTTP {status}" if status != 200 else "its answer is no list of models"
+            problem = f"HTTP {status}" if status != 200 else "its answer is not a list of models"
             return self.server("no list", problem, "Is the address right? `codeact run` may work all the same.")
         return self._ready(models)
 
@@ -161,7 +161,7 @@ class _Probe:
             return answer.status_code, body
 
     def _models(self, body: bytes) -> list[str] | None:
-        """Return the values for `--model` in a server's list, or None if it is no list of models."""
+        """Return the values for `--model` in a server's list, or None if it is not a list of models."""
         try:
             answer: Any = json.loads(body)
         except (ValueError, RecursionError):

@@ -77,7 +77,7 @@ class Progress:
         Args:
             what: In a few words; None for nothing.
             joint: What stands between them and the seconds.
-            again: Whether the seconds begin anew, even if the words are the same.
+            again: Whether the seconds start again from 0, even if the words are the same.
         """
         if self._stream is None:
             return

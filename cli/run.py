@@ -69,7 +69,7 @@ class Job:
         save: Folder for the log of the run; None for a new one in the folder of all runs.
         no_save: Whether there is to be no log.
         view: Whether the run is shown live in a browser.
-        approve: Whether a person is asked before code runs.
+        approve: Whether a user is asked before code runs.
     """
 
     task: str
@@ -209,7 +209,7 @@ class _Run:
         if self._job.view and self._folder is not None:
             from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
 
-            # What a person stops on the page ends as with Ctrl-C.
+            # What a user stops on the page ends as with Ctrl-C.
             self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
             await self._page.open()
 
@@ -217,7 +217,7 @@ class _Run:
         """End the page of the run, if there is one.
 
         Args:
-            wait: Whether a person at the terminal may look at it first, until Ctrl-C.
+            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
         """
         page, self._page = self._page, None
         if page is not None:

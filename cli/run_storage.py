@@ -35,7 +35,7 @@ def max_total_size() -> int:
     """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB.
 
     Raises:
-        CommandError: The variable is no size.
+        CommandError: The variable is not a size.
     """
     from autogen_codeact.sandbox.limits import parse_size  # noqa: PLC0415 - it imports pydantic
 

@@ -49,7 +49,7 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
 
 
 class Terminal:
-    """Standard output for a person."""
+    """Standard output for a user."""
 
     def __init__(self) -> None:
         self._console = _Console(
@@ -131,7 +131,7 @@ class Terminal:
     def output(self, text: str) -> None:
         """Write a part of a program's output at once; an incomplete escape sequence at its end waits for the next part.
 
-        A carriage return begins the line anew. In a file or a pipe, a line is written when it has ended, in its last state.
+        A carriage return begins the line again. In a file or a pipe, a line is written when it has ended, in its last state.
         """
         text = self._pending + text
         end = _INCOMPLETE_END.search(text)
@@ -141,7 +141,7 @@ class Terminal:
     def end_output(self) -> None:
         """End a program's output, and its last line."""
         pending, self._pending = self._pending, ""
-        # A carriage return alone does not end the line that it begins anew.
+        # A carriage return alone does not end the line that it begins again.
         self._write_output("" if pending == "\r" else pending)
         self._write_line(fold_carriage_returns(self._line))
         self._line = ""

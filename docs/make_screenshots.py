@@ -93,7 +93,7 @@ months.plot(title="Revenue", marker="o", figsize=(6, 3));
         "The lines cross between February and March.",
     ),
 ]
-"""What a person types in the chat, and the answers of the model."""
+"""What a user types in the chat, and the answers of the model."""
 
 
 RUNS = {

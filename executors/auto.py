@@ -22,7 +22,7 @@ async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor
 
     Args:
         sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. "docker", "bubblewrap": that one.
-            "none": AutoGen's local executor, which is no sandbox; a warning says so.
+            "none": AutoGen's local executor, which is not a sandbox; a warning says so.
         options: Arguments of that executor. With "auto", one that only Docker has means Docker.
 
     Returns:

@@ -85,7 +85,7 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
             context: What the caller adds to the blocks. Default: nothing.
 
         Yields:
-            An `OutputChunk` for each piece of output, and at last the `ExecutionResult`.
+            An `OutputChunk` for each piece of output, and finally the `ExecutionResult`.
 
         Raises:
             ValueError: There are no blocks.

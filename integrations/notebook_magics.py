@@ -67,7 +67,7 @@ class SandboxMagics(Magics):
     @_SESSION
     @line_magic
     def sandbox_reset(self, line: str) -> None:
-        """Start the session anew: its variables are gone, the files of its working directory stay."""
+        """Restart the session: its variables are gone, the files of its working directory stay."""
         name = parse_argstring(self.sandbox_reset, line).session
         with _errors():
             self._known(name).restart()

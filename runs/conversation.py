@@ -166,11 +166,11 @@ class RecordedConversation:
         """Run a turn with a message.
 
         Args:
-            message: What the person says.
+            message: What the user says.
             cancellation_token: Ends the turn.
 
         Yields:
-            Messages and events, the person's first, last the `TaskResult`.
+            Messages and events, the user's first, last the `TaskResult`.
 
         Raises:
             ValueError: The message is empty.
@@ -268,7 +268,7 @@ class RecordedConversation:
         self._attached.close()
         try:
             blocks, notes = await self._load(
-                before.state, on_rebuild, cancellation_token or CancellationToken(), anew=changed
+                before.state, on_rebuild, cancellation_token or CancellationToken(), restart=changed
             )
         finally:
             self._attach()
@@ -281,13 +281,13 @@ class RecordedConversation:
         return Undone([_chat_message(each) for each in task] if task is not None else None, blocks, notes)
 
     async def _load(
-        self, state: Mapping[str, Any], on_rebuild: OnRebuild | None, token: CancellationToken, *, anew: bool
+        self, state: Mapping[str, Any], on_rebuild: OnRebuild | None, token: CancellationToken, *, restart: bool
     ) -> tuple[int, tuple[str, ...]]:
-        for session in sessions_of(self.target) if anew else ():
+        for session in sessions_of(self.target) if restart else ():
             session.forget()
         await self.target.load_state(deepcopy(state))
         count, notes = 0, []
-        for rebuilt in sessions_of(self.target) if anew else ():
+        for rebuilt in sessions_of(self.target) if restart else ():
             if not (blocks := rebuilt.load([])):
                 await rebuilt.renew()
                 continue
@@ -337,7 +337,7 @@ class RecordedConversation:
         """End the log. What the agents hold is left alone.
 
         Args:
-            cancelled: Whether the person has left in the middle. Default: no.
+            cancelled: Whether the user has left in the middle. Default: no.
         """
         self._attached.close()
         if self._log is not None:

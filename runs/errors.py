@@ -1,7 +1,7 @@
 """Errors about the folder of a run.
 
 RunError
-├── RunFolderError     it is not there, is no run, or can't be read
+├── RunFolderError     it is not there, is not a run, or can't be read
 ├── RunVersionError    a newer version of this package has written it
 └── RunFileError       one of its files is missing, was changed, or is none that a run may refer to
 """

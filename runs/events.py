@@ -89,7 +89,7 @@ class RunStarted(Event):
         agents: The agents, those of nested teams included.
         process: The process.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
-        conversation: Whether a person gives one message after the other; the task is the first of them.
+        conversation: Whether a user gives one message after the other; the task is the first of them.
         signature: Shows that the configuration was written by the user who continues the run, on the same machine.
     """
 
@@ -329,7 +329,7 @@ class Boundary(Event):
 
 
 class TurnStarted(Event):
-    """A message of a person begins a turn of a conversation.
+    """A message of a user begins a turn of a conversation.
 
     Args:
         task: The message, as AutoGen dumps it.
@@ -343,7 +343,7 @@ class TurnFinished(Event):
     """A turn of a conversation has ended; a boundary follows.
 
     Args:
-        outcome: With a result, with an exception, or stopped by the person.
+        outcome: With a result, with an exception, or stopped by the user.
         stop_reason: That of AutoGen's `TaskResult`.
         error: The exception.
         duration_s: Seconds that the turn took, in this process.
@@ -357,10 +357,10 @@ class TurnFinished(Event):
 
 
 class ConversationChanged(Event):
-    """A person has changed a conversation between two turns; a boundary with the new state follows.
+    """A user has changed a conversation between two turns; a boundary with the new state follows.
 
     Args:
-        change: `undone`: the last turn or reset was taken back; `reset`: it has begun anew.
+        change: `undone`: the last turn or reset was taken back; `reset`: it has started again.
     """
 
     type: Literal["conversation_changed"] = "conversation_changed"
@@ -432,6 +432,6 @@ def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
     """Make an event of a line of a log, or of what JSON made of it.
 
     Raises:
-        pydantic.ValidationError: It is no event of this schema.
+        pydantic.ValidationError: It is not an event of this schema.
     """
     return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

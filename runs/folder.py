@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class NoLine:
-    """A part of a log that is no whole line of permitted length.
+    """A part of a log that is not a whole line of permitted length.
 
     Args:
         number: Number of the line, from 1.

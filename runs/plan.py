@@ -335,7 +335,7 @@ class _Reader:
             step.finished = event
 
     def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer | Value]:
-        # A call that failed at last may be what has ended the run: it is made again.
+        # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
         made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []

@@ -162,7 +162,7 @@ class Run:
                 restore_large(data, files, self._read_value)
             return parse_event(data)
         except ValidationError as error:
-            return Gap(raw.line, _short(f"this is no event of type {raw.name}: {first_problem(error)}"))
+            return Gap(raw.line, _short(f"this is not an event of type {raw.name}: {first_problem(error)}"))
         except (RunFileError, ValueError, AttributeError, RecursionError) as error:
             return Gap(raw.line, _short(str(error)))
 
@@ -227,7 +227,7 @@ def _read_line(line: Line) -> RawEvent | Gap:
     except (ValueError, RecursionError):
         return Gap(line.number, "the line is damaged: it is not JSON")
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
-        return Gap(line.number, "the line is damaged: it is no event")
+        return Gap(line.number, "the line is damaged: it is not an event")
     if type(data.get("seq")) is not int or data["seq"] < 1:
         return Gap(line.number, "the line is damaged: the event has no number")
     return RawEvent(data["type"], data, line.number, line.end)

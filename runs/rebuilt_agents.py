@@ -177,5 +177,5 @@ def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
 
 
 def had_approval(plan: Plan) -> bool:
-    """Return whether the person was asked before code ran."""
+    """Return whether the user was asked before code ran."""
     return any("approval_func" in info.functions for info in plan.started.agents)

@@ -88,7 +88,7 @@ class RecordedClient(ForwardingClient):
         cancellation_token: CancellationToken | None = None,
         **more: Any,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and whole at last; an answer from the log is yielded whole only."""
+        """Yield the model's answer in pieces, and then as a whole; an answer from the log is yielded whole only."""
         request = request_hash(messages, self._steps.log.redaction)
         if (recorded := self._steps.answer(request)) is not None:
             yield await self._replay(recorded)

@@ -175,7 +175,7 @@ async def logged(
     known: KnownMessages | None = None,
     finish: Finish | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    """Write what a stream yields into the log, and at last how it ended; yield what was not in the log already.
+    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already.
 
     Args:
         stream: The stream of an agent or a team; it is closed at the end.

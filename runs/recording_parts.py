@@ -25,7 +25,7 @@ MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
 EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
 """Attributes of AutoGen's agents, which have no public names for these parts."""
 SELECTOR = "{team}.selector"
-"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is no identifier."""
+"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
 
 
 def insert_recording_parts(

@@ -156,7 +156,7 @@ async def restore_agents(
     """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
 
     Returns:
-        The journals that begin anew.
+        The journals that begin again.
     """
     # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
     restore_parts = insert_recording_parts(target, log, history)
@@ -209,7 +209,9 @@ def continued_stream(plan: Plan, target: Any, token: CancellationToken) -> Async
             f"{plan.run.folder.path} can't be continued: its task is damaged ({type(error).__name__}: {error})."
         ) from error
     if messages and not all(isinstance(each, BaseChatMessage) for each in messages):
-        raise RunNotResumableError(f"{plan.run.folder.path} can't be continued: its task has messages that are none.")
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} can't be continued: some messages of its task are not messages."
+        )
     again: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=messages, cancellation_token=token)
     return again
 

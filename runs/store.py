@@ -21,7 +21,7 @@ from autogen_codeact.runs.errors import RunFolderError
 EVENTS = "events.jsonl"
 """The log in a run's folder."""
 LAST = "last"
-"""What a person says instead of a name for the run that was started last."""
+"""What a user says instead of a name for the run that was started last."""
 MAX_BYTES = 2 * 1024**3
 """Bytes that all runs in the default folder may have."""
 _REMOVED = ".removed-"
@@ -93,7 +93,7 @@ def _slug(task: str) -> str:
 
 
 def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Path:
-    """Return the folder of the run that a person means.
+    """Return the folder of the run that a user means.
 
     Args:
         text: A path, the name of a run in the default folder, or `last` for the one there that was started last. A folder of
@@ -155,7 +155,7 @@ def _nobody_locks(log: int) -> bool:
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
     """Remove the oldest runs of a folder until the others have at most so many bytes together.
 
-    A run that is being written is never removed, and neither is what is no run.
+    A run that is being written is never removed, and neither is what is not a run.
 
     Args:
         folder: The folder with the runs; what can't be removed in it is left.

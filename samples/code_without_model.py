@@ -1,4 +1,4 @@
-"""Runs code that another agent or a person wrote, without a model.
+"""Runs code that another agent or a user wrote, without a model.
 
 python samples/code_without_model.py
 """

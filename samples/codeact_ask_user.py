@@ -1,4 +1,4 @@
-"""Code in the sandbox calls a function of the host that asks a person on the terminal, and waits for the answer.
+"""Code in the sandbox calls a function of the host that asks a user on the terminal, and waits for the answer.
 
 python samples/codeact_ask_user.py                 a recorded model, no key needed
 python samples/codeact_ask_user.py --model NAME    a real model; its key is in OPENAI_API_KEY
@@ -39,7 +39,7 @@ def ask_user(question: str) -> str:
 
 async def main() -> None:
     model = model_for(RECORDING)
-    # Leave a person enough time to answer.
+    # Leave a user enough time to answer.
     limits = ToolLimits(seconds=ANSWER_WITHIN_S)
     async with DockerCommandLineCodeExecutor(mode="session", timeout=ANSWER_WITHIN_S, tool_limits=limits) as executor:
         agent = CodeActAgent("asker", executor, model_client=model, tools=[ask_user])

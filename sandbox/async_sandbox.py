@@ -91,7 +91,7 @@ class AsyncSandbox(SandboxLifecycle):
             timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
 
         Yields:
-            An `OutputChunk` for each piece of output, and at last the `Result`.
+            An `OutputChunk` for each piece of output, and finally the `Result`.
 
         Raises:
             ValueError: The timeout is not a positive number.
@@ -117,7 +117,7 @@ class AsyncSandbox(SandboxLifecycle):
             on_start: Called with the task that runs the blocks, which may be cancelled.
 
         Yields:
-            An `OutputChunk` for each piece of output, and at last the `Result`.
+            An `OutputChunk` for each piece of output, and finally the `Result`.
         """
         chunks = OutputChunks(parse_size(self.options.limits.output))
         running = asyncio.ensure_future(self.run_all(blocks, context, timeout=timeout, chunks=chunks))

@@ -232,7 +232,7 @@ def _checked(answer: str) -> dict[str, Any]:
         raise ValueError("the answer is too long")
     found = json.loads(answer)
     if not isinstance(found, dict):
-        raise ValueError("the answer is no object")  # noqa: TRY004 - what a sandbox sends is a value
+        raise ValueError("the answer is not an object")  # noqa: TRY004 - what a sandbox sends is a value
     packages = found.get("packages")
     python = found.get("python")
     return {

@@ -67,7 +67,7 @@ def module_source(functions: Sequence[SourceFunction]) -> str:
         Python source; the same functions in the same order give the same source.
 
     Raises:
-        ValueError: Something is no function, has no source, or needs values that don't travel; the message names it.
+        ValueError: Something is not a function, has no source, or needs values that don't travel; the message names it.
     """
     listed = unique(functions)
     imports = _imports(listed)
@@ -95,7 +95,7 @@ def describe(functions: Sequence[SourceFunction], module: str, template: str = P
         The template, filled.
 
     Raises:
-        ValueError: The module's name is no identifier, or one of the functions can't be used.
+        ValueError: The module's name is not an identifier, or one of the functions can't be used.
         KeyError: The template has another field.
     """
     stubs = "\n\n".join(stub(each) for each in unique(functions))
@@ -112,7 +112,7 @@ def stub(function: SourceFunction) -> str:
         Python source, with annotations and defaults as their author wrote them.
 
     Raises:
-        ValueError: It is no function or has no source; the message names it.
+        ValueError: It is not a function or has no source; the message names it.
     """
     definition, _ = _definition(function)
     lines = ast.get_docstring(definition)

@@ -120,7 +120,7 @@ class SandboxPool:
     async def start(self) -> None:
         """Begin to start sandboxes in the background; do nothing if that has begun.
 
-        It does not wait for them, and an engine that is unavailable is no error yet: see `ready`.
+        It does not wait for them, and an engine that is unavailable is not an error yet: see `ready`.
         """
         with self._starting:
             if self._own_manager() is None:

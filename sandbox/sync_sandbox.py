@@ -181,7 +181,7 @@ class Sandbox:
             timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
 
         Yields:
-            An `OutputChunk` for each piece of output, and at last the `Result`.
+            An `OutputChunk` for each piece of output, and finally the `Result`.
         """
         items = self._sandbox.stream(code, language, timeout)
         loop = self._running_loop()

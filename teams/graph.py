@@ -71,7 +71,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
                 )
         if graph.default_start_node and graph.default_start_node not in graph.nodes:
             raise GraphError(
-                f"default_start_node {graph.default_start_node!r} is no node: add it, or name another one."
+                f"default_start_node {graph.default_start_node!r} is not a node: add it, or name another one."
             )
         try:
             graph.graph_validate()

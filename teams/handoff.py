@@ -32,8 +32,8 @@ class HandoffConfig(BaseModel):
 class Handoff(Speakers[HandoffPosition], Component[HandoffConfig]):
     """Whoever speaks goes on until a `HandoffMessage` names somebody else; the first participant begins.
 
-    To hand over to a person, make a `UserProxyAgent` of that name a participant, or end the run with
-    `HandoffTermination(target="…")` and give the person's answer as the next task, in a `HandoffMessage` to a participant.
+    To hand over to a user, make a `UserProxyAgent` of that name a participant, or end the run with
+    `HandoffTermination(target="…")` and give the user's answer as the next task, in a `HandoffMessage` to a participant.
     """
 
     component_config_schema = HandoffConfig
@@ -50,9 +50,9 @@ class Handoff(Speakers[HandoffPosition], Component[HandoffConfig]):
             )
 
     def check_position(self, position: HandoffPosition, names: Sequence[str]) -> None:
-        """Refuse a speaker who is no participant."""
+        """Refuse a speaker who is not a participant."""
         if position.current_speaker not in names:
-            raise ValueError("current_speaker is no participant.")
+            raise ValueError("current_speaker is not a participant.")
 
     def check_task(self, conversation: Conversation, task: Sequence[BaseChatMessage]) -> None:
         """Refuse a task after which the last handoff names no participant."""

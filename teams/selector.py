@@ -73,7 +73,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             then. A selector that has one can't be dumped. Default: all participants.
 
     Raises:
-        TypeError: `model_client` is no model client.
+        TypeError: `model_client` is not a model client.
         ValueError: The prompt has other fields.
     """
 
@@ -113,9 +113,9 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             raise SpeakerError("A Selector needs at least two participants to choose from.")
 
     def check_position(self, position: SelectorPosition, names: Sequence[str]) -> None:
-        """Refuse a previous speaker who is no participant."""
+        """Refuse a previous speaker who is not a participant."""
         if position.previous_speaker not in (None, *names):
-            raise ValueError("previous_speaker is no participant.")
+            raise ValueError("previous_speaker is not a participant.")
 
     def start(self, names: Sequence[str]) -> SelectorPosition:
         """Return the position before anybody has spoken."""

@@ -315,7 +315,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     ) -> AsyncGenerator[Message | TaskResult, None]:
         """Go on with a run that was interrupted, perhaps in another process, and yield what comes then.
 
-        The termination condition is reset and given the run's messages anew, in the same batches.
+        The termination condition is reset and given the run's messages again, in the same batches.
 
         Args:
             state: What `on_boundary` was given between two turns of that run.

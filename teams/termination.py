@@ -68,7 +68,7 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
         return None
 
     async def reset(self) -> None:
-        """Wait for the word anew."""
+        """Wait for the word again."""
         self._terminated = False
 
     def _counts(self, message: BaseAgentEvent | BaseChatMessage) -> bool:

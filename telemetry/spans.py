@@ -114,7 +114,7 @@ class Spans:
                 async for item in inside:
                     yield item
         except GeneratorExit:
-            raise  # the reader has enough, which is no error
+            raise  # the reader has enough, which is not an error
         except BaseException as error:
             self.fail(span, type(error).__qualname__, str(error))
             raise

@@ -10,7 +10,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.openai_server import OpenAIServer, Reply
-from tests.wire import PlainAgent, fenced, received_messages, said
+from tests.wire import PlainAgent, fenced, received_messages, texts_of
 
 ALONE, IN_A_TEAM, PAIR = "agent", "agent in a team", "coder and executor"
 WITH_MODEL = (ALONE, IN_A_TEAM)
@@ -70,4 +70,4 @@ class Bench:
         result = await self.run(fenced("print(6 * 7)\n"), "It is 42. TERMINATE")
         assert self.left == 0
         assert self.last_message_to_model() == (self.runner, "42\n")
-        assert said(result.messages)[-1] == ("coder", "It is 42. TERMINATE")
+        assert texts_of(result.messages)[-1] == ("coder", "It is 42. TERMINATE")

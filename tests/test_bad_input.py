@@ -14,7 +14,7 @@ from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.wire import by, decision, fenced, model, received_messages, said
+from tests.wire import by, decision, fenced, model, received_messages, texts_of
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
 
@@ -66,8 +66,8 @@ async def test_later_empty_message_is_ignored(executor: Any) -> None:
 async def test_empty_task_without_a_model_has_an_answer(executor: Any) -> None:
     runner = CodeExecutorAgent("runner", executor)
     result = await runner.run(task="")
-    assert said(result.messages) == [("user", ""), ("runner", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)]
-    assert said((await runner.run(task=fenced("print(6 * 7)\n"))).messages)[-1] == ("runner", "42\n")
+    assert texts_of(result.messages) == [("user", ""), ("runner", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)]
+    assert texts_of((await runner.run(task=fenced("print(6 * 7)\n"))).messages)[-1] == ("runner", "42\n")
 
 
 # Answers without code that can be run
@@ -79,7 +79,7 @@ async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any
         bench = Bench(kind, server, executor)
         result = await bench.run(CUT, "Sorry, no.")
         assert received_messages(server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
-        assert said(result.messages) == [("user", "Print 42."), ("coder", CUT), ("coder", "Sorry, no.")]
+        assert texts_of(result.messages) == [("user", "Print 42."), ("coder", CUT), ("coder", "Sorry, no.")]
         assert result.messages[1].metadata == {"cut_off": "true"}
         await bench.works()
 
@@ -112,7 +112,7 @@ async def test_answer_without_code_is_the_final_answer(executor: Any, kind: str,
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         result = await bench.run(answer)
-        assert said(result.messages) == [("user", "Print 42."), ("coder", answer)]
+        assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer)]
         await bench.works()
 
 
@@ -124,7 +124,7 @@ async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kin
         result = await bench.run(answer, answer)
         named = "Code in your message was not run:\n- a block labelled ??: only python or sh is run here\n"
         assert received_messages(server)[1][2:] == [model(answer), by("coder", named + ANSWER_NOT_RUN)]
-        assert said(result.messages) == [("user", "Print 42."), ("coder", answer), ("coder", answer)]
+        assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer), ("coder", answer)]
         await bench.works()
 
 
@@ -191,7 +191,7 @@ async def test_lone_surrogates_in_an_answer_are_handled(executor: Any, kind: str
         bench = Bench(kind, server, executor, stream=stream)
         result = await bench.run(Reply(halves, thought="Or \ud800"), "The end \ude00")
         assert received_messages(server)[1][2:] == [model(mended), by("coder", "\U0001f600 \ufffd\n")]
-        assert said(result.messages) == [
+        assert texts_of(result.messages) == [
             ("user", "Print 42."),
             ("coder", "Or \ufffd"),
             ("coder", mended),
@@ -257,4 +257,4 @@ async def test_invalid_file_name_without_a_model_is_a_failed_result(executor: An
     runner = CodeExecutorAgent("runner", executor)
     result = await runner.run(task=fenced(f"# filename: {name}\nprint(1)\n"))
     assert result.messages[-1].metadata["error"] == "BadFilename"
-    assert said((await runner.run(task=fenced("print(6 * 7)\n"))).messages)[-1] == ("runner", "42\n")
+    assert texts_of((await runner.run(task=fenced("print(6 * 7)\n"))).messages)[-1] == ("runner", "42\n")

@@ -13,7 +13,7 @@ from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, said
+from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, texts_of
 
 pytestmark = [
     pytest.mark.usefixtures("docker_engine"),
@@ -186,7 +186,7 @@ async def test_malformed_decision_is_requested_again_and_then_counts_as_no(
         assert received_messages(server)[3] == FAILURE
         assert formats(server) == [None, *(["json_schema", "json_object"] if structured_output else [None] * 2), None]
         verdict = f"Not trying again: the model gave no usable decision ({problem})"
-        assert said(result.messages)[3:] == [("coder", verdict), ("coder", NO_MORE)]
+        assert texts_of(result.messages)[3:] == [("coder", verdict), ("coder", NO_MORE)]
         await bench.works()
 
 
@@ -210,7 +210,7 @@ async def test_endless_decision_counts_as_no(executor: Any, kind: str, reply: Re
         bench.agent._decider._deadline = 0.5
         result = await bench.run(FAILS, reply, NO_MORE)
         assert received_messages(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
-        assert said(result.messages)[3:] == [
+        assert texts_of(result.messages)[3:] == [
             ("coder", "Not trying again: no decision came within 0.5 s"),
             ("coder", NO_MORE),
         ]

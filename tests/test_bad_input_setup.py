@@ -26,7 +26,7 @@ from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
 from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
-from tests.wire import fenced, said
+from tests.wire import fenced, texts_of
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
 
@@ -115,7 +115,7 @@ async def prints_42(config: dict[str, Any]) -> None:
     runner = CodeExecutorAgent("runner", loaded) if isinstance(loaded, DockerCommandLineCodeExecutor) else loaded
     executor = (runner._participants[0] if isinstance(runner, Team) else runner)._code_executor
     async with reused.loaded(executor):
-        assert said((await runner.run(task=PRINT_42)).messages)[-1] == ("runner", "42\n")
+        assert texts_of((await runner.run(task=PRINT_42)).messages)[-1] == ("runner", "42\n")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.wire import (
     nothing_left,
     received_messages,
     runs,
-    said,
+    texts_of,
 )
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
@@ -125,7 +125,7 @@ async def test_cancelled_run_leaves_nothing(
         server.script += [Reply(words) for words in FINE]
         result = await runner.run(task="Six times seven?")
 
-    assert said(result.messages)[-1] == ("coder", "It is 42.")
+    assert texts_of(result.messages)[-1] == ("coder", "It is 42.")
     # A team still knows the first task: only the turn was undone.
     tasks = [by("user", TASK)] if isinstance(runner, Team) else []
     begin = [SYSTEM, *tasks, by("user", "Six times seven?")]
@@ -157,7 +157,7 @@ async def test_cancelled_team_of_coder_and_executor_leaves_nothing(
         server.script += [Reply(fenced(WORKS_CODE)), Reply("It is 42. TERMINATE")]
         result = await team.run(task="Six times seven?")
 
-    assert said(result.messages) == [
+    assert texts_of(result.messages) == [
         ("user", "Six times seven?"),
         ("coder", fenced(WORKS_CODE)),
         ("executor", "42\n"),

@@ -41,10 +41,10 @@ from tests.wire import (
     formats,
     model,
     received_messages,
-    said,
     script,
     shown,
     story,
+    texts_of,
 )
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
@@ -173,7 +173,7 @@ async def test_coder_repairs_what_the_executor_reports(mode: str, load: Callable
         await team._participants[0]._model_client.close()
 
     report = failure_message(failed_output(mode), mode)
-    assert said(result.messages) == [
+    assert texts_of(result.messages) == [
         ("user", TASK),
         ("coder", fenced(FAILS_CODE)),
         ("executor", report),
@@ -314,4 +314,4 @@ async def test_saved_conversation_continues_in_another_agent(mode: str) -> None:
         "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as before."
     )
     told = [("coder", rebuilt)] if mode == "session" else []
-    assert said(result.messages) == [("user", "How long was it?"), *told, ("coder", "It was 5.0.")]
+    assert texts_of(result.messages) == [("user", "How long was it?"), *told, ("coder", "It was 5.0.")]

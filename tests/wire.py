@@ -173,7 +173,7 @@ def cost(completion_tokens: int) -> RequestUsage:
     return RequestUsage(prompt_tokens=7, completion_tokens=completion_tokens)
 
 
-def said(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[tuple[str, str]]:
+def texts_of(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[tuple[str, str]]:
     return [(message.source, message.to_text()) for message in messages]
 
 

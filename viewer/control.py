@@ -79,7 +79,7 @@ class RunControl:
 
     Args:
         run: The run's folder, which may not exist yet.
-        stop: Called in the event loop of the run when a person stops it, such as `cancellation_token.cancel`.
+        stop: Called in the event loop of the run when a user stops it, such as `cancellation_token.cancel`.
     """
 
     def __init__(self, run: Path | str, stop: Callable[[], object]) -> None:

@@ -114,7 +114,7 @@ class StepIndex:
             self._handlers.get(line.name, self._unknown)(line)
         except MALFORMED:
             self.gaps += 1
-            self._add_gap(f"this is no event of type {title(line.name)}", 1)
+            self._add_gap(f"this is not an event of type {title(line.name)}", 1)
 
     # Steps
 
@@ -424,8 +424,8 @@ def _reason_of_decision(content: str | None) -> str | None:
 
 
 def change_text(change: object) -> str:
-    """Return what a person has done to a conversation, in a sentence."""
-    return "The conversation was begun anew." if change == "reset" else "The last turn was taken back."
+    """Return what a user has done to a conversation, in a sentence."""
+    return "The conversation was started again." if change == "reset" else "The last turn was taken back."
 
 
 def _state(state: object) -> str | None:

@@ -144,7 +144,7 @@ def parse_line(data: bytes, place: Place) -> LogLine | Gap:
     except (ValueError, RecursionError):
         return Gap(place.number, "the line is damaged: it is not JSON")
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-        return Gap(place.number, "the line is damaged: it is no event")
+        return Gap(place.number, "the line is damaged: it is not an event")
     if type(event.get("seq")) is not int or event["seq"] < 1:
         return Gap(place.number, "the line is damaged: the event has no number")
     return LogLine(event["type"], event, place)

@@ -76,7 +76,7 @@ class ViewerServer:
         self._socket = _listen(host, port)
         address = self._socket.getsockname()
         shown = "localhost" if host == "localhost" else host.strip("[]")
-        if shown in ("0.0.0.0", "::"):  # noqa: S104 - it was told so; a person opens it here
+        if shown in ("0.0.0.0", "::"):  # noqa: S104 - it was told so; a user opens it here
             shown = "127.0.0.1" if shown == "0.0.0.0" else "::1"  # noqa: S104
         shown = f"[{shown}]" if ":" in shown else shown
         single = catalog.single

@@ -48,7 +48,7 @@ def bounded(text: str, limit: int = VALUE_CHARS) -> str:
 
 
 def output_text(text: str, limit: int) -> tuple[str, int | None]:
-    """Return output as a person would see it in a terminal at last, shortened as `shortened` does."""
+    """Return output as a user would finally see it in a terminal, shortened as `shortened` does."""
     return shortened(fold_carriage_returns(_COLOURS.sub("", text)), limit)
 
 

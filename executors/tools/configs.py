@@ -76,7 +76,7 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
         approve: A policy that is a component, or None.
 
     Raises:
-        ValueError: It is no component.
+        ValueError: It is not a component.
     """
     if approve is None:
         return None

@@ -38,7 +38,7 @@ class HostTools(Toolset):
         if callable(tool):
             return super().adapt(tool)
         raise TypeError(
-            f"{tool!r} is no tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "
+            f"{tool!r} is not a tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "
             "description, source and run."
         )
 

@@ -1,4 +1,4 @@
-"""Policies that approve calls to host tools: a list, a person at the terminal, a model; each is an AutoGen component."""
+"""Policies that approve calls to host tools: a list, a user at the terminal, a model; each is an AutoGen component."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class AskPerson(policies.AskPerson, ToolPolicy, Component[AskPersonConfig]):
         return cls(config.timeout)
 
 
-class Verdict(BaseModel):
-    """What a model says of a call."""
+class ApprovalAnswer(BaseModel):
+    """The answer of a model about a call."""
 
     reason: str
     approved: bool
@@ -131,7 +131,7 @@ class AskModel(policies.AskModel, ToolPolicy, Component[AskModelConfig]):
             UserMessage(content=question, source="program"),
         ]
         info = self._client.model_info
-        form: Any = Verdict if info.get("structured_output") else True if info.get("json_output") else None
+        form: Any = ApprovalAnswer if info.get("structured_output") else True if info.get("json_output") else None
         answer = await with_token(
             lambda token: self._client.create(messages, json_output=form, cancellation_token=token)
         )
@@ -151,7 +151,7 @@ def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
     """Load the policy of a config.
 
     Raises:
-        TypeError: It is no policy.
+        TypeError: It is not a policy.
     """
     if model is None:
         return None

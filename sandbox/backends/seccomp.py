@@ -52,7 +52,7 @@ def docker_profile(choice: str = "default") -> str | None:
         ) from error
     # The engine accepts other values here, such as `unconfined`, so only an object with a default passes.
     if not isinstance(profile, dict) or "defaultAction" not in profile:
-        raise SandboxStartError(f'{path} is no seccomp profile: it has no "defaultAction"')
+        raise SandboxStartError(f'{path} is not a seccomp profile: it has no "defaultAction"')
     return text
 
 

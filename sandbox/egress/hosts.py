@@ -81,7 +81,7 @@ def to_ascii(host: str) -> str:
     """Convert a name to ASCII (IDNA).
 
     Args:
-        host: A name as a person writes it.
+        host: A name as a user writes it.
 
     Returns:
         The same in ASCII.
@@ -134,14 +134,16 @@ def _address_4(text: str) -> str:
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError:
-        raise ValueError(f"{quoted(text)} is no IPv4 address in its usual form (four numbers from 0 to 255)") from None
+        raise ValueError(
+            f"{quoted(text)} is not an IPv4 address in its usual form (four numbers from 0 to 255)"
+        ) from None
 
 
 def _address_6(text: str) -> str:
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
-        raise ValueError(f"{quoted(text)} is no IPv6 address") from None
+        raise ValueError(f"{quoted(text)} is not an IPv6 address") from None
     if address.scope_id is not None:
         raise ValueError(f"{quoted(text)} has a zone, which has a meaning on one machine only")
     return str(address)

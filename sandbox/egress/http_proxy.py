@@ -1,7 +1,7 @@
 """The HTTP proxy for code in a sandbox: reads the request of each connection strictly, and serves or refuses it.
 
 What this proxy reads and what a server reads must be the same. So anything ambiguous is refused, and a plain HTTP request is
-not passed on as it came but written anew, one for each connection.
+not passed on as it came but rewritten, one for each connection.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Languag
     for given, command in (custom or {}).items():
         label = given.strip().lower()
         if not _LABEL.fullmatch(label):
-            raise ValueError(f"{given!r} is no label for a language; give one word such as 'julia'.")
+            raise ValueError(f"{given!r} is not a label for a language; give one word such as 'julia'.")
         words = _command(given, command)
         known = table.get(label)
         if known is not None:

@@ -1,4 +1,4 @@
-"""Project pages of the simple API: read from HTML (PEP 503) or JSON (PEP 691), and written anew with links of our own."""
+"""Project pages of the simple API: read from HTML (PEP 503) or JSON (PEP 691), and rewritten with links of our own."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ zygote       zygote, immortal (objects whose memory its forks share for good),
              shared_state (what code could change for later forks)
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
              cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
-             ipython_standin, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
-             questions (what would wait for somebody),
+             shell_loader, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
+             interactive (replaces functions that would wait for a user),
              displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
-             figures (matplotlib), imports, stand_in (what is done when code imports matplotlib, IPython or plotly),
+             figures (matplotlib), imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
              tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)
 

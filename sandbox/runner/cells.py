@@ -4,7 +4,7 @@ import ast
 import builtins
 import sys
 
-from . import cell_loop, cell_text, code_file, display, execution, ipython_standin, values
+from . import cell_loop, cell_text, code_file, display, execution, shell_loader, values
 
 # A cell that calls one of these outside of a function needs a loop that runs.
 _NEEDS_LOOP = ("create_task", "ensure_future", "get_running_loop")
@@ -40,7 +40,7 @@ class Cells:
         self.inputs = [""]
         self.values = {}
         self.loop = cell_loop.CellLoop()
-        self.shell = ipython_standin.ShellLoader(self)
+        self.shell = shell_loader.ShellLoader(self)
         self._last_values = ["", "", ""]
         namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
 

@@ -232,7 +232,7 @@ def _writable_folders(mounts, workspace):
         visible[os.fsdecode(path)] = (source[0].decode(), writable)
     for path in (workspace, ipc.POSIX_QUEUES):
         if path not in visible:
-            raise ValueError("%s is no file system of its own" % path)
+            raise ValueError("%s is not a file system of its own" % path)
     found = []
     for path, (kind, writable) in visible.items():
         if not writable or kind in KERNEL_TYPES:

@@ -9,7 +9,7 @@ import os
 import sys
 import types
 
-from . import display, figures, stand_in
+from . import display, figures, ipython_display
 
 
 def install(config):
@@ -20,11 +20,11 @@ def install(config):
     """
     figures.Settings.always = config["mode"] != "session"
     own = os.environ.get("MPLBACKEND")
-    adapters = {"IPython.core.display_functions": stand_in.adapt, "plotly.io._renderers": _set_renderer}
+    adapters = {"IPython.core.display_functions": ipython_display.adapt, "plotly.io._renderers": _set_renderer}
     if "MPLBACKEND" not in (config.get("environment") or {}):
         adapters["matplotlib"] = lambda module: _set_backend(module, own)
     sys.meta_path.insert(0, AdaptingFinder(adapters))
-    sys.meta_path.append(stand_in.Finder())
+    sys.meta_path.append(ipython_display.Finder())
 
 
 def _set_backend(matplotlib, own):

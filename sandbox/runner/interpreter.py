@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import cell_text, cells, code_file, display, displays, execution, questions, stdio, tools, wire
+from . import cell_text, cells, code_file, display, displays, execution, interactive, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -98,7 +98,7 @@ class SessionInterpreter:
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
         self.cells = cells.Cells(self.namespace)
-        questions.replace(lambda: self.cells.shell.public)
+        interactive.replace(lambda: self.cells.shell.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
         displays.State.is_late = self.streams.is_late

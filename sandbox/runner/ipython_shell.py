@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 
-from . import commands, displays, execution, figures, magics, stand_in, tools
+from . import commands, displays, execution, figures, ipython_display, magics, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
 NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
@@ -30,7 +30,7 @@ def load(cells):
     sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
     try:
         found = importlib.util.find_spec("IPython")
-        if found is None or isinstance(found.loader, stand_in.Finder):
+        if found is None or isinstance(found.loader, ipython_display.Finder):
             return None
         return IPythonShell(cells)
     finally:

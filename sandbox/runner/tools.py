@@ -263,7 +263,7 @@ def _explain(name, key, value):
 def _text(thing):
     text = _encode(thing)
     if "\\ud" in text:
-        _encode_readably(thing).encode("utf-8")  # a lone surrogate is no text
+        _encode_readably(thing).encode("utf-8")  # a lone surrogate is not text
     return text
 
 

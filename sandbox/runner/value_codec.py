@@ -25,7 +25,7 @@ DTYPE = re.compile(
     r"[<>|=]?([biu][1248]|f[248]|c(8|16)|[Mm]8\[\d{0,4}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]|[SU]\d{1,6}|[?])", re.ASCII
 )
 MASKED = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean", re.ASCII)
-# Lengths of what is no text.
+# Lengths of what is not text.
 NONE, NAN = -1, -2
 CONVERT = "convert it first, for example with astype()"
 
@@ -126,7 +126,7 @@ def _read_array(meta, reader):
     if not isinstance(name, str) or not DTYPE.fullmatch(name):
         raise ValueError("arrays of this dtype are not accepted")
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
-        raise ValueError("the shape is no short list")
+        raise ValueError("the shape is not a short list")
     dtype = numpy.dtype(name)
     size = dtype.itemsize
     for length in shape:
@@ -295,7 +295,7 @@ def _read_values(meta, reader):  # noqa: PLR0911 - as above
 
 def _one_dimensional(array):
     if array.ndim != 1 or len(array) > MAX_ROWS:
-        raise ValueError("a column is no list of values")
+        raise ValueError("a column is not a list of values")
     return array
 
 

@@ -79,7 +79,7 @@ def _read_call(payload: bytes, copies: int) -> Request:
         case {"name": str(), "arguments": dict()}:
             pass
         case _:
-            raise ValueError("the call is no object with a name and arguments by name")
+            raise ValueError("the call is not an object with a name and arguments by name")
     if (count := len(call["arguments"])) > MAX_ARGUMENTS:
         raise ValueError(f"the call has {count:,} arguments; at most {MAX_ARGUMENTS:,} can be sent")
     more = (_decode(payload, MOST_CONTAINERS)["arguments"] for _ in range(copies - 1))

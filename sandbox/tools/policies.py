@@ -1,4 +1,4 @@
-"""Policies that approve calls to host tools: a list, a person at the terminal, a model."""
+"""Policies that approve calls to host tools: a list, a user at the terminal, a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AllowTools:
 
 
 class AskPerson:
-    """Asks the person at the terminal, one question at a time; without a terminal calls are refused.
+    """Asks the user at the terminal, one question at a time; without a terminal calls are refused.
 
     Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
     code from its prompt, so that an answer to one question can't allow another call.
@@ -66,7 +66,7 @@ class AskPerson:
         self._always: set[str] = set()
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Ask, unless the person has said `always` of this tool."""
+        """Ask, unless the user has said `always` of this tool."""
         if request.name in self._always:
             return ToolApproval(True)
 
@@ -132,15 +132,15 @@ class AskModel:
         except TimeoutError:
             return ToolApproval(False, f"the model that approves did not answer within {self.timeout:g} s")
         # Models without JSON mode put it into a fence or a sentence.
-        return _verdict(answer[answer.find("{") : answer.rfind("}") + 1])
+        return _parse_answer(answer[answer.find("{") : answer.rfind("}") + 1])
 
 
-def _verdict(text: str) -> ToolApproval:
+def _parse_answer(text: str) -> ToolApproval:
     try:
-        verdict: Any = from_json(text)
+        answer: Any = from_json(text)
     except ValueError:
-        verdict = None
-    match verdict:
+        answer = None
+    match answer:
         case {"reason": str() as reason, "approved": bool() as approved}:
             return ToolApproval(approved, reason[:MAX_REASON_CHARS])
     return ToolApproval(False, "the model that approves gave no answer that can be read")

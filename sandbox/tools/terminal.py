@@ -3,7 +3,7 @@
 Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
 after a withdrawn question a yes must include the code from the new prompt.
 
-A person may take hours, so no thread waits: the event loop of the caller watches the terminal.
+A user may take hours, so no thread waits: the event loop of the caller watches the terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Screen:
     """The state of the terminal, shared by all questions."""
 
     withdrawn = False
-    """Whether the last question was withdrawn, so that the person may still be answering it."""
+    """Whether the last question was withdrawn, so that the user may still be answering it."""
 
 
 def _ignore(_: str) -> None:
@@ -66,7 +66,7 @@ class Question:
 
 
 async def ask_line(prompt: str) -> str:
-    """Ask the person at the terminal for a line of text, as `input()` does, and hold no thread meanwhile.
+    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile.
 
     Args:
         prompt: Shown on standard error, without a line end.

@@ -4,7 +4,7 @@ import signal
 
 from autogen_codeact.executors import ExecutionResult
 
-from ..executors.host_tools import Endless, Tool, in_short
+from ..executors.host_tools import Endless, Tool, short_calls
 from .subject import Subject, each_engine
 
 KILLS = {
@@ -64,7 +64,7 @@ async def test_52_who_kills_everything_has_its_pending_tool_call_cancelled(subje
     assert (result.outcome, result.exit_code, result.output) == ("crashed", 137, "calls\n"), result
     assert result.error is not None
     assert result.error.type == "SIGKILL"
-    assert in_short(result) == [("endless", {}, "cancelled", "CancelledError")]
+    assert short_calls(result) == [("endless", {}, "cancelled", "CancelledError")]
     assert (pending.begun.is_set(), pending.ended) == (True, ["cancelled"])
 
 

@@ -186,7 +186,7 @@ async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without
     result = await subject.run(code)
     assert (result.outcome, result.error and result.error.type) == ("error", "TypeError")
     assert result.output.count("UnknownTool: there is no host tool") == len(names)
-    assert result.output.count("the call is no object with a name and arguments by name") == 6
+    assert result.output.count("the call is not an object with a name and arguments by name") == 6
     assert result.output.endswith("TypeError: no such field: 'missing'\n")
     assert str(Path(__file__).parent.parent) not in result.output
     assert "test_d_tools" not in result.output

@@ -46,7 +46,7 @@ async def nothing(text: str) -> None:
 TOOLS = [count, rows, anything, text, numbers, nothing]
 
 
-async def told(result: ExecutionResult) -> None:
+async def check_description(result: ExecutionResult) -> None:
     """Do what an agent does with a result."""
     metadata = metadata_of(result)
     assert sum(map(len, metadata.values())) < 100_000
@@ -70,7 +70,9 @@ async def test_h10_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subjec
     await subject.start({"tools": TOOLS, "timeout": 30})
 
     async def load() -> None:
-        await told(await subject.run(f"try: {call}\nexcept TypeError as error: print(str(error)[:500])", timeout=30))
+        await check_description(
+            await subject.run(f"try: {call}\nexcept TypeError as error: print(str(error)[:500])", timeout=30)
+        )
 
     assert await median_excess(load) < MOST_EXCESS_S
 
@@ -91,7 +93,7 @@ async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject: Subj
     async def load() -> None:
         result = await subject.run(code, timeout=60)
         assert len(result.tool_calls) == many
-        await told(result)
+        await check_description(result)
 
     assert await median_excess(load) < 2 * MOST_EXCESS_S
 
@@ -109,7 +111,7 @@ async def test_h10_a_message_about_ten_thousand_calls_is_short(subject: Subject)
     assert len(result.tool_calls) == 10_000
 
     async def load() -> None:
-        await told(result)
+        await check_description(result)
 
     assert await median_excess(load) < MOST_EXCESS_S
     metadata = metadata_of(result)

@@ -16,7 +16,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import AssistantMessage, UserMessage
 
 from autogen_codeact.executors import ExecutionResult
-from tests.agents.support import bare, spent
+from tests.agents.support import token_usage, without_ids
 
 
 def python(code: str) -> str:
@@ -24,7 +24,7 @@ def python(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def me(words: str) -> UserMessage:
+def from_agent(words: str) -> UserMessage:
     return UserMessage(content=words, source="actor")
 
 
@@ -36,19 +36,19 @@ def model(words: str) -> AssistantMessage:
     return AssistantMessage(content=words, source="actor")
 
 
-def wrote(step: int, text: str, *code: str, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
+def generation_event(step: int, text: str, *code: str, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
     return CodeGenerationEvent(
         retry_attempt=step - 1,
         content=text,
         code_blocks=[CodeBlock(language="python", code=block) for block in code],
         source="actor",
-        models_usage=spent(cost),
+        models_usage=token_usage(cost),
         metadata={"step": str(step), **metadata},
     )
 
 
-def ran(step: int, output: str, **fields: Any) -> CodeExecutionEvent:
-    """An execution; what differs from run to run is left out as in `seen`."""
+def execution_event(step: int, output: str, **fields: Any) -> CodeExecutionEvent:
+    """An execution; what differs from run to run is left out as in `comparable`."""
     result = ExecutionResult(exit_code=fields.pop("exit_code", 0), output=output, code_file=None, **fields)
     metadata = {"outcome": result.outcome, "exit_code": str(result.exit_code), "state": result.state, "step": str(step)}
     if result.error is not None:
@@ -56,14 +56,14 @@ def ran(step: int, output: str, **fields: Any) -> CodeExecutionEvent:
     return CodeExecutionEvent(retry_attempt=step - 1, result=result, source="actor", metadata=metadata)
 
 
-def answered(text: str, *, cost: int | None = 1, **metadata: str) -> TextMessage:
-    usage = spent(cost) if cost is not None else None
+def answer_message(text: str, *, cost: int | None = 1, **metadata: str) -> TextMessage:
+    usage = token_usage(cost) if cost is not None else None
     return TextMessage(content=text, source="actor", models_usage=usage, metadata=metadata)
 
 
-def seen(messages: Any) -> list[dict[str, Any]]:
+def comparable(messages: Any) -> list[dict[str, Any]]:
     """Messages without what differs from run to run."""
-    return bare([_timeless(message) for message in messages])
+    return without_ids([_timeless(message) for message in messages])
 
 
 def _timeless(message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:

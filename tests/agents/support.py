@@ -24,13 +24,13 @@ def decision(retry: bool, reason: str = "exit without 3") -> str:
     return json.dumps({"reason": reason, "retry": retry})
 
 
-def said(content: str, *, cost: int = 1, thought: str | None = None) -> CreateResult:
+def model_answer(content: str, *, cost: int = 1, thought: str | None = None) -> CreateResult:
     """An answer that cost `cost` completion tokens."""
     usage = RequestUsage(prompt_tokens=0, completion_tokens=cost)
     return CreateResult(finish_reason="stop", content=content, usage=usage, cached=False, thought=thought)
 
 
-def spent(cost: int) -> RequestUsage:
+def token_usage(cost: int) -> RequestUsage:
     return RequestUsage(prompt_tokens=0, completion_tokens=cost)
 
 
@@ -38,7 +38,7 @@ def scripted(
     *answers: str | CreateResult, vision: bool = False, json_output: bool = False, structured_output: bool = False
 ) -> ReplayChatCompletionClient:
     """A model that gives these answers, whatever it is told."""
-    results = [answer if isinstance(answer, CreateResult) else said(answer) for answer in answers]
+    results = [answer if isinstance(answer, CreateResult) else model_answer(answer) for answer in answers]
     info = ModelInfo(
         vision=vision,
         function_calling=False,
@@ -49,12 +49,12 @@ def scripted(
     return ReplayChatCompletionClient(results, info)
 
 
-def told(client: ReplayChatCompletionClient) -> list[list[LLMMessage]]:
+def received_by(client: ReplayChatCompletionClient) -> list[list[LLMMessage]]:
     """What the model received, call by call."""
     return [list(call["messages"]) for call in client.create_calls]
 
 
-def bare(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str, Any]]:
+def without_ids(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str, Any]]:
     """Messages without what differs from run to run."""
     return [message.model_dump(exclude={"id", "created_at"}) for message in messages]
 

@@ -14,7 +14,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Sandbox
 from autogen_codeact.executors.capabilities import Capabilities, capabilities_of
 from autogen_codeact.teams import coder_executor_team
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 
 
 class ThirdPartyExecutor(CodeExecutor):
@@ -88,7 +88,7 @@ async def test_third_party_session_gets_tools_output_and_final_answer(third_part
     assert "".join(chunks) == "bought\n"
     answer = seen[-1].messages[-1]  # type: ignore[union-attr]
     assert (answer.to_text(), answer.metadata["answered_by"]) == ("41", "final_answer")
-    assert "def buy(name: str) -> int:" in str(told(client)[0][0].content)
+    assert "def buy(name: str) -> int:" in str(received_by(client)[0][0].content)
 
 
 async def test_third_party_session_is_rebuilt_from_a_saved_state(third_party: ThirdPartyExecutor) -> None:
@@ -107,7 +107,7 @@ async def test_third_party_session_is_rebuilt_from_a_saved_state(third_party: Th
         assert replayed is not None
         assert replayed.same
         await heir.run(task="What was the price?")
-    assert told(client)[1][-1].content == "41\n"
+    assert received_by(client)[1][-1].content == "41\n"
     assert shop.sold == 1
 
 

@@ -35,12 +35,12 @@ from tests.agents.support import (
     SYSTEM,
     WORKS,
     WORKS_CODE,
-    bare,
     decision,
-    said,
+    model_answer,
+    received_by,
     scripted,
-    spent,
-    told,
+    token_usage,
+    without_ids,
 )
 
 TASK = TextMessage(content="Print 42.", source="user")
@@ -49,7 +49,7 @@ OK = {"outcome": "ok", "exit_code": "0"}
 FAILED = {"outcome": "error", "exit_code": "3"}
 
 
-def me(words: str) -> UserMessage:
+def from_agent(words: str) -> UserMessage:
     return UserMessage(content=words, source="coder")
 
 
@@ -57,85 +57,95 @@ def model(words: str) -> AssistantMessage:
     return AssistantMessage(content=words, source="coder")
 
 
-def wrote(text: str, *code: str, attempt: int = 0, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
+def generation_event(text: str, *code: str, attempt: int = 0, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
     blocks = [CodeBlock(language="python", code=block) for block in code]
     return CodeGenerationEvent(
         retry_attempt=attempt,
         content=text,
         code_blocks=blocks,
         source="coder",
-        models_usage=spent(cost),
+        models_usage=token_usage(cost),
         metadata=metadata,
     )
 
 
-def ran(exit_code: int, output: str, metadata: dict[str, str], attempt: int = 0) -> CodeExecutionEvent:
+def execution_event(exit_code: int, output: str, metadata: dict[str, str], attempt: int = 0) -> CodeExecutionEvent:
     result = CodeResult(exit_code=exit_code, output=output)
     return CodeExecutionEvent(retry_attempt=attempt, result=result, source="coder", metadata=metadata)
 
 
-def answered(text: str, cost: int = 1, **metadata: str) -> TextMessage:
-    return TextMessage(content=text, source="coder", models_usage=spent(cost), metadata=metadata)
+def answer_message(text: str, cost: int = 1, **metadata: str) -> TextMessage:
+    return TextMessage(content=text, source="coder", models_usage=token_usage(cost), metadata=metadata)
 
 
 async def test_code_that_works_is_run_and_reflected_on(executor: CodeExecutor) -> None:
-    client = scripted(said(WORKS, cost=5), said("It is 42.", cost=7))
+    client = scripted(model_answer(WORKS, cost=5), model_answer("It is 42.", cost=7))
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages) == bare(
-        [TASK, wrote(WORKS, WORKS_CODE, cost=5), ran(0, "42\n", OK), answered("It is 42.", cost=7)]
+    assert without_ids(result.messages) == without_ids(
+        [
+            TASK,
+            generation_event(WORKS, WORKS_CODE, cost=5),
+            execution_event(0, "42\n", OK),
+            answer_message("It is 42.", cost=7),
+        ]
     )
-    assert told(client) == [
+    assert received_by(client) == [
         [SYSTEM, TOLD_TASK],
-        [SYSTEM, TOLD_TASK, model(WORKS), me("42\n")],
+        [SYSTEM, TOLD_TASK, model(WORKS), from_agent("42\n")],
     ]
 
 
 async def test_code_that_fails_is_repaired_by_plan(executor: CodeExecutor) -> None:
-    answers = [said(FAILS), said(decision(True), cost=2), said(WORKS, cost=3), said("It is 42.", cost=4)]
+    answers = [
+        model_answer(FAILS),
+        model_answer(decision(True), cost=2),
+        model_answer(WORKS, cost=3),
+        model_answer("It is 42.", cost=4),
+    ]
     client = scripted(*answers, structured_output=True)
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages) == bare(
+    assert without_ids(result.messages) == without_ids(
         [
             TASK,
-            wrote(FAILS, FAILS_CODE),
-            ran(3, "boom\n", FAILED),
-            wrote("Attempt number: 1\nProposed correction: exit without 3", cost=2, retry="true"),
-            wrote(WORKS, WORKS_CODE, attempt=1, cost=3),
-            ran(0, "42\n", OK, attempt=1),
-            answered("It is 42.", cost=4),
+            generation_event(FAILS, FAILS_CODE),
+            execution_event(3, "boom\n", FAILED),
+            generation_event("Attempt number: 1\nProposed correction: exit without 3", cost=2, retry="true"),
+            generation_event(WORKS, WORKS_CODE, attempt=1, cost=3),
+            execution_event(0, "42\n", OK, attempt=1),
+            answer_message("It is 42.", cost=4),
         ]
     )
-    failure = [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
-    repair = [*failure, model("exit without 3"), me(CARRY_ON)]
-    assert told(client) == [
+    failure = [SYSTEM, TOLD_TASK, model(FAILS), from_agent(FAILED_WORDS)]
+    repair = [*failure, model("exit without 3"), from_agent(CARRY_ON)]
+    assert received_by(client) == [
         [SYSTEM, TOLD_TASK],
-        [*failure, me(QUESTION)],
+        [*failure, from_agent(QUESTION)],
         repair,
-        [*repair, model(WORKS), me("42\n")],
+        [*repair, model(WORKS), from_agent("42\n")],
     ]
 
 
 async def test_the_model_may_decide_against_another_attempt(executor: CodeExecutor) -> None:
-    client = scripted(FAILS, said(decision(False, "no use"), cost=2), said("I could not.", cost=3))
+    client = scripted(FAILS, model_answer(decision(False, "no use"), cost=2), model_answer("I could not.", cost=3))
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=3)
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages[1:]) == bare(
+    assert without_ids(result.messages[1:]) == without_ids(
         [
-            wrote(FAILS, FAILS_CODE),
-            ran(3, "boom\n", FAILED),
-            wrote("Not trying again: no use", cost=2, retry="false"),
-            answered("I could not.", cost=3),
+            generation_event(FAILS, FAILS_CODE),
+            execution_event(3, "boom\n", FAILED),
+            generation_event("Not trying again: no use", cost=2, retry="false"),
+            answer_message("I could not.", cost=3),
         ]
     )
-    assert told(client)[2] == [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
+    assert received_by(client)[2] == [SYSTEM, TOLD_TASK, model(FAILS), from_agent(FAILED_WORDS)]
 
 
 async def test_nobody_is_asked_when_no_attempt_is_left(executor: CodeExecutor) -> None:
@@ -153,11 +163,13 @@ async def test_nobody_is_asked_when_no_attempt_is_left(executor: CodeExecutor) -
         CodeExecutionEvent,
         TextMessage,
     ]
-    assert told(client)[3][-2:] == [model(FAILS), me(FAILED_WORDS)]
+    assert received_by(client)[3][-2:] == [model(FAILS), from_agent(FAILED_WORDS)]
 
 
 async def test_a_malformed_decision_is_asked_again_and_then_means_no(executor: CodeExecutor) -> None:
-    client = scripted(FAILS, said("Well…", cost=2), said('{"retry": "perhaps"}', cost=4), "I could not.")
+    client = scripted(
+        FAILS, model_answer("Well…", cost=2), model_answer('{"retry": "perhaps"}', cost=4), "I could not."
+    )
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
 
     result = await agent.run(task=[TASK])
@@ -165,23 +177,23 @@ async def test_a_malformed_decision_is_asked_again_and_then_means_no(executor: C
     asked_twice = result.messages[3]
     assert isinstance(asked_twice, CodeGenerationEvent)
     assert asked_twice.content.startswith("Not trying again: the model gave no usable decision (")
-    assert asked_twice.models_usage == spent(6)
+    assert asked_twice.models_usage == token_usage(6)
     assert result.messages[-1].to_text() == "I could not."
-    failure = [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
-    complaint = me(f"That is not a decision: it holds no JSON object. {QUESTION.partition('? ')[2]}")
-    assert told(client)[2] == [*failure, me(QUESTION), model("Well…"), complaint]
-    assert told(client)[3] == failure
+    failure = [SYSTEM, TOLD_TASK, model(FAILS), from_agent(FAILED_WORDS)]
+    complaint = from_agent(f"That is not a decision: it holds no JSON object. {QUESTION.partition('? ')[2]}")
+    assert received_by(client)[2] == [*failure, from_agent(QUESTION), model("Well…"), complaint]
+    assert received_by(client)[3] == failure
 
 
 async def test_an_answer_without_code_is_the_answer(executor: CodeExecutor) -> None:
-    client = scripted(said("No code needed.", cost=9), "And that is all.")
+    client = scripted(model_answer("No code needed.", cost=9), "And that is all.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
     result = await agent.run(task=[TASK])
-    assert bare(result.messages) == bare([TASK, answered("No code needed.", cost=9)])
+    assert without_ids(result.messages) == without_ids([TASK, answer_message("No code needed.", cost=9)])
 
     await agent.run(task="Sure?")
-    assert told(client)[1] == [
+    assert received_by(client)[1] == [
         SYSTEM,
         TOLD_TASK,
         model("No code needed."),
@@ -190,25 +202,30 @@ async def test_an_answer_without_code_is_the_answer(executor: CodeExecutor) -> N
 
 
 async def test_thoughts_are_events_and_stay_in_the_context(executor: CodeExecutor) -> None:
-    client = scripted(said(WORKS, thought="easy"), said("42.", thought="done"))
+    client = scripted(model_answer(WORKS, thought="easy"), model_answer("42.", thought="done"))
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages[1:]) == bare(
+    assert without_ids(result.messages[1:]) == without_ids(
         [
             ThoughtEvent(content="easy", source="coder"),
-            wrote(WORKS, WORKS_CODE),
-            ran(0, "42\n", OK),
+            generation_event(WORKS, WORKS_CODE),
+            execution_event(0, "42\n", OK),
             ThoughtEvent(content="done", source="coder"),
-            answered("42."),
+            answer_message("42."),
         ]
     )
-    assert told(client)[1][2] == AssistantMessage(content=WORKS, thought="easy", source="coder")
+    assert received_by(client)[1][2] == AssistantMessage(content=WORKS, thought="easy", source="coder")
 
 
 async def test_run_equals_what_run_stream_yields(executor: CodeExecutor) -> None:
-    answers = [said(FAILS, thought="hm"), said(decision(True)), said(WORKS), said("It is 42.", thought="ah")]
+    answers = [
+        model_answer(FAILS, thought="hm"),
+        model_answer(decision(True)),
+        model_answer(WORKS),
+        model_answer("It is 42.", thought="ah"),
+    ]
     agents = [
         CodeExecutorAgent("coder", executor, model_client=scripted(*answers), max_retries_on_error=1) for _ in range(2)
     ]
@@ -218,7 +235,7 @@ async def test_run_equals_what_run_stream_yields(executor: CodeExecutor) -> None
 
     final = streamed.pop()
     assert isinstance(final, TaskResult)
-    assert bare(run.messages) == bare(streamed) == bare(final.messages)
+    assert without_ids(run.messages) == without_ids(streamed) == without_ids(final.messages)
     assert len(run.messages) == 9
 
 
@@ -227,8 +244,10 @@ async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
 
     response = await agent.on_messages([TASK], CancellationToken())
 
-    assert bare(response.inner_messages or []) == bare([wrote(WORKS, WORKS_CODE), ran(0, "42\n", OK)])
-    assert bare([response.chat_message]) == bare([answered("It is 42.")])
+    assert without_ids(response.inner_messages or []) == without_ids(
+        [generation_event(WORKS, WORKS_CODE), execution_event(0, "42\n", OK)]
+    )
+    assert without_ids([response.chat_message]) == without_ids([answer_message("It is 42.")])
 
 
 async def test_chunks_of_a_streaming_model_are_shown_and_not_part_of_the_result(executor: CodeExecutor) -> None:
@@ -243,39 +262,39 @@ async def test_chunks_of_a_streaming_model_are_shown_and_not_part_of_the_result(
     assert "".join(chunk.content for chunk in chunks[-3:]) == "It is 42."
     assert len(chunks) > 4
     others = [item for item in streamed if not isinstance(item, (ModelClientStreamingChunkEvent, TaskResult))]
-    assert bare(run.messages) == bare(others)
+    assert without_ids(run.messages) == without_ids(others)
 
 
 async def test_a_cut_off_answer_is_never_run_and_asked_for_again(executor: CodeExecutor) -> None:
     cut = "```python\nprint(1)\n```\nand\n```python\nopen('ran', 'w')\nprint("
-    client = scripted(said(cut, cost=2), WORKS, "It is 42.")
+    client = scripted(model_answer(cut, cost=2), WORKS, "It is 42.")
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages[1:]) == bare(
+    assert without_ids(result.messages[1:]) == without_ids(
         [
-            wrote(cut, cost=2, cut_off="true"),
-            wrote(WORKS, WORKS_CODE, attempt=1),
-            ran(0, "42\n", OK, attempt=1),
-            answered("It is 42."),
+            generation_event(cut, cost=2, cut_off="true"),
+            generation_event(WORKS, WORKS_CODE, attempt=1),
+            execution_event(0, "42\n", OK, attempt=1),
+            answer_message("It is 42."),
         ]
     )
-    assert told(client)[1] == [SYSTEM, TOLD_TASK, model(cut), me(CUT_OFF)]
+    assert received_by(client)[1] == [SYSTEM, TOLD_TASK, model(cut), from_agent(CUT_OFF)]
 
 
 async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(executor: CodeExecutor) -> None:
     cut = "```python\nprint("
-    client = scripted(said(cut, cost=2), "Fine.")
+    client = scripted(model_answer(cut, cost=2), "Fine.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
     result = await agent.run(task=[TASK])
 
     not_run = '[{"language": "python", "reason": "truncated"}]'
-    expected = answered(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2, not_run=not_run, cut_off="true")
-    assert bare(result.messages[1:]) == bare([expected])
+    expected = answer_message(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2, not_run=not_run, cut_off="true")
+    assert without_ids(result.messages[1:]) == without_ids([expected])
     await agent.run(task=[TASK])
-    assert told(client)[1] == [SYSTEM, TOLD_TASK, model(cut), me(CUT_OFF), TOLD_TASK]
+    assert received_by(client)[1] == [SYSTEM, TOLD_TASK, model(cut), from_agent(CUT_OFF), TOLD_TASK]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +316,7 @@ async def test_code_in_unsupported_languages_is_not_run(
     result = await agent.run(task=[TASK])
 
     metadata = {"not_run": json.dumps(not_run)} if not_run else {}
-    assert bare(result.messages[1:]) == bare([answered(text, **metadata)])
+    assert without_ids(result.messages[1:]) == without_ids([answer_message(text, **metadata)])
 
 
 async def test_output_labelled_as_a_language_is_not_run(executor: CodeExecutor) -> None:
@@ -329,7 +348,9 @@ async def test_long_output_is_shortened_for_the_model_and_complete_for_the_calle
     event = result.messages[2]
     assert isinstance(event, CodeExecutionEvent)
     assert event.result.output == "a" * 30_000 + "\n"
-    assert told(client)[1][-1] == me("a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n")
+    assert received_by(client)[1][-1] == from_agent(
+        "a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n"
+    )
 
 
 async def test_context_of_a_handoff_is_added_to_the_conversation(executor: CodeExecutor) -> None:
@@ -339,7 +360,7 @@ async def test_context_of_a_handoff_is_added_to_the_conversation(executor: CodeE
 
     await agent.run(task=HandoffMessage(content="Your turn.", source="other", target="coder", context=[before]))
 
-    assert told(client) == [[before, UserMessage(content="Your turn.", source="other")]]
+    assert received_by(client) == [[before, UserMessage(content="Your turn.", source="other")]]
 
 
 async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeExecutor) -> None:
@@ -351,12 +372,12 @@ async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeEx
             await agent.run(task=nothing)
 
     await agent.run(task=[TASK])
-    assert told(client) == [[SYSTEM, TOLD_TASK]]
+    assert received_by(client) == [[SYSTEM, TOLD_TASK]]
 
 
 async def test_function_calls_instead_of_text_are_an_error(executor: CodeExecutor) -> None:
     calls = [FunctionCall(id="1", name="rm", arguments="{}")]
-    odd = CreateResult(finish_reason="function_calls", content=calls, usage=spent(1), cached=False)
+    odd = CreateResult(finish_reason="function_calls", content=calls, usage=token_usage(1), cached=False)
     client = scripted(odd, "Done.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
@@ -364,7 +385,7 @@ async def test_function_calls_instead_of_text_are_an_error(executor: CodeExecuto
         await agent.run(task=[TASK])
 
     await agent.run(task=[TASK])
-    assert told(client)[1] == [SYSTEM, TOLD_TASK]
+    assert received_by(client)[1] == [SYSTEM, TOLD_TASK]
 
 
 # Without a model
@@ -375,13 +396,17 @@ async def test_agent_without_a_model_runs_the_code_of_others(executor: CodeExecu
 
     result = await agent.run(task=[TextMessage(content=WORKS + "```sh\necho done\n```", source="user")])
 
-    assert bare(result.messages[1:]) == bare([TextMessage(content="42\ndone\n", source="runner", metadata=OK)])
+    assert without_ids(result.messages[1:]) == without_ids(
+        [TextMessage(content="42\ndone\n", source="runner", metadata=OK)]
+    )
 
 
 async def test_failure_without_a_model_is_described(executor: CodeExecutor) -> None:
     result = await CodeExecutorAgent("runner", executor).run(task=FAILS)
 
-    assert bare(result.messages[1:]) == bare([TextMessage(content=FAILED_WORDS, source="runner", metadata=FAILED)])
+    assert without_ids(result.messages[1:]) == without_ids(
+        [TextMessage(content=FAILED_WORDS, source="runner", metadata=FAILED)]
+    )
 
 
 async def test_only_code_from_the_named_sources_is_run(executor: CodeExecutor) -> None:
@@ -411,7 +436,7 @@ async def test_missing_code_is_reported_with_autogens_message(executor: CodeExec
     result = await CodeExecutorAgent("runner", executor).run(task=task)
 
     expected = TextMessage(content=CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE, source="runner")
-    assert bare(result.messages[1:]) == bare([expected])
+    assert without_ids(result.messages[1:]) == without_ids([expected])
 
 
 def test_importing_the_package_is_cheap() -> None:

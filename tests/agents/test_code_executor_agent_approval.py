@@ -15,7 +15,7 @@ from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.executors import ExecutionResult
-from tests.agents.support import SYSTEM, WORKS, bare, scripted, told
+from tests.agents.support import SYSTEM, WORKS, received_by, scripted, without_ids
 
 YES = ApprovalResponse(approved=True, reason="fine")
 NO = ApprovalResponse(approved=False, reason="no writing")
@@ -71,7 +71,9 @@ async def test_every_kind_of_callable_can_approve_and_refuse(executor: CodeExecu
 
     assert approved.messages[-1].to_text() == "42\n"
     metadata = {"outcome": "denied", "exit_code": "1", "state": "kept", "duration_s": "0.000", "error": "NotApproved"}
-    assert bare(refused.messages[1:]) == bare([TextMessage(content=DENIED, source="runner", metadata=metadata)])
+    assert without_ids(refused.messages[1:]) == without_ids(
+        [TextMessage(content=DENIED, source="runner", metadata=metadata)]
+    )
     assert not (tmp_path / "written").exists()
 
 
@@ -109,9 +111,9 @@ async def test_a_refusal_is_reflected_on_and_never_retried(executor: CodeExecuto
         "CodeExecutionEvent",
         "TextMessage",
     ]
-    assert len(told(client)) == 2
-    assert told(client)[1][0] == SYSTEM
-    assert told(client)[1][-1] == UserMessage(content=DENIED, source="coder")
+    assert len(received_by(client)) == 2
+    assert received_by(client)[1][0] == SYSTEM
+    assert received_by(client)[1][-1] == UserMessage(content=DENIED, source="coder")
 
 
 @pytest.mark.parametrize("func", [lambda request: 1 / 0, lambda request: True, lambda request: None])
@@ -126,7 +128,7 @@ async def test_nothing_runs_if_the_approval_fails_or_returns_a_wrong_type(
 
     assert not (tmp_path / "written").exists()
     await agent.run(task="Do nothing.")
-    assert told(client)[1] == [SYSTEM, UserMessage(content="Do nothing.", source="user")]
+    assert received_by(client)[1] == [SYSTEM, UserMessage(content="Do nothing.", source="user")]
 
 
 async def test_approval_does_not_block_the_event_loop(executor: CodeExecutor) -> None:

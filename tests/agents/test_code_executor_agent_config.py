@@ -15,7 +15,7 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import ValidationError
 
 from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent, CodeExecutorAgentConfig
-from tests.agents.support import FAILS, WORKS, bare, decision, scripted
+from tests.agents.support import FAILS, WORKS, decision, scripted, without_ids
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -119,7 +119,9 @@ async def test_loaded_agent_runs_like_the_dumped_one(executor: CodeExecutor) -> 
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
     twin = through_json(agent)
 
-    assert bare((await agent.run(task="Print 42.")).messages) == bare((await twin.run(task="Print 42.")).messages)
+    assert without_ids((await agent.run(task="Print 42.")).messages) == without_ids(
+        (await twin.run(task="Print 42.")).messages
+    )
 
 
 def test_provider_is_public_and_a_subclass_has_its_own(executor: CodeExecutor) -> None:

@@ -16,7 +16,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.model import awaited
-from tests.agents.support import FAILS, SYSTEM, WORKS, decision, scripted, told
+from tests.agents.support import FAILS, SYSTEM, WORKS, decision, received_by, scripted
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -69,7 +69,7 @@ async def test_state_is_loaded_from_json_by_another_agent(executor: CodeExecutor
         AssistantMessage(content="It is 42.", source="coder"),
         SECOND,
     ]
-    assert told(client) == [conversation]
+    assert received_by(client) == [conversation]
 
 
 @pytest.mark.filterwarnings("ignore:No approval function set:UserWarning")  # upstream's advice to its own users
@@ -100,7 +100,7 @@ async def test_reset_forgets_the_conversation_and_restarts_the_session(executor:
 
     assert executor.restarts == 1
     await agent.run(task="second")
-    assert told(client)[2] == [SYSTEM, SECOND]
+    assert received_by(client)[2] == [SYSTEM, SECOND]
 
 
 async def test_reset_leaves_an_executor_alone_that_was_never_used(executor: Executor) -> None:
@@ -131,7 +131,7 @@ async def test_an_error_around_the_code_propagates_and_the_agent_goes_on(executo
     result = await agent.run(task="second")
 
     assert result.messages[-1].to_text() == "It is 42."
-    assert told(client)[1] == [SYSTEM, SECOND]
+    assert received_by(client)[1] == [SYSTEM, SECOND]
 
 
 async def test_error_late_in_a_turn_restores_the_conversation(executor: Executor) -> None:
@@ -178,7 +178,7 @@ async def test_cancelling_stops_code_that_runs(
     assert result.messages[-1].to_text() == ("ok" if with_model else "1\n")
     assert not (tmp_path / "ended").exists()
     if with_model:
-        assert told(client)[1] == [SYSTEM, UserMessage(content="```python\nprint(1)\n```", source="user")]
+        assert received_by(client)[1] == [SYSTEM, UserMessage(content="```python\nprint(1)\n```", source="user")]
 
 
 async def test_closing_the_stream_early_restores_the_conversation(executor: Executor) -> None:

@@ -19,7 +19,7 @@ from PIL import Image as PILImage
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.images import EncodedImage
 from autogen_codeact.executors import Artifact, ExecutionResult
-from tests.agents.support import FAILED_WORDS, FAILS, WORKS, bare, decision, scripted, told
+from tests.agents.support import FAILED_WORDS, FAILS, WORKS, decision, received_by, scripted, without_ids
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -35,7 +35,7 @@ def pair(executor: CodeExecutor) -> RoundRobinGroupChat:
     )
 
 
-def said(result: TaskResult) -> list[tuple[str, str]]:
+def texts_of(result: TaskResult) -> list[tuple[str, str]]:
     return [(message.source, message.to_text()) for message in result.messages]
 
 
@@ -52,11 +52,11 @@ CONVERSATION = [
 async def test_a_coder_and_a_runner_take_turns(executor: CodeExecutor) -> None:
     team = pair(executor)
 
-    assert said(await team.run(task="Print 42.")) == CONVERSATION
+    assert texts_of(await team.run(task="Print 42.")) == CONVERSATION
 
     coder = team._participants[0]
     assert isinstance(coder, AssistantAgent)
-    heard = told(coder._model_client)[2]  # type: ignore[arg-type]
+    heard = received_by(coder._model_client)[2]  # type: ignore[arg-type]
     assert heard[2:][0].content == FAILS
     assert heard[3] == UserMessage(content=FAILED_WORDS, source="runner")
     assert heard[5] == UserMessage(content="42\n", source="runner")
@@ -67,7 +67,9 @@ async def test_a_team_loaded_from_json_has_the_same_conversation(executor: CodeE
     text = team.dump_component().model_dump_json(exclude_none=True)
     twin = RoundRobinGroupChat.load_component(json.loads(text))
 
-    assert bare((await team.run(task="Print 42.")).messages) == bare((await twin.run(task="Print 42.")).messages)
+    assert without_ids((await team.run(task="Print 42.")).messages) == without_ids(
+        (await twin.run(task="Print 42.")).messages
+    )
 
 
 async def test_the_events_of_an_agent_with_a_model_pass_through_a_team(executor: CodeExecutor) -> None:
@@ -80,7 +82,7 @@ async def test_the_events_of_an_agent_with_a_model_pass_through_a_team(executor:
     )
 
     in_team = await team.run(task="Print 42.")
-    assert bare(in_team.messages) == bare((await alone.run(task="Print 42.")).messages)
+    assert without_ids(in_team.messages) == without_ids((await alone.run(task="Print 42.")).messages)
 
 
 async def test_a_teams_state_holds_the_agents_conversation(executor: CodeExecutor) -> None:
@@ -97,7 +99,7 @@ async def test_a_teams_state_holds_the_agents_conversation(executor: CodeExecuto
     await second.load_state(state)
     await second.run(task="second")
 
-    assert [message.content for message in told(client)[0][1:]] == ["first", "one", "second"]
+    assert [message.content for message in received_by(client)[0][1:]] == ["first", "one", "second"]
 
 
 class Plotter(CodeExecutor):
@@ -127,7 +129,7 @@ async def test_plots_are_sent_to_models_with_vision_only(tmp_path: Path, vision:
 
     await agent.run(task="Plot.")
 
-    content = told(client)[1][-1].content
+    content = received_by(client)[1][-1].content
     words = f"plotted\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
     if not vision:
         assert content == words
@@ -147,4 +149,4 @@ async def test_task_with_an_image_reaches_a_model_without_vision_without_it(exec
 
     await CodeExecutorAgent("coder", executor, model_client=client).run(task=task)
 
-    assert told(client)[0][-1] == UserMessage(content="What is this?\n<image>", source="user")
+    assert received_by(client)[0][-1] == UserMessage(content="What is this?\n<image>", source="user")

@@ -20,7 +20,7 @@ SYSTEM = {"role": "system", "content": CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE}
 TASK = {"role": "user", "name": "user", "content": "Print 42."}
 
 
-def me(words: str) -> dict[str, Any]:
+def from_agent(words: str) -> dict[str, Any]:
     return {"role": "user", "name": "coder", "content": words}
 
 
@@ -28,13 +28,13 @@ def model(words: str) -> dict[str, Any]:
     return {"role": "assistant", "content": words}
 
 
-FAILURE = [SYSTEM, TASK, model(FAILS), me(FAILED_WORDS)]
-REPAIR = [*FAILURE, model("exit without 3"), me(CARRY_ON)]
+FAILURE = [SYSTEM, TASK, model(FAILS), from_agent(FAILED_WORDS)]
+REPAIR = [*FAILURE, model("exit without 3"), from_agent(CARRY_ON)]
 CONVERSATION = [
     [SYSTEM, TASK],
-    [*FAILURE, me(QUESTION)],
+    [*FAILURE, from_agent(QUESTION)],
     REPAIR,
-    [*REPAIR, model(WORKS), me("42\n")],
+    [*REPAIR, model(WORKS), from_agent("42\n")],
 ]
 SCRIPT = [
     Reply(FAILS, completion_tokens=10),
@@ -44,7 +44,7 @@ SCRIPT = [
 ]
 
 
-def heard(server: OpenAIServer) -> list[list[dict[str, Any]]]:
+def received_by_server(server: OpenAIServer) -> list[list[dict[str, Any]]]:
     """What the server was sent, call by call, without the fields that say nothing."""
     return [
         [{key: value for key, value in message.items() if value is not None} for message in request["messages"]]
@@ -65,7 +65,7 @@ async def test_generate_fail_decide_repair_reflect(executor: CodeExecutor, strea
         result = await agent.run(task="Print 42.")
         spent = client.total_usage().completion_tokens
 
-    assert heard(server) == CONVERSATION
+    assert received_by_server(server) == CONVERSATION
     assert [bool(request.get("stream")) for request in server.requests] == [stream, False, stream, stream]
     assert [(r.get("response_format") or {}).get("type") for r in server.requests] == [None, "json_schema", None, None]
     assert costs(result.messages) == [10, 20, 30, 40]
@@ -80,7 +80,7 @@ async def test_server_without_response_formats_works(executor: CodeExecutor, ref
         result = await agent.run(task="Print 42.")
 
     answered = [CONVERSATION[0], *[CONVERSATION[1]] * (len(refuses) + 1), *CONVERSATION[2:]]
-    assert heard(server) == answered
+    assert received_by_server(server) == answered
     assert costs(result.messages) == [10, 20, 30, 40]
 
 
@@ -90,7 +90,7 @@ async def test_decision_works_with_a_model_without_json_output(executor: CodeExe
         agent = Agent("coder", executor, model_client=client, max_retries_on_error=1)
         await agent.run(task="Print 42.")
 
-    assert heard(server) == CONVERSATION
+    assert received_by_server(server) == CONVERSATION
 
 
 async def test_a_server_that_refuses_to_count_in_streams_is_asked_once(executor: CodeExecutor) -> None:
@@ -133,7 +133,7 @@ async def test_failing_model_leaves_the_context_unchanged(executor: CodeExecutor
         server.script += [Reply(WORKS), Reply("It is 42.")]
         result = await agent.run(task="Print 42.")
 
-    assert heard(server)[-2:] == [[SYSTEM, TASK], [SYSTEM, TASK, model(WORKS), me("42\n")]]
+    assert received_by_server(server)[-2:] == [[SYSTEM, TASK], [SYSTEM, TASK, model(WORKS), from_agent("42\n")]]
     assert [type(message) for message in result.messages[1:3]] == [CodeGenerationEvent, CodeExecutionEvent]
 
 
@@ -151,4 +151,4 @@ async def test_cancelling_reaches_a_model_that_does_not_answer(executor: CodeExe
         server.script += [Reply("Done.")]
         await agent.run(task="Print 42.")
 
-    assert heard(server)[1] == [SYSTEM, TASK]
+    assert received_by_server(server)[1] == [SYSTEM, TASK]

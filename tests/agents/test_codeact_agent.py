@@ -27,8 +27,17 @@ from autogen_codeact.executors import (
     Limits,
     SandboxCodeExecutor,
 )
-from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
-from tests.agents.support import said, scripted, spent, told
+from tests.agents.codeact import (
+    answer_message,
+    comparable,
+    execution_event,
+    from_agent,
+    generation_event,
+    model,
+    python,
+    user,
+)
+from tests.agents.support import model_answer, received_by, scripted, token_usage
 from tests.executors import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
@@ -62,31 +71,31 @@ class Sum(BaseModel):
 
 async def test_agent_runs_steps_until_it_answers_without_code(session: SandboxCodeExecutor) -> None:
     first, second = python("x = 6\nprint(x)"), python("x * 7")
-    client = scripted(said(first, cost=2), said(second, cost=3), said("It is 42.", cost=4))
+    client = scripted(model_answer(first, cost=2), model_answer(second, cost=3), model_answer("It is 42.", cost=4))
     agent = CodeActAgent("actor", session, model_client=client)
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages) == seen(
+    assert comparable(result.messages) == comparable(
         [
             TASK,
-            wrote(1, first, "x = 6\nprint(x)\n", cost=2),
-            ran(1, "6\n"),
-            wrote(2, second, "x * 7\n", cost=3),
-            ran(2, "42\n", value="42"),
-            answered("It is 42.", cost=4, steps="3"),
+            generation_event(1, first, "x = 6\nprint(x)\n", cost=2),
+            execution_event(1, "6\n"),
+            generation_event(2, second, "x * 7\n", cost=3),
+            execution_event(2, "42\n", value="42"),
+            answer_message("It is 42.", cost=4, steps="3"),
         ]
     )
     start = [system(agent), TOLD_TASK]
-    assert told(client) == [
+    assert received_by(client) == [
         start,
-        [*start, model(first), me("6\n")],
-        [*start, model(first), me("6\n"), model(second), me("42\n")],
+        [*start, model(first), from_agent("6\n")],
+        [*start, model(first), from_agent("6\n"), model(second), from_agent("42\n")],
     ]
 
 
 async def test_run_returns_what_run_stream_yields(session: SandboxCodeExecutor) -> None:
-    script = [said(python("print(42)"), thought="easy"), "It is 42."]
+    script = [model_answer(python("print(42)"), thought="easy"), "It is 42."]
     plain = await CodeActAgent("actor", session, model_client=scripted(*script)).run(task=[TASK])
     agent = CodeActAgent("actor", session, model_client=scripted(*script), model_client_stream=True, stream_output=True)
     items = [item async for item in agent.run_stream(task=[TASK])]
@@ -98,7 +107,9 @@ async def test_run_returns_what_run_stream_yields(session: SandboxCodeExecutor) 
     assert [type(item) for item in kept[:2]] == [TextMessage, ThoughtEvent]
     # AutoGen's replay client counts nothing while it streams.
     costs_nothing = {"models_usage": None}
-    assert [one | costs_nothing for one in seen(kept)] == [one | costs_nothing for one in seen(plain.messages)]
+    assert [one | costs_nothing for one in comparable(kept)] == [
+        one | costs_nothing for one in comparable(plain.messages)
+    ]
 
 
 async def test_variables_survive_into_the_next_run(session: SandboxCodeExecutor) -> None:
@@ -133,17 +144,19 @@ async def test_error_is_reported_and_earlier_effects_stay(session: SandboxCodeEx
     assert isinstance(failure, CodeExecutionEvent)
     traceback = failure.result.output
     assert traceback.endswith("NameError: name 'z' is not defined\n")
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, fails, "x = 6\ny = z\n"),
-            ran(1, traceback, exit_code=1, outcome="error", error=ErrorInfo("NameError", "name 'z' is not defined", 2)),
-            wrote(2, repairs, "print(x * 7)\n"),
-            ran(2, "42\n"),
-            answered("It is 42.", steps="3"),
+            generation_event(1, fails, "x = 6\ny = z\n"),
+            execution_event(
+                1, traceback, exit_code=1, outcome="error", error=ErrorInfo("NameError", "name 'z' is not defined", 2)
+            ),
+            generation_event(2, repairs, "print(x * 7)\n"),
+            execution_event(2, "42\n"),
+            answer_message("It is 42.", steps="3"),
         ]
     )
     kept = "The session's memory was kept: what this code defined before it ended is there."
-    assert told(client)[1][-1] == me(
+    assert received_by(client)[1][-1] == from_agent(
         f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n{traceback}\n{kept}"
     )
 
@@ -154,14 +167,20 @@ async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecu
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, "```python\nprint(1)", cut_off="true"),
-            wrote(2, "  ", sent_back=prompt.EMPTY),
-            answered("It is 42.", steps="3"),
+            generation_event(1, "```python\nprint(1)", cut_off="true"),
+            generation_event(2, "  ", sent_back=prompt.EMPTY),
+            answer_message("It is 42.", steps="3"),
         ]
     )
-    assert told(client)[2] == [system(agent), TOLD_TASK, model("```python\nprint(1)"), me(CUT_OFF), me(prompt.EMPTY)]
+    assert received_by(client)[2] == [
+        system(agent),
+        TOLD_TASK,
+        model("```python\nprint(1)"),
+        from_agent(CUT_OFF),
+        from_agent(prompt.EMPTY),
+    ]
 
 
 async def test_only_tags_are_run_with_the_prompt_style_of_tags(session: SandboxCodeExecutor) -> None:
@@ -177,37 +196,37 @@ async def test_only_tags_are_run_with_the_prompt_style_of_tags(session: SandboxC
         f"{ANSWER_NOT_RUN}"
     )
     untagged = '[{"language": "python", "reason": "untagged"}]'
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, acts, "print(6 * 7)", not_run=untagged),
-            ran(1, "42\n"),
-            wrote(2, final, not_run=untagged, sent_back=named),
-            answered(final, steps="3", not_run=untagged),
+            generation_event(1, acts, "print(6 * 7)", not_run=untagged),
+            execution_event(1, "42\n"),
+            generation_event(2, final, not_run=untagged, sent_back=named),
+            answer_message(final, steps="3", not_run=untagged),
         ]
     )
-    assert told(client)[1][-1] == me("42\n")
-    assert told(client)[2][-1] == me(named)
+    assert received_by(client)[1][-1] == from_agent("42\n")
+    assert received_by(client)[2][-1] == from_agent(named)
     assert "<execute>" in str(system(agent).content)
     assert "```python" not in str(system(agent).content)
 
 
 async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxCodeExecutor) -> None:
     acts = python("print(1)")
-    client = scripted(acts, acts, said("As far as I can see, 42.", cost=5))
+    client = scripted(acts, acts, model_answer("As far as I can see, 42.", cost=5))
     agent = CodeActAgent("actor", session, model_client=client, max_steps=2)
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, acts, "print(1)\n"),
-            ran(1, "1\n"),
-            wrote(2, acts, "print(1)\n"),
-            ran(2, "1\n"),
-            answered("As far as I can see, 42.", cost=5, steps="2", stopped="max_steps"),
+            generation_event(1, acts, "print(1)\n"),
+            execution_event(1, "1\n"),
+            generation_event(2, acts, "print(1)\n"),
+            execution_event(2, "1\n"),
+            answer_message("As far as I can see, 42.", cost=5, steps="2", stopped="max_steps"),
         ]
     )
-    assert told(client)[2][-1] == me(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
+    assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
 
 
 async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecutor) -> None:
@@ -220,13 +239,19 @@ async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecuto
 
 
 async def test_token_limit_ends_the_turn(session: SandboxCodeExecutor) -> None:
-    client = scripted(said(python("print(1)"), cost=60), said(python("print(2)"), cost=60), said("Enough.", cost=7))
+    client = scripted(
+        model_answer(python("print(1)"), cost=60),
+        model_answer(python("print(2)"), cost=60),
+        model_answer("Enough.", cost=7),
+    )
     agent = CodeActAgent("actor", session, model_client=client, max_tokens=100)
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages[-1:]) == seen([answered("Enough.", cost=7, steps="2", stopped="max_tokens")])
-    assert told(client)[2][-1] == me(prompt.CLOSING["max_tokens"] + prompt.CLOSE)
+    assert comparable(result.messages[-1:]) == comparable(
+        [answer_message("Enough.", cost=7, steps="2", stopped="max_tokens")]
+    )
+    assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_tokens"] + prompt.CLOSE)
 
 
 async def test_time_limit_ends_running_code_and_keeps_the_session(session: SandboxCodeExecutor) -> None:
@@ -235,15 +260,15 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, python("x = 1"), "x = 1\n"),
-            ran(1, ""),
-            wrote(2, python("x = 2\nwhile True:\n    pass"), "x = 2\nwhile True:\n    pass\n"),
-            answered("No time.", steps="2", stopped="max_seconds"),
+            generation_event(1, python("x = 1"), "x = 1\n"),
+            execution_event(1, ""),
+            generation_event(2, python("x = 2\nwhile True:\n    pass"), "x = 2\nwhile True:\n    pass\n"),
+            answer_message("No time.", steps="2", stopped="max_seconds"),
         ]
     )
-    assert told(client)[2][-1] == me(prompt.CLOSING["max_seconds"] + prompt.CLOSE)
+    assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_seconds"] + prompt.CLOSE)
     again = await agent.run(task="And x?")
     assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
 
@@ -262,24 +287,28 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
     result = await agent.run(task=[TASK])
 
     no_json = prompt.MISFIT.format(problem="it holds no JSON")
-    wrong = told(client)[2][-1].content
+    wrong = received_by(client)[2][-1].content
     assert isinstance(wrong, str)
     assert wrong.startswith("That answer does not fit: total: Input should be a valid integer")
     expected = StructuredMessage[Sum](
-        content=Sum(total=42), source="actor", models_usage=spent(1), metadata={"steps": "3"}
+        content=Sum(total=42), source="actor", models_usage=token_usage(1), metadata={"steps": "3"}
     )
-    assert seen(result.messages[1:]) == seen(
-        [wrote(1, "It is 42.", sent_back=no_json), wrote(2, '{"total": "many"}', sent_back=wrong), expected]
+    assert comparable(result.messages[1:]) == comparable(
+        [
+            generation_event(1, "It is 42.", sent_back=no_json),
+            generation_event(2, '{"total": "many"}', sent_back=wrong),
+            expected,
+        ]
     )
-    assert told(client)[1][-2:] == [model("It is 42."), me(no_json)]
+    assert received_by(client)[1][-2:] == [model("It is 42."), from_agent(no_json)]
     assert '"total"' in str(system(agent).content)
 
 
 async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_content_type=Sum, max_steps=1)
     result = await agent.run(task=[TASK])
-    assert seen(result.messages[-1:]) == seen(
-        [answered("b", steps="1", stopped="max_steps", misfit="it holds no JSON")]
+    assert comparable(result.messages[-1:]) == comparable(
+        [answer_message("b", steps="1", stopped="max_steps", misfit="it holds no JSON")]
     )
 
 
@@ -296,7 +325,7 @@ async def test_setup_runs_once_in_each_session_and_is_in_the_system_message(sess
 
     outputs = [m.result.output for r in results for m in r.messages if isinstance(m, CodeExecutionEvent)]
     assert outputs == ["2 1\n", "1\n", "1\n"]
-    assert prompt.SETUP.format(setup=setup) in str(told(client)[0][0].content)
+    assert prompt.SETUP.format(setup=setup) in str(received_by(client)[0][0].content)
 
 
 async def test_a_setup_that_fails_is_an_error(session: SandboxCodeExecutor) -> None:
@@ -315,8 +344,8 @@ async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: Sandb
 
     output = "".join(f"{number}\n" for number in range(1000))
     gap = "[… 3790 characters left out here; all of it is in the file /workspace/.codeact/actor-output-1.txt …]"
-    assert told(client)[1][-1] == me(f"{output[:50]}\n{gap}\n{output[-50:]}")
-    assert seen([result.messages[4]]) == seen([ran(2, "500\n")])
+    assert received_by(client)[1][-1] == from_agent(f"{output[:50]}\n{gap}\n{output[-50:]}")
+    assert comparable([result.messages[4]]) == comparable([execution_event(2, "500\n")])
 
 
 async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubblewrap: None) -> None:
@@ -334,7 +363,7 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
 
     half, few = "a" * 50, "b" * 50
     kept = "; all that was kept of the output is in the file /workspace/.codeact/actor-output-1.txt"
-    flooded, filled = (str(call[-1].content) for call in told(client)[1:3])
+    flooded, filled = (str(call[-1].content) for call in received_by(client)[1:3])
     assert flooded == (
         f"{half}\n[… 4027 characters left out here{kept} …]\n{half}\n\n"
         "1904 bytes of output were too much to keep and are gone."
@@ -349,7 +378,7 @@ async def test_refused_code_is_reported_to_the_model(session: SandboxCodeExecuto
     )
     result = await agent.run(task="Go.")
     assert [type(message) for message in result.messages[1:]][1:] == [CodeExecutionEvent, TextMessage]
-    assert told(client)[1][-1] == me("Code execution was not approved. Reason: no")
+    assert received_by(client)[1][-1] == from_agent("Code execution was not approved. Reason: no")
 
 
 async def test_cancelling_stops_the_code_and_restores_the_conversation(session: SandboxCodeExecutor) -> None:

@@ -29,8 +29,8 @@ from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.teams import Team
-from tests.agents.codeact import me, python
-from tests.agents.support import scripted, told
+from tests.agents.codeact import from_agent, python
+from tests.agents.support import received_by, scripted
 
 
 class Sum(BaseModel):
@@ -64,7 +64,7 @@ async def test_two_agents_in_a_team_are_shown_by_the_console(
     shown = capsys.readouterr().out
     assert "six\n" in shown
     assert '{"total":42}' in shown
-    assert told(two.model_client)[0][1:] == [  # type: ignore[arg-type]
+    assert received_by(two.model_client)[0][1:] == [  # type: ignore[arg-type]
         UserMessage(content="6 * 7?", source="user"),
         UserMessage(content="x is 6.", source="one"),
     ]
@@ -91,11 +91,13 @@ async def test_images_of_tools_reach_a_model_with_vision(session: SandboxCodeExe
     result = await CodeActAgent("actor", session, model_client=sees, tools=[photo]).run(task="Look.")
     await CodeActAgent("actor", session, model_client=blind, tools=[photo]).run(task="Look.")
 
-    content = told(sees)[1][-1].content
+    content = received_by(sees)[1][-1].content
     assert isinstance(content, list)
     assert content[0] == shown
     assert [part.image.size for part in content[1:] if isinstance(part, Image)] == [(3, 3), (4, 4)]
-    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see.")
+    assert received_by(blind)[1][-1] == from_agent(
+        f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see."
+    )
     (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
     ledger = json.loads(event.metadata["tool_calls"])
     assert [(call["name"], call["result"], call["images"]) for call in ledger] == [
@@ -177,7 +179,7 @@ async def test_autogens_executor_works_without_final_answer(executor: CodeExecut
     agent = CodeActAgent("actor", executor, model_client=client)
     result = await agent.run(task="6 * 7?")
     assert result.messages[-1].to_text() == "42."
-    assert told(client)[1][-1] == me("42\n")
-    system = str(told(client)[0][0].content)
+    assert received_by(client)[1][-1] == from_agent("42\n")
+    system = str(received_by(client)[0][0].content)
     assert (ANSWER_IN_WORDS in system, ANSWER_BY_CALL in system) == (True, False)
     assert (await agent.save_state())["journal"] is None

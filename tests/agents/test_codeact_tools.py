@@ -22,8 +22,17 @@ from autogen_codeact.executors import (
     ToolApproval,
     ToolCall,
 )
-from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
-from tests.agents.support import decision, scripted, told
+from tests.agents.codeact import (
+    answer_message,
+    comparable,
+    execution_event,
+    from_agent,
+    generation_event,
+    model,
+    python,
+    user,
+)
+from tests.agents.support import decision, received_by, scripted
 from tests.executors import reused
 
 
@@ -63,13 +72,13 @@ async def test_code_calls_functions_of_the_host(session: SandboxCodeExecutor) ->
     assert event.metadata["tool_calls"].startswith(
         '[{"name": "add", "arguments": {"a": "5", "b": "3"}, "outcome": "ok", '
     )
-    expected = ran(1, "16\n", tool_calls=(call("add", 8, a=5, b=3), call("multiply", 16, a=8, b=2)))
-    assert seen([event])[0]["result"] == seen([expected])[0]["result"]
+    expected = execution_event(1, "16\n", tool_calls=(call("add", 8, a=5, b=3), call("multiply", 16, a=8, b=2)))
+    assert comparable([event])[0]["result"] == comparable([expected])[0]["result"]
     tools = '```python\ndef add(a: int, b: int) -> int:\n    """Add two whole numbers."""\n\ndef multiply(a: int, b: int) -> int:'
-    system = told(client)[0][0]
+    system = received_by(client)[0][0]
     assert isinstance(system, SystemMessage)
     assert tools in system.content
-    assert told(client)[1][1:] == [user("Add 5 and 3, then double it."), model(acts), me("16\n")]
+    assert received_by(client)[1][1:] == [user("Add 5 and 3, then double it."), model(acts), from_agent("16\n")]
 
 
 async def test_a_call_gives_the_answer_and_ends_the_code(session: SandboxCodeExecutor) -> None:
@@ -80,11 +89,11 @@ async def test_a_call_gives_the_answer_and_ends_the_code(session: SandboxCodeExe
     result = await agent.run(task="Sum up 1 to 10.")
 
     blocks = ["total = sum(range(11))\nfinal_answer(total)\nprint('not reached')\n", "print('nor is this')\n"]
-    execution = ran(1, "", tool_calls=(call("final_answer", None, value=55),))
-    events = seen(result.messages[1:])
-    assert events[0] == seen([wrote(1, acts + "\n" + python("print('nor is this')"), *blocks)])[0]
-    assert events[1]["result"] == seen([execution])[0]["result"]
-    assert events[2] == seen([answered("55", cost=None, steps="1", answered_by="final_answer")])[0]
+    execution = execution_event(1, "", tool_calls=(call("final_answer", None, value=55),))
+    events = comparable(result.messages[1:])
+    assert events[0] == comparable([generation_event(1, acts + "\n" + python("print('nor is this')"), *blocks)])[0]
+    assert events[1]["result"] == comparable([execution])[0]["result"]
+    assert events[2] == comparable([answer_message("55", cost=None, steps="1", answered_by="final_answer")])[0]
     assert len(events) == 3
 
 
@@ -119,7 +128,7 @@ async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCod
     result = await agent.run(task="Sum up 1 to 10.")
 
     assert outcomes(result.messages) == ["error", "ok"]
-    assert "ValueError: total: Input should be a valid integer" in str(told(client)[1][-1].content)
+    assert "ValueError: total: Input should be a valid integer" in str(received_by(client)[1][-1].content)
     answer = result.messages[-1]
     assert isinstance(answer, StructuredMessage)
     assert answer.content == Sum(total=55)
@@ -168,9 +177,9 @@ async def test_code_executor_agent_has_tools(session: SandboxCodeExecutor) -> No
     agent = CodeExecutorAgent("actor", session, model_client=client, tools=[FunctionTool(add, description="Adds.")])
     result = await agent.run(task="Add 5 and 3.")
     assert [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)] == ["8\n"]
-    assert str(told(client)[0][0].content).startswith(CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)
+    assert str(received_by(client)[0][0].content).startswith(CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)
     shown = f'{TOOLS}\n```python\ndef add(a: int, b: int) -> int:\n    """Adds.\n'
-    assert shown in str(told(client)[0][0].content)
+    assert shown in str(received_by(client)[0][0].content)
 
 
 async def test_code_calls_tools_in_process_mode(bubblewrap: None) -> None:

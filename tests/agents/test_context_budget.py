@@ -19,8 +19,8 @@ from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig, CodeExecuto
 from autogen_codeact.agents.context_budget import LATEST, ContextBudget, size_of
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.executors import Artifact, BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
-from tests.agents.codeact import me, model, python, user
-from tests.agents.support import scripted, told
+from tests.agents.codeact import from_agent, model, python, user
+from tests.agents.support import received_by, scripted
 
 BUDGET = 200_000
 SYSTEM = SystemMessage(content="Act.")
@@ -76,7 +76,7 @@ async def test_two_hundred_steps_with_figures_fit(tmp_path: Path) -> None:
         result = ExecutionResult(0, f"{number} " * 1_000, artifacts=(figure,))
         await conversation.add_result(result, limit=20_000, session=True)
     await conversation.generate(CancellationToken(), ignore)
-    requests = told(client)
+    requests = received_by(client)
     assert len(requests) == 201
     assert max(map(total, requests)) <= BUDGET
     last = requests[-1]
@@ -101,7 +101,7 @@ async def test_shortened_output_can_be_read_again(session: SandboxCodeExecutor) 
     client = scripted(*draw, "Done.", vision=True)
     agent = CodeActAgent("actor", session, model_client=client, context_budget=50_000)
     await agent.run(task="Draw.")
-    shortened = next(str(message.content) for message in told(client)[-1] if "0 0 0" in str(message.content))
+    shortened = next(str(message.content) for message in received_by(client)[-1] if "0 0 0" in str(message.content))
     file = "/workspace/.codeact/actor-step-1.txt"
     assert f"characters left out to save space; all of it is in the file {file} …]" in shortened
     assert shortened.endswith("\n[1 image left out to save space: figure-0.png]")
@@ -116,7 +116,7 @@ async def test_oldest_outputs_are_shortened_first() -> None:
     fitted = await ContextBudget(limit, "actor", kept_nowhere).fit(messages)
     assert total(fitted) <= limit
     assert fitted[:3] == messages[:3]
-    assert fitted[3] == me(
+    assert fitted[3] == from_agent(
         f"0 {'x' * 298}\n[… 2450 characters left out to save space …]\n{'x' * 252}\n"
         "Files made or changed: figure-0.png (99 bytes).\n[1 image left out to save space: figure-0.png]"
     )
@@ -139,7 +139,7 @@ async def test_earliest_messages_are_left_out_if_nothing_else_helps() -> None:
     assert total(fitted) <= 40_000
     assert fitted[:2] == [SYSTEM, TASK]
     count = len(messages) - len(fitted) + 1
-    assert fitted[2] == me(f"[{count} earlier messages of this conversation are left out here to save space.]")
+    assert fitted[2] == from_agent(f"[{count} earlier messages of this conversation are left out here to save space.]")
     assert fitted[-LATEST:] == messages[-LATEST:]
 
 
@@ -164,7 +164,7 @@ async def test_file_of_a_long_output_is_named_and_no_second_one_made() -> None:
 
     gap = "[… 9 characters left out here; all of it is in the file /workspace/.codeact/actor-output-1.txt …]"
     messages = steps(12)
-    messages[3] = me(f"{'y' * 2_000}\n{gap}\n{'y' * 2_000}")
+    messages[3] = from_agent(f"{'y' * 2_000}\n{gap}\n{'y' * 2_000}")
     budget = ContextBudget(total(messages) - 5_000, "actor", keep)
     first = await budget.fit(messages)
     assert await budget.fit(messages) == first

@@ -8,7 +8,7 @@ from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from autogen_codeact.agents import RetryDecision
 from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, QUESTION, RetryDecider, parse_decision
-from tests.agents.support import decision, said, scripted, spent
+from tests.agents.support import decision, model_answer, scripted, token_usage
 from tests.openai_server import OpenAIServer, Reply, structured
 
 FAILURE: list[LLMMessage] = [
@@ -77,9 +77,9 @@ async def test_strictest_form_that_the_model_supports_is_requested(structured_ou
 
 
 async def test_usage_of_both_answers_is_counted() -> None:
-    client = scripted(said("no idea", cost=2), said(decision(True), cost=3))
+    client = scripted(model_answer("no idea", cost=2), model_answer(decision(True), cost=3))
     decided = await RetryDecider(client, "coder").ask(FAILURE, CancellationToken())
-    assert (decided.decision, decided.usage) == (YES, spent(5))
+    assert (decided.decision, decided.usage) == (YES, token_usage(5))
 
 
 async def test_an_empty_answer_is_not_quoted_back() -> None:

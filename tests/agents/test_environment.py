@@ -19,7 +19,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.sandbox import facts as facts_module
 from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 
 KNOWN = SandboxFacts(
     timeout_s=60,
@@ -146,7 +146,7 @@ async def test_docker_sandbox_is_described_to_the_model(docker_engine: str, tmp_
         facts = await executor.facts()
         await executor.sandbox.write("later.csv", "1")
         await agent.run(task="On.")
-    first, second = [str(call[0].content) for call in told(client)]
+    first, second = [str(call[0].content) for call in received_by(client)]
     assert first == second  # made once for each session
     lines = first.split("\n")
     begin = lines.index("The code runs in a sandbox:")
@@ -168,7 +168,7 @@ async def test_description_is_left_out_if_it_is_switched_off(bubblewrap: None) -
     client, executor = scripted("42"), BubblewrapCommandLineCodeExecutor(mode="session")
     agent = CodeActAgent("actor", executor, model_client=client, describe_environment=False)
     await agent.run(task="Go.")
-    assert "The code runs in a sandbox" not in str(told(client)[0][0].content)
+    assert "The code runs in a sandbox" not in str(received_by(client)[0][0].content)
     assert executor.starts == 0  # nothing was asked
     config = agent.dump_component().config
     assert config["describe_environment"] is False
@@ -180,14 +180,14 @@ async def test_agent_without_a_system_message_or_model_asks_nothing(bubblewrap: 
     client, executor = scripted("42"), BubblewrapCommandLineCodeExecutor(mode="session")
     await CodeActAgent("actor", executor, model_client=client, system_message=None).run(task="Go.")
     await CodeExecutorAgent("runner", executor).run(task="Nothing to run.")
-    assert [message.type for message in told(client)[0]] == ["UserMessage"]
+    assert [message.type for message in received_by(client)[0]] == ["UserMessage"]
     assert executor.starts == 0
 
 
 async def test_executor_of_another_package_is_not_described(executor: CodeExecutor) -> None:
     client = scripted("42")
     await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
-    assert told(client)[0][0].content == CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
+    assert received_by(client)[0][0].content == CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
 
 
 async def test_failures_of_asking_leave_a_short_description(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ async def test_sandbox_that_does_not_start_is_an_error_only_when_code_runs(docke
     client = scripted("42")
     result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
     assert result.messages[-1].to_text() == "42"
-    assert "- Limits: 60 s for a block" in str(told(client)[0][0].content)
+    assert "- Limits: 60 s for a block" in str(received_by(client)[0][0].content)
     await executor.stop()
 
 

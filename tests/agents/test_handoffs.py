@@ -38,8 +38,8 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
-from tests.agents.codeact import me, python, seen
-from tests.agents.support import said, scripted, told
+from tests.agents.codeact import comparable, from_agent, python
+from tests.agents.support import model_answer, received_by, scripted
 
 DEFAULT = "Transferred to bob, adopting the role of bob immediately."
 SILENT = (
@@ -61,7 +61,7 @@ def handed_over(
 
 
 def last_told(agent: CodeActAgent) -> LLMMessage:
-    return told(agent.model_client)[-1][-1]  # type: ignore[arg-type]
+    return received_by(agent.model_client)[-1][-1]  # type: ignore[arg-type]
 
 
 def results(messages: Any) -> list[ExecutionResult]:
@@ -80,8 +80,8 @@ def results(messages: Any) -> list[ExecutionResult]:
 async def test_transfer_takes_effect_when_its_block_ends(session: SandboxCodeExecutor, call: str, content: str) -> None:
     agent = actor(session, python(f"{call}\nx = 5"), python("print(x)"), "5.")
     result = await agent.run(task="Go.")
-    assert seen(result.messages[-1:]) == seen([handed_over(content)])
-    assert (await agent.model_context.get_messages())[-1] == me(f"{SILENT}\n\n{DONE}")
+    assert comparable(result.messages[-1:]) == comparable([handed_over(content)])
+    assert (await agent.model_context.get_messages())[-1] == from_agent(f"{SILENT}\n\n{DONE}")
     assert HandoffMessage in agent.produced_message_types
     # What stands behind the call has run, and the next turn goes on.
     assert (await agent.run(task="And x?")).messages[-1].to_text() == "5."
@@ -91,7 +91,7 @@ async def test_blocks_after_a_transfer_do_not_run(session: SandboxCodeExecutor) 
     agent = actor(session, f"{python('transfer_to_bob()')}\n{python('print(1)')}\n{python('print(2)')}")
     result = await agent.run(task="Go.")
     assert isinstance(result.messages[-1], HandoffMessage)
-    assert (await agent.model_context.get_messages())[-1] == me(
+    assert (await agent.model_context.get_messages())[-1] == from_agent(
         f"{SILENT}\n\n{DONE}\nNot run: 2 blocks after the one that handed the task over."
     )
 
@@ -99,7 +99,7 @@ async def test_blocks_after_a_transfer_do_not_run(session: SandboxCodeExecutor) 
 async def test_first_of_two_transfers_counts_and_the_model_is_told(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("transfer_to_bob('one')\ntransfer_to_carol('two')\ntransfer_to_bob('three')"))
     result = await agent.run(task="Go.")
-    assert seen(result.messages[-1:]) == seen([handed_over("one")])
+    assert comparable(result.messages[-1:]) == comparable([handed_over("one")])
     assert results(result.messages)[0].notes == (
         DONE,
         "Only the first transfer of a block counts; transfer_to_carol had no effect.",
@@ -109,7 +109,7 @@ async def test_first_of_two_transfers_counts_and_the_model_is_told(session: Sand
 async def test_block_that_fails_hands_nothing_over(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("transfer_to_bob()\n1 / 0"), python("transfer_to_carol('Now.')"))
     result = await agent.run(task="Go.")
-    assert seen(result.messages[-1:]) == seen([handed_over("Now.", "carol", step=2)])
+    assert comparable(result.messages[-1:]) == comparable([handed_over("Now.", "carol", step=2)])
     assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
 
 
@@ -117,7 +117,7 @@ async def test_block_that_breaks_its_sandbox_hands_nothing_over(session: Sandbox
     breaks = python("import os, signal\ntransfer_to_bob()\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(1)")
     agent = actor(session, breaks, python("transfer_to_bob('Now.')"))
     result = await agent.run(task="Go.")
-    assert seen(result.messages[-1:]) == seen([handed_over("Now.", step=2)])
+    assert comparable(result.messages[-1:]) == comparable([handed_over("Now.", step=2)])
     assert [each.outcome for each in results(result.messages)] == ["crashed", "ok"]
     assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
 
@@ -160,25 +160,27 @@ async def test_wrong_arguments_are_errors_in_the_code(session: SandboxCodeExecut
 
 async def test_next_agent_gets_what_the_code_printed_as_context(session: SandboxCodeExecutor) -> None:
     prints = python("print('x is 5')\ntransfer_to_bob('Check it.')")
-    agent = actor(session, said(prints, thought="Bob checks."))
+    agent = actor(session, model_answer(prints, thought="Bob checks."))
     result = await agent.run(task="Go.")
     context = [
         AssistantMessage(content=prints, thought="Bob checks.", source="actor"),
-        me(f"x is 5\n\n{DONE}"),
+        from_agent(f"x is 5\n\n{DONE}"),
     ]
-    assert seen(result.messages[-1:]) == seen([handed_over("Check it.", context=context)])
+    assert comparable(result.messages[-1:]) == comparable([handed_over("Check it.", context=context)])
     # As AutoGen's AssistantAgent: a transfer alone passes on the thought, if there is one.
-    alone = actor(session, said(python("transfer_to_bob()"), thought="Bob can."), python("transfer_to_bob()"))
+    alone = actor(session, model_answer(python("transfer_to_bob()"), thought="Bob can."), python("transfer_to_bob()"))
     thought = [AssistantMessage(content="Bob can.", source="actor")]
-    assert seen((await alone.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT, context=thought)])
-    assert seen((await alone.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
+    assert comparable((await alone.run(task="Go.")).messages[-1:]) == comparable(
+        [handed_over(DEFAULT, context=thought)]
+    )
+    assert comparable((await alone.run(task="Go.")).messages[-1:]) == comparable([handed_over(DEFAULT)])
 
 
 async def test_prompt_describes_each_handoff(session: SandboxCodeExecutor) -> None:
     to_bob = Handoff(target="Bob", description="Bob knows about taxes.", message="Your turn.", name="ask_bob")
     agent = actor(session, python("ask_bob()"), handoffs=[to_bob, "carol"])
     result = await agent.run(task="Go.")
-    assert seen(result.messages[-1:]) == seen([handed_over("Your turn.", "Bob", name="ask_bob")])
+    assert comparable(result.messages[-1:]) == comparable([handed_over("Your turn.", "Bob", name="ask_bob")])
     carol = "'Transferred to carol, adopting the role of carol immediately.'"
     expected = (
         f"{HANDOFFS}\n```python\n"
@@ -187,7 +189,7 @@ async def test_prompt_describes_each_handoff(session: SandboxCodeExecutor) -> No
         f"def transfer_to_carol(message: str = {carol}):\n"
         '    """Handoff to carol."""\n```'
     )
-    assert expected in str(told(agent.model_client)[0][0].content)  # type: ignore[arg-type]
+    assert expected in str(received_by(agent.model_client)[0][0].content)  # type: ignore[arg-type]
 
 
 async def test_agents_of_one_session_have_their_own_handoffs(session: SandboxCodeExecutor) -> None:
@@ -199,7 +201,7 @@ async def test_agents_of_one_session_have_their_own_handoffs(session: SandboxCod
     result = await two.run(task="Go.")
     assert result.messages[-1].to_text() == DEFAULT
     assert "ValueError: the agent that runs this code can't hand over to carol" in results(result.messages)[0].output
-    assert seen((await three.run(task="Go.")).messages[-1:]) == seen(
+    assert comparable((await three.run(task="Go.")).messages[-1:]) == comparable(
         [handed_over("Transferred to carol, adopting the role of carol immediately.", "carol")]
     )
 
@@ -303,7 +305,7 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
         ("checker", HandoffMessage, "Add it up."),
         ("worker", TextMessage, "42"),
     ]
-    assert told(checker.model_client)[0][1:] == [  # type: ignore[arg-type]
+    assert received_by(checker.model_client)[0][1:] == [  # type: ignore[arg-type]
         UserMessage(content="Count.", source="user"),
         AssistantMessage(content=work, source="worker"),
         UserMessage(content="x is there\n\nThe task was handed over to checker.", source="worker"),
@@ -314,7 +316,7 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
 async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
     async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
         agent = actor(executor, python("transfer_to_bob()"))
-        assert seen((await agent.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
+        assert comparable((await agent.run(task="Go.")).messages[-1:]) == comparable([handed_over(DEFAULT)])
 
 
 async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:
@@ -349,7 +351,7 @@ async def test_assistant_of_autogen_hands_over_with_the_results_of_its_tools(ses
     result = await Swarm([first, agent], termination_condition=TextMentionTermination("done")).run(task="Go.")
     assert result.messages[-1].to_text() == "done"
     assert (
-        told(agent.model_client)[0][1:]
+        received_by(agent.model_client)[0][1:]
         == [  # type: ignore[arg-type]
             UserMessage(content="Go.", source="user"),
             AssistantMessage(content=calls[:1], source="first"),

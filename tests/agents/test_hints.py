@@ -11,7 +11,7 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ErrorInfo, ExecutionResult, Limits
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
 from tests.executors import reused
 
@@ -129,7 +129,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
         BubblewrapCommandLineCodeExecutor, mode="session", limits=Limits(workspace="16m")
     ) as executor:
         result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
-    last = [str(call[-1].content).rpartition("\n\n")[2] for call in told(client)[1:]]
+    last = [str(call[-1].content).rpartition("\n\n")[2] for call in received_by(client)[1:]]
     assert last == [
         "Hint: no_such_module is not installed. It can't be installed from code: allow_pip=True would allow pip, if whoever runs "
         "the sandbox sets that.",
@@ -148,4 +148,4 @@ async def test_reader_of_a_message_without_a_model_sees_hints(bubblewrap: None) 
 async def test_executor_of_another_package_has_no_hints(executor: CodeExecutor) -> None:
     client = scripted(python("import no_such_module"), "No.")
     await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
-    assert "Hint" not in str(told(client)[1][-1].content)
+    assert "Hint" not in str(received_by(client)[1][-1].content)

@@ -27,9 +27,9 @@ from autogen_codeact.executors import (
     ToolLimits,
 )
 from autogen_codeact.teams import Team
-from tests.agents.codeact import me, python
+from tests.agents.codeact import from_agent, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 from tests.executors import reused
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ async def test_session_continues_in_another_sandbox_without_calling_host_tools(m
         (SAME.format("3 blocks were"), {"replayed": "3", "differences": "0"})
     ]
     assert outputs(result.messages) == ["202 nobody 1\n"]
-    assert told(client)[0][-1] == UserMessage(content="Go on.", source="user")
+    assert received_by(client)[0][-1] == UserMessage(content="Go on.", source="user")
     again = through_json(await other.save_state())
     assert again["journal"]["entries"][:3] == state["journal"]["entries"]
     assert len(again["journal"]["entries"]) == 4
@@ -146,7 +146,7 @@ async def test_replay_reports_differences(make: Make, tmp_path: Path) -> None:
 
     assert world.asked == 1
     words = replays(result.messages)[0].content
-    assert told(client)[0][-2:] == [UserMessage(content="Go on.", source="user"), me(words)]
+    assert received_by(client)[0][-2:] == [UserMessage(content="Go on.", source="user"), from_agent(words)]
     # The third finds the files that it found then.
     told_words = re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "UUID", words)
     assert told_words == DIFFERENT.format("3 blocks were") + (

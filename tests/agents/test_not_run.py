@@ -14,8 +14,8 @@ from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.found_code import CUT_OFF, code_in_answer, find_code, runnable_languages
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, MAX_NAMED, describe_not_run, looks_like_code
 from autogen_codeact.executors import ErrorInfo, SandboxCodeExecutor
-from tests.agents.codeact import answered, me, python, ran, seen, wrote
-from tests.agents.support import bare, said, scripted, told
+from tests.agents.codeact import answer_message, comparable, execution_event, from_agent, generation_event, python
+from tests.agents.support import model_answer, received_by, scripted, without_ids
 
 LANGUAGES = runnable_languages(CodeActAgent.DEFAULT_SUPPORTED_LANGUAGES)
 SQL = "```sql\nSELECT 1;\n```"
@@ -196,13 +196,13 @@ async def test_code_in_another_language_is_named_once_and_then_the_answer(sessio
     client = scripted(SQL, again)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write SQL.")
     named = f"{NAMED_SQL}\n{ANSWER_NOT_RUN}"
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
-            answered(again, steps="2", not_run=SQL_IN_METADATA),
+            generation_event(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
+            answer_message(again, steps="2", not_run=SQL_IN_METADATA),
         ]
     )
-    assert told(client)[1][-1] == me(named)
+    assert received_by(client)[1][-1] == from_agent(named)
 
 
 async def test_code_beside_code_that_runs_is_named_once_in_the_observation(session: SandboxCodeExecutor) -> None:
@@ -210,16 +210,16 @@ async def test_code_beside_code_that_runs_is_named_once_in_the_observation(sessi
     client = scripted(text, text, SQL, SQL)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
     generated = {"not_run": SQL_IN_METADATA}
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            wrote(1, text, "print(1)\n", **generated),
-            ran(1, "1\n"),
-            wrote(2, text, "print(1)\n", **generated),
-            ran(2, "1\n"),
-            answered(SQL, steps="3", not_run=SQL_IN_METADATA),
+            generation_event(1, text, "print(1)\n", **generated),
+            execution_event(1, "1\n"),
+            generation_event(2, text, "print(1)\n", **generated),
+            execution_event(2, "1\n"),
+            answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
         ]
     )
-    assert [call[-1] for call in told(client)[1:]] == [me(f"1\n\n{NAMED_SQL}"), me("1\n")]
+    assert [call[-1] for call in received_by(client)[1:]] == [from_agent(f"1\n\n{NAMED_SQL}"), from_agent("1\n")]
 
 
 async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecutor) -> None:
@@ -230,14 +230,17 @@ async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecu
     execution = result.messages[2].result  # type: ignore[union-attr]
     assert execution.notes == (note,)
     assert execution.error == ErrorInfo("ZeroDivisionError", "division by zero", 1)
-    assert str(told(client)[1][-1].content).endswith(note)
+    assert str(received_by(client)[1][-1].content).endswith(note)
 
 
 async def test_a_message_that_reached_its_maximum_length_is_asked_for_again(session: SandboxCodeExecutor) -> None:
     client = scripted(cut("It is"), cut("It is 4"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert seen(result.messages[1:]) == seen(
-        [wrote(1, "It is", sent_back=prompt.CUT_OFF_TEXT), answered("It is 4", steps="2", cut_off="true")]
+    assert comparable(result.messages[1:]) == comparable(
+        [
+            generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
+            answer_message("It is 4", steps="2", cut_off="true"),
+        ]
     )
 
 
@@ -245,13 +248,13 @@ async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: Sandb
     texts = [f"```{label}\nSELECT" for label in ("sql", "json", "", "text")]
     client = scripted(*texts, "It is 42.")
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert seen(result.messages[1:]) == seen(
+    assert comparable(result.messages[1:]) == comparable(
         [
-            *(wrote(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
-            answered("It is 42.", steps="5"),
+            *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
+            answer_message("It is 42.", steps="5"),
         ]
     )
-    assert told(client)[4][-1] == me(CUT_OFF)
+    assert received_by(client)[4][-1] == from_agent(CUT_OFF)
 
 
 async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCodeExecutor) -> None:
@@ -259,14 +262,16 @@ async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCod
     result = await CodeActAgent("actor", session, model_client=client, max_steps=1).run(task="Go.")
     text = "```python\nprint(\n\n[This answer ended inside a code block: the limit of 1 steps was reached.]"
     not_run = '[{"language": "python", "reason": "truncated"}]'
-    assert seen(result.messages[-1:]) == seen([answered(text, steps="1", stopped="max_steps", not_run=not_run)])
+    assert comparable(result.messages[-1:]) == comparable(
+        [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
+    )
 
 
 async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:
     client = scripted(python("final_answer('```python\\nprint(1)\\n```')"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write code.")
-    assert seen(result.messages[-1:]) == seen(
-        [answered("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")]
+    assert comparable(result.messages[-1:]) == comparable(
+        [answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")]
     )
     assert "pass it to `final_answer` as a string" in prompt.ANSWER_BY_CALL
 
@@ -294,19 +299,19 @@ async def test_repairing_agent_names_code_while_attempts_are_left(executor: Code
         (SQL, {"not_run": SQL_IN_METADATA, "sent_back": named}),
         (SQL, {"not_run": SQL_IN_METADATA}),
     ]
-    assert told(client)[1][-1].content == named
+    assert received_by(client)[1][-1].content == named
 
 
 async def test_repairing_agent_names_code_beside_code_that_ran(executor: CodeExecutor) -> None:
     client = scripted(f"{python('print(1)')}\n{SQL}", "One.")
     result = await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
-    assert told(client)[1][-1].content == f"1\n\n{NAMED_SQL.replace('bash, ', '')}"
+    assert received_by(client)[1][-1].content == f"1\n\n{NAMED_SQL.replace('bash, ', '')}"
     assert result.messages[-1].metadata == {}
 
 
 async def test_reflection_with_new_code_says_that_it_was_not_run(executor: CodeExecutor) -> None:
     text = f"I ran\n{python('print(1)')}\nBetter:\n{python('print(2)')}"
-    client = scripted(python("print(1)"), said(text))
+    client = scripted(python("print(1)"), model_answer(text))
     result = await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
     assert result.messages[-1].metadata == {"not_run": '[{"language": "python", "reason": "answer"}]'}
 
@@ -316,7 +321,7 @@ async def test_executor_without_a_model_names_code_that_it_does_not_run(executor
     named = NAMED_SQL.replace("bash, ", "").replace("your message", "the thread")
     nothing = await agent.run(task=SQL)
     some = await agent.run(task=f"{python('print(1)')}\n{SQL}")
-    assert [bare(result.messages)[-1]["content"] for result in (nothing, some)] == [
+    assert [without_ids(result.messages)[-1]["content"] for result in (nothing, some)] == [
         f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}",
         f"1\n\n{named}",
     ]

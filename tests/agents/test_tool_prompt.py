@@ -14,7 +14,7 @@ from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.tool import HostTool
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 
 
 class Flight(BaseModel):
@@ -128,7 +128,7 @@ async def test_help_prints_the_rest_in_the_sandbox(session: SandboxCodeExecutor)
 
     result = await agent.run(task="What is there?")
 
-    system = told(client)[0][0]
+    system = received_by(client)[0][0]
     assert isinstance(system, SystemMessage)
     assert (
         f"{COMPACT}\n```python\ndef search(city: str, limit: int = 5) -> list[Flight]: ...  # Find flights to a city.\n"

@@ -20,7 +20,7 @@ from autogen_codeact.agents.conversation import SCHEMA
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.teams import load_component
 from tests.agents.codeact import python
-from tests.agents.support import FAILS, SYSTEM, WORKS, bare, scripted, spent, told
+from tests.agents.support import FAILS, SYSTEM, WORKS, received_by, scripted, token_usage, without_ids
 from tests.openai_server import OpenAIServer, structured
 
 Coder = partial(CodeExecutorAgent, "coder", describe_environment=False)
@@ -37,7 +37,7 @@ RAN = [UserMessage(content="Go.", source="user"), AssistantMessage(content=WORKS
 RAN_42 = [*RAN, UserMessage(content="42\n", source="coder")]
 
 
-def me(words: str) -> UserMessage:
+def from_agent(words: str) -> UserMessage:
     return UserMessage(content=words, source="coder")
 
 
@@ -46,7 +46,7 @@ def it(words: str) -> AssistantMessage:
 
 
 def answer(source: str = "coder", **fields: Any) -> StructuredMessage[Sum]:
-    return StructuredMessage[Sum](content=Sum(total=42), source=source, models_usage=spent(1), **fields)
+    return StructuredMessage[Sum](content=Sum(total=42), source=source, models_usage=token_usage(1), **fields)
 
 
 def forms(client: Any) -> list[Any]:
@@ -59,10 +59,10 @@ async def test_reflection_is_asked_for_with_the_schema(executor: CodeExecutor) -
 
     result = await agent.run(task="Go.")
 
-    assert bare(result.messages[-1:]) == bare([answer(format_string="{total} it is")])
+    assert without_ids(result.messages[-1:]) == without_ids([answer(format_string="{total} it is")])
     assert result.messages[-1].to_text() == "42 it is"
     assert forms(client) == [None, Sum]
-    assert told(client)[1] == [SYSTEM, *RAN_42]
+    assert received_by(client)[1] == [SYSTEM, *RAN_42]
     assert (await agent.model_context.get_messages())[-1] == it(GOOD)
     assert agent.produced_message_types == (StructuredMessage[Sum], TextMessage)
 
@@ -72,10 +72,10 @@ async def test_model_without_structured_output_is_told_the_schema(executor: Code
     client = scripted(WORKS, f"Here:\n```json\n{GOOD}\n```", json_output=json_output)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
     result = await agent.run(task="Go.")
-    assert bare(result.messages[-1:]) == bare([answer()])
+    assert without_ids(result.messages[-1:]) == without_ids([answer()])
     assert forms(client) == [None, True if json_output else None]
-    assert told(client)[1] == [SYSTEM, *RAN_42, me(EXPLAINED)]
-    assert me(EXPLAINED) not in await agent.model_context.get_messages()
+    assert received_by(client)[1] == [SYSTEM, *RAN_42, from_agent(EXPLAINED)]
+    assert from_agent(EXPLAINED) not in await agent.model_context.get_messages()
 
 
 async def test_answer_that_does_not_fit_is_sent_back_twice(executor: CodeExecutor) -> None:
@@ -84,49 +84,58 @@ async def test_answer_that_does_not_fit_is_sent_back_twice(executor: CodeExecuto
 
     result = await agent.run(task="Go.")
 
-    wrong = told(client)[3][-1].content
+    wrong = received_by(client)[3][-1].content
     assert isinstance(wrong, str)
     assert wrong.startswith("That answer does not fit: total: Input should be a valid integer")
-    assert told(client)[3] == [SYSTEM, *RAN_42, it("It is 42."), me(NO_JSON), it('{"total": "many"}'), me(wrong)]
+    assert received_by(client)[3] == [
+        SYSTEM,
+        *RAN_42,
+        it("It is 42."),
+        from_agent(NO_JSON),
+        it('{"total": "many"}'),
+        from_agent(wrong),
+    ]
     sent_back = [
         CodeGenerationEvent(
             retry_attempt=number,
             content=content,
             code_blocks=[],
             source="coder",
-            models_usage=spent(1),
+            models_usage=token_usage(1),
             metadata={"sent_back": why},
         )
         for number, (content, why) in enumerate([("It is 42.", NO_JSON), ('{"total": "many"}', wrong)])
     ]
-    assert bare(result.messages[3:]) == bare([*sent_back, answer()])
+    assert without_ids(result.messages[3:]) == without_ids([*sent_back, answer()])
 
 
 async def test_answer_that_never_fits_is_text_and_says_so(executor: CodeExecutor) -> None:
     client = scripted(WORKS, "a", "b", "c")
     agent = Coder(executor, model_client=client, output_content_type=Sum)
     result = await agent.run(task="Go.")
-    expected = TextMessage(content="c", source="coder", models_usage=spent(1), metadata={"misfit": "it holds no JSON"})
-    assert bare(result.messages[-1:]) == bare([expected])
+    expected = TextMessage(
+        content="c", source="coder", models_usage=token_usage(1), metadata={"misfit": "it holds no JSON"}
+    )
+    assert without_ids(result.messages[-1:]) == without_ids([expected])
 
 
 async def test_message_without_code_is_the_answer_if_it_fits(executor: CodeExecutor) -> None:
     client = scripted(GOOD, "42, I think.", GOOD, structured_output=True)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
-    assert bare((await agent.run(task="Go.")).messages[1:]) == bare([answer()])
+    assert without_ids((await agent.run(task="Go.")).messages[1:]) == without_ids([answer()])
     again = await agent.run(task="Again.")
-    assert bare(again.messages[-1:]) == bare([answer()])
+    assert without_ids(again.messages[-1:]) == without_ids([answer()])
     assert forms(client) == [None, None, Sum]
-    assert told(client)[2][-2:] == [it("42, I think."), me(NO_JSON)]
+    assert received_by(client)[2][-2:] == [it("42, I think."), from_agent(NO_JSON)]
 
 
 async def test_cut_off_code_is_no_typed_answer(executor: CodeExecutor) -> None:
     cut_off = f"{GOOD}\n```python\nprint("
     client = scripted(cut_off, GOOD, structured_output=True)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
-    assert bare((await agent.run(task="Go.")).messages[1:]) == bare([answer()])
+    assert without_ids((await agent.run(task="Go.")).messages[1:]) == without_ids([answer()])
     assert forms(client) == [None, Sum]
-    assert told(client)[1][-2:] == [it(cut_off), me(CUT_OFF)]
+    assert received_by(client)[1][-2:] == [it(cut_off), from_agent(CUT_OFF)]
 
 
 async def test_messages_are_those_of_autogens_assistant_with_the_same_model(executor: CodeExecutor) -> None:
@@ -140,8 +149,8 @@ async def test_messages_are_those_of_autogens_assistant_with_the_same_model(exec
     assistant = AssistantAgent("coder", theirs, **arguments)
     for task in ("Go.", "Again."):
         results = [(await each.run(task=task)).messages for each in (agent, assistant)]
-        assert bare(results[0]) == bare(results[1])
-    assert told(ours) == told(theirs)
+        assert without_ids(results[0]) == without_ids(results[1])
+    assert received_by(ours) == received_by(theirs)
     # They are the same in a config, too.
     fields = [each.dump_component().config["structured_message_factory"] for each in (agent, assistant)]
     assert fields[0] == fields[1]
@@ -206,15 +215,17 @@ async def test_values_of_final_answer_are_checked_and_may_be_json_text(session: 
     result = await agent.run(task="Go.")
     metadata = {"steps": "2", "answered_by": "final_answer"}
     expected = answer("actor", format_string="{total}!", metadata=metadata).model_copy(update={"models_usage": None})
-    assert bare(result.messages[-1:]) == bare([expected])
-    assert "ValueError: the value: Input should be an object" in str(told(agent.model_client)[1][-1].content)  # type: ignore[arg-type]
+    assert without_ids(result.messages[-1:]) == without_ids([expected])
+    assert "ValueError: the value: Input should be an object" in str(received_by(agent.model_client)[1][-1].content)  # type: ignore[arg-type]
 
 
 async def test_closing_answer_is_asked_for_with_the_schema(session: SandboxCodeExecutor) -> None:
     client = scripted(python("x = 1"), GOOD, structured_output=True)
     agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum, max_steps=1)
     result = await agent.run(task="Go.")
-    assert bare(result.messages[-1:]) == bare([answer("actor", metadata={"steps": "1", "stopped": "max_steps"})])
+    assert without_ids(result.messages[-1:]) == without_ids(
+        [answer("actor", metadata={"steps": "1", "stopped": "max_steps"})]
+    )
     assert forms(client) == [None, Sum]
 
 
@@ -228,7 +239,7 @@ async def test_team_of_autogen_saves_and_loads_typed_answers(executor: CodeExecu
     state = json.loads(json.dumps(await first.save_state()))
     twin = team(GOOD)
     await twin.load_state(state)
-    assert bare((await twin.run(task="Again.")).messages[-1:]) == bare([answer()])
+    assert without_ids((await twin.run(task="Again.")).messages[-1:]) == without_ids([answer()])
 
 
 @pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
@@ -276,7 +287,7 @@ def test_invalid_types_and_formats_are_refused(kind: Any, bubblewrap: None) -> N
     for wrong, words in (
         ("{count}", "names the field 'count', and Sum has total"),
         ("{}", "names the field '', and Sum has total"),
-        ("{total", "is no format string: "),
+        ("{total", "is not a format string: "),
     ):
         with pytest.raises(ValueError, match=words):
             make(output_content_type=Sum, output_content_type_format=wrong)

@@ -17,9 +17,9 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_runner import INTERRUPTED
 from autogen_codeact.agents.replay import FILES_UNKNOWN
 from autogen_codeact.executors import SandboxCodeExecutor
-from tests.agents.codeact import me, python, user
+from tests.agents.codeact import from_agent, python, user
 from tests.agents.replay.support import DIFFERENT
-from tests.agents.support import WORKS, contains, scripted, told
+from tests.agents.support import WORKS, contains, received_by, scripted
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,13 +57,13 @@ async def test_state_of_a_codeact_agent_has_conversation_session_and_interrupted
 
     await agent.run(task="Go on.")
 
-    assert told(client)[1][1:] == [
+    assert received_by(client)[1][1:] == [
         *conversation(state),
         user("Go on."),
-        me(f'{INTERRUPTED}\n- pay(to="Bob", euros=5) was done and gave {{"to": "Bob", "receipt": 102}}'),
-        me(rebuilt(4)),
+        from_agent(f'{INTERRUPTED}\n- pay(to="Bob", euros=5) was done and gave {{"to": "Bob", "receipt": 102}}'),
+        from_agent(rebuilt(4)),
         AssistantMessage(content=python("print(json.dumps([area(2), receipt, failed]))"), source="actor"),
-        me('[12.57, {"to": "Ann", "receipt": 101}, "nobody"]\n'),
+        from_agent('[12.57, {"to": "Ann", "receipt": 101}, "nobody"]\n'),
     ]
     saved = await agent.save_state()
     assert saved["interrupted"] == []
@@ -83,8 +83,8 @@ async def test_state_of_a_code_executor_agent_has_conversation_and_session(sessi
     result = await agent.run(task="Again.")
 
     assert result.messages[-1].to_text() == "42 again."
-    assert told(client)[0][1:] == [*conversation(state), user("Again.")]
-    assert told(client)[1][-1] == UserMessage(content="42\n", source="coder")
+    assert received_by(client)[0][1:] == [*conversation(state), user("Again.")]
+    assert received_by(client)[1][-1] == UserMessage(content="42\n", source="coder")
 
 
 async def test_state_without_a_session_has_the_conversation(session: SandboxCodeExecutor) -> None:
@@ -93,7 +93,7 @@ async def test_state_without_a_session_has_the_conversation(session: SandboxCode
     await agent.load_state(state)
     assert await agent.rebuild_session() is None
     await agent.run(task="What was it?")
-    assert told(client)[0][1:] == [*conversation(state), user("What was it?")]
+    assert received_by(client)[0][1:] == [*conversation(state), user("What was it?")]
 
 
 def test_configurations_load_and_are_dumped_with_the_same_values() -> None:

@@ -12,7 +12,7 @@ import pytest
 from autogen_codeact.batch import Batch, BatchEvent, Row, Waiting, attempt, folder, scheduler, waits
 from autogen_codeact.executors import SandboxPool
 from tests.batch.support import MakeAgent, batch, double, rows_of
-from tests.batch.test_leaving import wait_until
+from tests.batch.test_cancellation import wait_until
 from tests.openai_server import OpenAIServer, Reply
 
 

@@ -101,14 +101,14 @@ def test_what_the_other_side_has_is_not_sent_again(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (Header(kind="work", name="../a"), "'../a' is no path inside the workspace"),
-        (Header(kind="removed", name="/etc/passwd"), "'/etc/passwd' is no path inside the workspace"),
+        (Header(kind="work", name="../a"), "'../a' is not a path inside the workspace"),
+        (Header(kind="removed", name="/etc/passwd"), "'/etc/passwd' is not a path inside the workspace"),
         (Header(kind="input", name="a"), "'input' is not taken here"),
-        (Header(kind="file", name="../events.jsonl"), "'../events.jsonl' is no name of a file in a run log"),
+        (Header(kind="file", name="../events.jsonl"), "'../events.jsonl' is not the name of a file in a run log"),
         (Header(kind="file", name="0" * 64), f"{'0' * 64!r} has another content than its name says"),
         (Header(kind="work", name="a", offset=1), "a piece of 'a' is missing"),
         (Header(kind="log", offset=1), "a piece of the log is missing"),
-        (Header(kind="enter"), "'enter' is no part of a folder"),
+        (Header(kind="enter"), "'enter' is not a part of a folder"),
     ],
 )
 def test_pieces_that_do_not_belong_are_refused(pair: Pair, header: Header, message: str, tmp_path: Path) -> None:

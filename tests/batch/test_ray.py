@@ -49,7 +49,7 @@ def batch(server: HoldingServer, ray: Ray | None, out: Path, count: int, **optio
     return run_batch(ServedAgent(server.base_url), tasks, out=out, settings=settings, backend=ray, **same, **options)
 
 
-def told(rows: list[Row]) -> list[tuple[Any, ...]]:
+def row_summaries(rows: list[Row]) -> list[tuple[Any, ...]]:
     return sorted((row.id, row.outcome, row.answer, row.steps, row.model_calls) for row in rows)
 
 
@@ -77,7 +77,7 @@ async def test_tasks_run_on_both_nodes_and_leave_rows_and_logs_at_the_driver(clu
         # Each call uses 10 tokens. A third task may have begun when the first of the two had ended.
         assert len(server.requests) in {4, 5}
 
-    assert told(rows) == answers(2)
+    assert row_summaries(rows) == answers(2)
     assert len({row.engine for row in rows}) == 2
     assert {row.attempts for row in rows} == {1}
     for row in rows:
@@ -108,7 +108,7 @@ async def test_tasks_of_a_removed_node_and_of_a_killed_worker_go_on_where_they_w
         server.released.set()
         rows = [await first, *[row async for row in running]]
 
-    assert told(rows) == answers(6)
+    assert row_summaries(rows) == answers(6)
     again = [row for row in rows if row.failures]
     assert {row.id for row in again} == {event.id for event in failures(events)}
     assert [(row.attempts, row.resumed, row.failures[0].error_class) for row in again] == [(2, 1, "LostWorker")] * 2
@@ -145,7 +145,7 @@ async def test_closing_a_batch_ends_its_actors_and_its_tasks_go_on_on_another_ba
         server.released.set()
         rows = [row async for row in batch(server, None, out, 1)]
 
-    assert told(rows) == answers(1)
+    assert row_summaries(rows) == answers(1)
     assert rows[0].resumed == 1
     assert server.asked == {("0", 0): 1, ("0", 1): 2}
 
@@ -245,7 +245,7 @@ async def test_docker_sandboxes_run_on_nodes_and_end_with_their_worker(
         server.released.set()
         rows = [await first, *[row async for row in running]]
 
-    assert told(rows) == answers(2)
+    assert row_summaries(rows) == answers(2)
     assert sorted((row.id, row.attempts, row.resumed) for row in rows) == [("t0", 2, 1), ("t1", 1, 0)]
     await wait_for(lambda: cluster.workers() == [], "no actor is left")
 
@@ -301,7 +301,7 @@ def test_command_gives_actors_the_key_that_only_it_has(cluster: Cluster, tmp_pat
 
     assert (again.status, again.err) == (0, "")
     rows = [Row.model_validate_json(line) for line in (out / "results.jsonl").read_text().splitlines()]
-    assert told(rows) == answers(3)
+    assert row_summaries(rows) == answers(3)
     assert {(row.attempts, row.resumed, len(row.failures)) for row in rows} == {(1, 0, 0)}
     assert [summarize(load_run(out / str(row.log))).outcome for row in rows] == ["completed"] * 3
     assert server.asked == {(str(number), step): 1 for number in range(3) for step in (0, 1)}

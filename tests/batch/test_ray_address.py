@@ -63,8 +63,11 @@ async def test_a_closed_port_is_named(silent: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("somewhere", "'somewhere' is no address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
-        ("a:99999", "'a:99999' is no address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
+        (
+            "somewhere",
+            "'somewhere' is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` ",
+        ),
+        ("a:99999", "'a:99999' is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
         ("ray://a:1", "ray://a:1 is an address of Ray Client. Run the batch on a node of the cluster, with 'auto' or "),
     ],
 )

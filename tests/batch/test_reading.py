@@ -25,7 +25,7 @@ def read(source: Any) -> list[Task | BadTask]:
     return asyncio.run(collect())
 
 
-def told(source: Any) -> list[str]:
+def read_summaries(source: Any) -> list[str]:
     """Return tasks by their ids, and bad ones by place, id and reason."""
     return [t.id if isinstance(t, Task) else f"{t.place} ({t.id}): {t.reason}" for t in read(source)]
 
@@ -115,7 +115,7 @@ def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path, row: str | by
 
 def test_second_task_with_an_id_is_bad_and_the_first_one_stays(tmp_path: Path) -> None:
     path = lines(tmp_path, '{"id": "a", "task": "1"}', "", '{"id": "a", "task": "2"}', '{"id": "line-3", "task": "3"}')
-    assert told(path) == [
+    assert read_summaries(path) == [
         "a",
         "tasks.jsonl:3 (line-3): its id 'a' is already that of tasks.jsonl:1",
         "tasks.jsonl:4 (line-4): its id 'line-3' is already that of tasks.jsonl:3",
@@ -129,12 +129,12 @@ def test_bad_rows_have_different_ids(tmp_path: Path) -> None:
 
 def test_ids_with_slashes_dots_and_control_characters_are_kept(tmp_path: Path) -> None:
     ids = ["a/b", "../../etc", ".", "con", "A", "a", "x\u0007\u202e", "\n", "é", "e\u0301"]
-    assert told(lines(tmp_path, *(json.dumps({"id": each, "task": "t"}) for each in ids))) == ids
+    assert read_summaries(lines(tmp_path, *(json.dumps({"id": each, "task": "t"}) for each in ids))) == ids
 
 
 def test_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> None:
     path = lines(tmp_path, b"\xef\xbb\xbf" + GOOD.encode() + b"\r", '{"id": 2, "task": "t"}\r', "\r", "")
-    assert told(path) == ["good", "2"]
+    assert read_summaries(path) == ["good", "2"]
 
 
 def test_row_of_gigabytes_is_skipped_in_bounded_memory(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_row_of_gigabytes_is_skipped_in_bounded_memory(tmp_path: Path) -> None:
         file.write(b"\n" + GOOD.encode())
     tracemalloc.start()
     try:
-        assert told(path) == ["tasks.jsonl:1 (line-1): it is longer than 16 MiB", "good"]
+        assert read_summaries(path) == ["tasks.jsonl:1 (line-1): it is longer than 16 MiB", "good"]
         assert tracemalloc.get_traced_memory()[1] < 100 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -155,7 +155,7 @@ def test_row_of_gigabytes_is_skipped_in_bounded_memory(tmp_path: Path) -> None:
 def test_row_just_below_the_limit_is_read(tmp_path: Path) -> None:
     row = json.dumps({"id": "a", "task": "x" * (16 * 1024 * 1024 - 24)})
     assert len(row) == 16 * 1024 * 1024 - 1
-    assert told(lines(tmp_path, row, row[:-2] + "xx" + '"}')) == [
+    assert read_summaries(lines(tmp_path, row, row[:-2] + "xx" + '"}')) == [
         "a",
         "tasks.jsonl:2 (line-2): it is longer than 16 MiB",
     ]
@@ -249,7 +249,7 @@ def test_bad_csv_rows_are_named_and_the_next_one_is_read(tmp_path: Path) -> None
         "8,a\0b,",
         name="tasks.csv",
     )
-    assert told(path) == [
+    assert read_summaries(path) == [
         "tasks.csv:2 (line-2): it has 2 columns, and the header has 3",
         "tasks.csv:3 (line-3): it has 4 columns, and the header has 3",
         "tasks.csv:4 (line-4): column 'files' is not JSON: EOF while parsing an object at line 1 column 1",
@@ -268,7 +268,7 @@ def test_csv_row_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     path = lines(
         tmp_path, "id,task", b'1,"' + b"\n".join([long] * 16), "2,t", b"3," + long * 17, "4,t", name="tasks.csv"
     )
-    found = told(path)
+    found = read_summaries(path)
     assert found[0] == "tasks.csv:2 (line-2): a quote that begins here is not closed"
     assert found[-3:] == ["2", "tasks.csv:19 (line-19): it is longer than 16 MiB", "4"]
 
@@ -363,7 +363,7 @@ def test_bad_files_beside_a_task_are_named(tmp_path: Path) -> None:
         tasks__h__task_md="do h",
         tasks__h__task_json='{"data": ["none"]}',
     )
-    assert told(tmp_path / "tasks") == [
+    assert read_summaries(tmp_path / "tasks") == [
         "tasks/a.md (a): a.json is not JSON: EOF while parsing an object at line 1 column 1",
         "tasks/b.md (b): b.json has an `id`: leave it out, the name of the task is that of its file or folder",
         "tasks/c (c): it has no `task`",
@@ -429,7 +429,7 @@ def test_items_of_an_iterable_are_checked_like_rows() -> None:
         ("h", "elsewhere:5"),
     ]
     assert bad[0].reason == "its id 'a' is already that of task 2"
-    assert bad[4].reason == "a int is no task: give a Task, a mapping or a text"
+    assert bad[4].reason == "a int is not a task: give a Task, a mapping or a text"
     assert bad[-2].reason == "it is longer than 16 MiB"
 
 

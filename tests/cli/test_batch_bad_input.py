@@ -42,10 +42,10 @@ def small_disk(folder, size):
         (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: without the prices the cost is not known.\n"),
         (
             ["--price", "cheap"],
-            "codeact: --price cheap is no pair of prices: give the price of a million tokens that the model reads, and that it "
-            "writes, such as 2.5:10.\n",
+            "codeact: --price cheap is not a pair of prices: give the price of a million tokens that the model reads, and that "
+            "it writes, such as 2.5:10.\n",
         ),
-        (["--price", "1:-2"], "codeact: --price 1:-2 is no pair of prices"),
+        (["--price", "1:-2"], "codeact: --price 1:-2 is not a pair of prices"),
         (["--model-calls-per-minute", "0"], "codeact: --model-calls-per-minute is a number above 0.\n"),
         (["--max-seconds", "nan"], "codeact: --max-seconds is a number above 0.\n"),
         (

@@ -35,7 +35,7 @@ def test_commands_before_the_first_message(tmp_path):
     assert shown == [
         "There is no turn that can be undone.",
         "There is no message to send again.",
-        "The conversation begins anew, with an empty session. Files stay as they are.",
+        "The conversation starts again, with an empty session. Files stay as they are.",
         "There is nothing to save yet.",
         "There is no log to export yet.",
         "recorded answers",

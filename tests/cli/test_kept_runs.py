@@ -24,7 +24,7 @@ def run(state, folder, *answers, **more):
     return codeact("run", "What is 6*7?", *arguments, env=env, cwd=folder)
 
 
-def said(done):
+def messages_of(done):
     """Return what the command has said, without which Python bubblewrap has."""
     return "".join(line for line in done.err.splitlines(True) if "the sandbox runs" not in line)
 
@@ -38,7 +38,7 @@ def test_a_run_is_kept_and_found_as_the_last_one(tmp_path, state):
         rf"codeact: kept as ({NAME}): `codeact show last` prints it, `codeact view last` opens it\n"
         r"codeact: with the files a\.txt: `codeact export last --files FOLDER` writes them\n"
     )
-    name = re.fullmatch(expected, said(done))[1]
+    name = re.fullmatch(expected, messages_of(done))[1]
     folder = state / "autogen-codeact" / "runs" / name
     assert sorted(each.name for each in folder.iterdir()) == ["events.jsonl", "files"]
     assert folder.parent.stat().st_mode & 0o077 == 0
@@ -52,7 +52,7 @@ def test_a_run_is_kept_and_found_as_the_last_one(tmp_path, state):
 @pytest.mark.usefixtures("bubblewrap")
 def test_no_save_keeps_nothing(tmp_path, state):
     done = run(state, tmp_path, PRINTS, "It is 42.", options=["--no-save"])
-    assert (done.status, said(done)) == (0, "")
+    assert (done.status, messages_of(done)) == (0, "")
     assert not state.exists()
     done = run(state, tmp_path, "Hm.", options=["--no-save", "--save", "here"])
     assert (done.status, done.out) == (2, "")
@@ -68,7 +68,7 @@ def test_the_oldest_runs_are_removed_beyond_the_size_that_is_set(tmp_path, state
         os.utime(each / "events.jsonl", (number, number))
     done = run(state, tmp_path, "It is 42.", env={"CODEACT_RUNS_SIZE": "500k"})
     assert done.status == 0
-    assert said(done).endswith(
+    assert messages_of(done).endswith(
         "codeact: removed the oldest run: more than 500 kB were kept (CODEACT_RUNS_SIZE sets another limit)\n"
     )
     kept = sorted(each.name for each in runs.iterdir())
@@ -90,7 +90,7 @@ def test_a_run_goes_on_where_nothing_can_be_kept(tmp_path, state, where):
     done = run(state, tmp_path, PRINTS, "It is 42.")
     assert done.status == 0
     assert done.out.endswith("It is 42.\n\n")
-    (line,) = said(done).splitlines()
+    (line,) = messages_of(done).splitlines()
     assert re.fullmatch(
         rf"codeact: the run is not kept \({state}/autogen-codeact\S*: .*\); "
         r"--save FOLDER keeps it elsewhere, --no-save says that it need not be",

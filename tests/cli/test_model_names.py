@@ -82,7 +82,7 @@ def test_ollama_host_has_the_forms_that_ollama_takes(host, address):
 
 
 def test_invalid_ollama_host_is_reported():
-    with pytest.raises(CommandError, match=r"^OLLAMA_HOST=gpu:many is no address: "):
+    with pytest.raises(CommandError, match=r"^OLLAMA_HOST=gpu:many is not an address: "):
         server_address(OLLAMA, {"OLLAMA_HOST": "gpu:many"})
 
 
@@ -120,7 +120,7 @@ def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
 def test_invalid_address_is_an_error(url):
     with pytest.raises(CommandError) as caught:
         open_model(ModelChoice("gpt-4o", base_url=url))
-    assert str(caught.value) == f"--base-url {url} is no address: it begins with http:// or https://"
+    assert str(caught.value) == f"--base-url {url} is not an address: it begins with http:// or https://"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])

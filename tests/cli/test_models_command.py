@@ -100,12 +100,12 @@ def test_server_without_a_key_gets_no_request():
         (403, {}, ("key refused", "HTTP 403", "Check the key in OPENAI_API_KEY.")),
         (500, "oops", ("no list", "HTTP 500")),
         (302, "http://127.0.0.1:9/elsewhere", ("no list", "HTTP 302")),
-        (200, "<html>", ("no list", "its answer is no list of models")),
-        (200, "[" * 100_000, ("no list", "its answer is no list of models")),
-        (200, [], ("no list", "its answer is no list of models")),
+        (200, "<html>", ("no list", "its answer is not a list of models")),
+        (200, "[" * 100_000, ("no list", "its answer is not a list of models")),
+        (200, [], ("no list", "its answer is not a list of models")),
         (200, {"data": {}}, ("ready", "0 models")),
         (200, {"data": None}, ("ready", "0 models")),
-        (200, {"data": 5}, ("no list", "its answer is no list of models")),
+        (200, {"data": 5}, ("no list", "its answer is not a list of models")),
     ],
 )
 def test_other_responses_are_reported(status, answer, expected):

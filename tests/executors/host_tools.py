@@ -66,7 +66,7 @@ class Endless:
         await self.begun.wait()
 
 
-def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
+def short_calls(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
     """The call log without durations."""
     return [
         (call.name, call.arguments, call.outcome, call.error.type if call.error else call.result)

@@ -70,8 +70,8 @@ async def run_past_oom(executor: SandboxCodeExecutor, code: str) -> ExecutionRes
     return result
 
 
-def told(result: ExecutionResult) -> tuple[str, int, str]:
-    """The verdict in short."""
+def short_result(result: ExecutionResult) -> tuple[str, int, str]:
+    """Outcome, exit code and output."""
     return result.outcome, result.exit_code, result.output
 
 

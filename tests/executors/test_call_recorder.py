@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.observers import CallFinished, CallIntent
 from autogen_codeact.sandbox.tools import broker
 
 from . import reused
-from .host_tools import Endless, in_short
+from .host_tools import Endless, short_calls
 from .sandboxes import out, run
 
 EVENTS: list[str] = []
@@ -171,7 +171,7 @@ async def test_a_call_whose_intent_cannot_be_recorded_is_refused(make: Make) -> 
     result = await run(executor, code)
     said = "it was not made, because it could not be recorded: OSError: the disk is full"
     assert result.output == f"ToolRefused {said}\n"
-    assert in_short(result) == [("add", {"a": 1}, "refused", "ToolRefused")]
+    assert short_calls(result) == [("add", {"a": 1}, "refused", "ToolRefused")]
     assert EVENTS == ["starting", "finishing", "finished 1 refused", "ended 1 refused"]
 
 

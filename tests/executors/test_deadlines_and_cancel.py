@@ -12,7 +12,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import block, out, run, told
+from .sandboxes import block, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,15 +95,15 @@ class TestDeadline:
         assert await out(executor, ALIVE) == "False\n"
 
     async def test_deadline_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
-        assert told(await run(executor, "exit 124", "sh")) == ("error", 124, "")
-        assert told(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
+        assert short_result(await run(executor, "exit 124", "sh")) == ("error", 124, "")
+        assert short_result(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
         result = await run(executor, "raise TimeoutError('mine')")
         assert (result.outcome, result.exit_code) == ("error", 1)
 
     async def test_deadline_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
         blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert told(result) == ("ok", 0, "0\n1\n2\n")
+        assert short_result(result) == ("ok", 0, "0\n1\n2\n")
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_deadline_of_a_millisecond_holds_too(self, make_executor: MakeExecutor, mode: str) -> None:
@@ -125,7 +125,7 @@ class TestDeadline:
         results = await asyncio.gather(
             *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
         )
-        assert [told(result) for result in results] == [
+        assert [short_result(result) for result in results] == [
             ("ok", 0, "0\n"),
             ("ok", 0, "0.5\n"),
             ("timeout", 124, "\n Timeout"),
@@ -179,7 +179,7 @@ class TestCancellation:
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
-        assert [told(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
+        assert [short_result(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
 
     async def test_cancelled_waiting_block_never_runs(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "ran = []")

@@ -89,7 +89,7 @@ class TestHost:
             made.on_frame(b"U", struct.pack("!I", number))
             made.on_frame(b"U", struct.pack("!I", number))
         async with asyncio.timeout(10):
-            while len(sent) < len(payloads):  # noqa: ASYNC110 - what is waited for is no event of ours
+            while len(sent) < len(payloads):  # noqa: ASYNC110 - what is waited for is not an event of ours
                 await asyncio.sleep(0.01)
         await made.close()
         assert sorted(struct.unpack("!I", answer[:4])[0] for answer in sent) == list(range(len(payloads)))

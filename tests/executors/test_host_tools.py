@@ -19,8 +19,8 @@ from autogen_codeact.executors import (
 )
 
 from . import reused
-from .host_tools import Tool, in_short
-from .sandboxes import out, run, told
+from .host_tools import Tool, short_calls
+from .sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -69,12 +69,12 @@ class TestFunctions:
             print(host_tools.__all__, add.__doc__, inspect.signature(add), inspect.signature(add.aio))
         """
         result = await run(executor, code)
-        assert told(result) == (
+        assert short_result(result) == (
             "ok",
             0,
             "3 2 10 True\n['ToolError', 'ToolRefused', 'add'] Add two numbers. (a, b=1) (a, b=1)\n",
         )
-        assert in_short(result) == [
+        assert short_calls(result) == [
             ("add", {"a": 1, "b": 2}, "ok", 3),
             ("add", {"a": 1, "b": 1}, "ok", 2),
             ("add", {"a": 5, "b": 5}, "ok", 10),
@@ -85,7 +85,7 @@ class TestFunctions:
         executor = await make(add, at_start=True)
         await run(executor, "# filename: mine.py\nfrom host_tools import add\ndef twice(a): return add(a, a)")
         result = await run(executor, "import mine; print(mine.twice(4))")
-        assert (told(result), in_short(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
+        assert (short_result(result), short_calls(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
 
     async def test_code_may_replace_the_name_of_a_tool(self, make: Make) -> None:
         executor = await make(add, at_start=True)
@@ -104,7 +104,7 @@ class TestFunctions:
         executor = await make(echo, at_start=True)
         things = [None, True, -(10**30), 0.1, "ü\n\0😀 \\ud800", [], [[1, [2]]], {}, {"a": {"": None}}, "x" * 300_000]
         result = await run(executor, f"things = {things!r}\nprint([echo(thing) for thing in things] == things)")
-        assert told(result) == ("ok", 0, "True\n")
+        assert short_result(result) == ("ok", 0, "True\n")
         assert seen == things
         assert [call.result for call in result.tool_calls] == things
         code = "import math\nprint(echo((1, 2)), echo({1: 2}), math.isnan(echo(math.nan)), echo(-math.inf))"
@@ -134,7 +134,7 @@ class TestFunctions:
     async def test_tools_are_not_in_a_shell(self, make: Make) -> None:
         executor = await make(add, at_start=True)
         result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
-        assert told(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
+        assert short_result(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
 
 
 class TestConcurrentCalls:
@@ -146,7 +146,7 @@ class TestConcurrentCalls:
                 print(list(pool.map(add, range(300))) == list(range(1, 301)))
         """
         result = await run(executor, code)
-        assert told(result) == ("ok", 0, "True\n")
+        assert short_result(result) == ("ok", 0, "True\n")
         assert sorted(call.result for call in result.tool_calls) == list(range(1, 301))
 
     async def test_calls_run_at_the_same_time(self, make: Make) -> None:
@@ -305,7 +305,7 @@ class TestResults:
         assert "codeact" not in result.output.replace("autogen_codeact", "")
         assert "host_tools" not in result.output
         assert "test_host_tools" not in result.output
-        assert in_short(result) == [("fail", {}, "error", "ValueError")] * 2
+        assert short_calls(result) == [("fail", {}, "error", "ValueError")] * 2
 
     async def test_wrong_arguments_are_a_type_error(self, make: Make) -> None:
         executor = await make(add)
@@ -354,8 +354,8 @@ class TestResults:
             "UnknownTool: there is no host tool '_call'; there are: add",
             "UnknownTool: there is no host tool ''; there are: add",
             "UnknownTool: there is no host tool 'add.aio'; there are: add",
-            "BadCall: the call is no object with a name and arguments by name",
-            "BadCall: the call is no object with a name and arguments by name",
+            "BadCall: the call is not an object with a name and arguments by name",
+            "BadCall: the call is not an object with a name and arguments by name",
         ]
         assert {call.outcome for call in result.tool_calls} == {"refused"}
 

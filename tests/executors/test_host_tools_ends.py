@@ -11,8 +11,8 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import SandboxDied, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
-from .host_tools import Endless, Tool, in_short
-from .sandboxes import block, out, run, told
+from .host_tools import Endless, Tool, short_calls
+from .sandboxes import block, out, run, short_result
 from .test_host_tools import Make, add, make
 
 __all__ = ["make"]
@@ -25,8 +25,11 @@ class TestEndOfBlock:
         endless = Endless()
         executor = await make(endless.endless, add, timeout=3)
         result = await run(executor, "print(add(1))\nendless()")
-        assert told(result) == ("timeout", 124, "2\n\n Timeout")
-        assert in_short(result) == [("add", {"a": 1, "b": 1}, "ok", 2), ("endless", {}, "cancelled", "CancelledError")]
+        assert short_result(result) == ("timeout", 124, "2\n\n Timeout")
+        assert short_calls(result) == [
+            ("add", {"a": 1, "b": 1}, "ok", 2),
+            ("endless", {}, "cancelled", "CancelledError"),
+        ]
         assert endless.ended == ["cancelled"]
         assert await out(executor, "print(add(2))") == "3\n"
 
@@ -74,7 +77,7 @@ class TestEndOfBlock:
         """
         result = await run(executor, code)
         assert result.outcome == "ok"
-        assert sorted(in_short(result)) == [
+        assert sorted(short_calls(result)) == [
             ("endless", {}, "cancelled", "CancelledError"),
             ("wait_until_begun", {}, "ok", None),
         ]
@@ -158,8 +161,8 @@ class TestCancelledCalls:
             asyncio.run(main())
         """
         result = await run(executor, code)
-        assert told(result) == ("ok", 0, "given up\n")
-        assert in_short(result)[0] == ("endless", {}, "cancelled", "CancelledError")
+        assert short_result(result) == ("ok", 0, "given up\n")
+        assert short_calls(result)[0] == ("endless", {}, "cancelled", "CancelledError")
         assert endless.ended == ["cancelled"]
 
     async def test_cancellation_by_a_signal_cancels_the_tool(self, make: Make) -> None:
@@ -178,7 +181,7 @@ class TestCancelledCalls:
             print(add(2))
         """
         result = await run(executor, code)
-        assert told(result) == ("ok", 0, "rang, and 2 is known\n3\n")
+        assert short_result(result) == ("ok", 0, "rang, and 2 is known\n3\n")
         assert [(call.name, call.outcome) for call in result.tool_calls] == [
             ("endless", "cancelled"),
             ("add", "ok"),
@@ -267,7 +270,7 @@ class TestMisuse:
             print(add(1), add(2))
         """
         result = await run(executor, code)
-        assert told(result) == ("ok", 0, "2 3\n")
+        assert short_result(result) == ("ok", 0, "2 3\n")
         assert sorted(call.arguments["a"] for call in result.tool_calls) == [1, 2, 5]
 
 

@@ -11,8 +11,8 @@ from PIL import Image as Pillow
 
 from autogen_codeact.executors import ToolApproval, ToolApprovalRequest, ToolLimits
 
-from .host_tools import Endless, Tool, in_short
-from .sandboxes import block, out, run, told
+from .host_tools import Endless, Tool, short_calls
+from .sandboxes import block, out, run, short_result
 from .test_host_tools import Make, add, make, on_one_kind
 
 __all__ = ["make"]
@@ -39,7 +39,7 @@ class TestLimits:
                 "3",
                 "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools, with 16m of arguments; this is one more",
             ]
-            assert in_short(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
+            assert short_calls(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes
 
     async def test_limit_on_how_many_run_at_once(self, make: Make) -> None:
@@ -118,8 +118,8 @@ class TestLimits:
         endless = Endless()
         executor = await make(endless.endless, add, tool_limits=ToolLimits(seconds=0.2))
         result = await run(executor, "try: endless()\nexcept TimeoutError as e: print(e)\nprint(add(1))")
-        assert told(result) == ("ok", 0, "the host tool endless did not answer within 0.2 s\n2\n")
-        assert in_short(result)[0] == ("endless", {}, "timeout", "TimeoutError")
+        assert short_result(result) == ("ok", 0, "the host tool endless did not answer within 0.2 s\n2\n")
+        assert short_calls(result)[0] == ("endless", {}, "timeout", "TimeoutError")
         assert endless.ended == ["cancelled"]
 
     async def test_limit_on_the_time_holds_for_a_tool_that_ignores_cancellation(
@@ -138,7 +138,7 @@ class TestLimits:
         executor = await make(deaf, tool_limits=ToolLimits(seconds=0.2))
         with caplog.at_level(logging.WARNING, "autogen_codeact"):
             result = await run(executor, "try: deaf()\nexcept TimeoutError: print('out of time')")
-        assert told(result) == ("ok", 0, "out of time\n")
+        assert short_result(result) == ("ok", 0, "out of time\n")
         assert caplog.messages[-1] == "the host tool deaf goes on though its block has ended"
         began = time.monotonic()
         await executor.stop()
@@ -259,7 +259,7 @@ class TestApproval:
 
         executor = await make(add, approve_tool=approve)
         result = await run(executor, "print(add(1))")
-        assert (result.output, in_short(result)) == ("2\n", [("add", {"a": 1, "b": 1}, "ok", 2)])
+        assert (result.output, short_calls(result)) == ("2\n", [("add", {"a": 1, "b": 1}, "ok", 2)])
 
     async def test_approval_does_not_count_as_the_tools_time(self, make: Make) -> None:
         async def approve(request: ToolApprovalRequest) -> ToolApproval:

@@ -89,7 +89,7 @@ class TestMerge:
 
     @pytest.mark.parametrize("label", ["", " ", "two words", "a`b"])
     def test_bad_labels(self, label: str):
-        with pytest.raises(ValueError, match="is no label for a language"):
+        with pytest.raises(ValueError, match="is not a label for a language"):
             merge({label: "x"})
 
     @pytest.mark.parametrize("command", ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"])

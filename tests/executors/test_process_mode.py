@@ -12,7 +12,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, San
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import FORGE, block, out, run, told, without_landlock
+from .sandboxes import FORGE, block, out, run, short_result, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -203,7 +203,7 @@ class TestBlocksOfOneCall:
     ) -> None:
         blocks = [block("print(1)"), block("echo 2; exit 3", "sh"), block("print(4)")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert told(result) == ("error", 3, "1\n2\n")
+        assert short_result(result) == ("error", 3, "1\n2\n")
 
     async def test_at_least_one_block_is_required(self, executor: DockerCommandLineCodeExecutor) -> None:
         with pytest.raises(ValueError, match="No code blocks"):
@@ -309,7 +309,7 @@ class TestAttacksOnTheSandbox:
     async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(
         self, exposed: DockerCommandLineCodeExecutor, code: str
     ) -> None:
-        assert told(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
+        assert short_result(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
         for _ in range(3):
             assert await out(exposed, "print('next')") == "next\n"
 
@@ -367,7 +367,7 @@ class TestAttacksOnTheSandbox:
         forged = await run(executor, code)
         assert forged.outcome in {"ok", "error"}
         results = await asyncio.gather(*(run(executor, f"print({number})") for number in range(5)))
-        assert [told(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
+        assert [short_result(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
         assert [result.value for result in results] == [None] * 5
 
     @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ class TestAttacksOnTheSandbox:
         result = await run(
             executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
         )
-        assert told(result) == ("timeout", 124, "begun\n\n Timeout")
+        assert short_result(result) == ("timeout", 124, "begun\n\n Timeout")
 
     async def test_code_that_floods_its_socket_delays_nobody(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=3)
@@ -460,7 +460,7 @@ class TestConcurrentBlocks:
     async def test_waiting_blocks_have_their_whole_time(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=4, limits=Limits(pids=16))
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.6); print({n})") for n in range(16)))
-        assert [told(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
+        assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
 
     async def test_hundreds_of_concurrent_blocks_work(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=40)

@@ -9,7 +9,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, told
+from .sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,7 +35,7 @@ async def attacked(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
 async def fresh(attacked: DockerCommandLineCodeExecutor) -> DockerCommandLineCodeExecutor:
     """A session in which no block has run, with no process of an earlier one."""
     await run(attacked, "kill -9 -1", "sh")
-    assert told(await run(attacked, "sorted(name for name in globals() if name[0] != '_')")) == (
+    assert short_result(await run(attacked, "sorted(name for name in globals() if name[0] != '_')")) == (
         "ok",
         0,
         "['In', 'Out']\n",
@@ -130,7 +130,7 @@ class TestBrokenSession:
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x') * (100 << 20)")
         fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(220): file.write(b'x' * (1 << 20))"
-        assert told(result := await run(executor, fill)) == ("ok", 0, ""), result
+        assert short_result(result := await run(executor, fill)) == ("ok", 0, ""), result
         assert result.notes == ()
         full = "what the session and the files in memory use leaves no room for a copy of it"
         # With a checkpoint this block would need more than there is, and end for want of memory.
@@ -229,7 +229,7 @@ class TestAttacksOnTheSandbox:
         code = f"for ident in (*range(30), own_ident()): os.write(control_socket(), frame(b'D', ident, {message!r}))"
         await run(fresh, code)
         results = [await run(fresh, "print('next')"), await run(fresh, "echo next", "sh")]
-        assert [told(result) for result in results] == [("ok", 0, "next\n")] * 2
+        assert [short_result(result) for result in results] == [("ok", 0, "next\n")] * 2
 
     @pytest.mark.parametrize(
         "send",

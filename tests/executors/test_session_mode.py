@@ -8,7 +8,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
 
 from .conftest import MakeExecutor
-from .sandboxes import block, mark_is_kept, out, run, told
+from .sandboxes import block, mark_is_kept, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -314,4 +314,4 @@ class TestConcurrentCalls:
     async def test_waiting_does_not_count_as_execution_time(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=3)
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.8); {n}") for n in range(5)))
-        assert [told(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(5)]
+        assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(5)]

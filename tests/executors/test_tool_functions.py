@@ -548,7 +548,7 @@ def print() -> None: ...  # noqa: A001
             ValueError,
             "Two tools, or a tool and an exception, would be called `add` in the sandbox; the second is",
         ),
-        ([3], TypeError, "3 is no tool: give a function, an AutoGen tool, a Workbench, or an object with name"),
+        ([3], TypeError, "3 is not a tool: give a function, an AutoGen tool, a Workbench, or an object with name"),
         ("add", TypeError, "tools must be a list of tools, not a str."),
     ],
 )

@@ -207,7 +207,7 @@ class TestAskModel:
         assert await AskModel(model(answer))(request()) == expected
 
     async def test_model_gets_the_strictest_form_that_it_supports(self) -> None:
-        for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "Verdict")):
+        for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "ApprovalAnswer")):
             client = model('{"reason": "", "approved": true}', **info)
             assert (await AskModel(client)(request())).approved
             asked = client.create_calls[0]["json_output"]

@@ -26,7 +26,7 @@ from autogen_codeact.executors import (
 )
 
 from . import reused
-from .sandboxes import out, run, told
+from .sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -118,7 +118,7 @@ class TestFunctions:
         """
         executor = await make(bill, double)
         result = await run(executor, code)
-        assert told(result) == (
+        assert short_result(result) == (
             "ok",
             0,
             "{'customer': {'name': 'Ann', 'since': '2020-01-01', 'level': 2}, 'amount': '1.50', 'paid': False}\n"
@@ -161,7 +161,7 @@ class TestFunctions:
             return Image.from_pil(PILImage.new("RGB", (3, 2)))
 
         result = await run(await make(plot), "print(plot())")
-        assert told(result) == ("ok", 0, "[image 1: 3×2 pixels]\n")
+        assert short_result(result) == ("ok", 0, "[image 1: 3×2 pixels]\n")
         assert [[image.size for image in call.images] for call in result.tool_calls] == [[(3, 2)]]
 
 

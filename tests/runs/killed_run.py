@@ -24,7 +24,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.runs import recorded, resumed
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams import Team
-from tests.runs.steps12 import counting_tool
+from tests.runs.example_run import counting_tool
 
 
 def die_at(point: str) -> None:

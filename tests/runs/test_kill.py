@@ -10,7 +10,7 @@ import pytest
 
 from tests import processes
 from tests.openai_server import OpenAIServer
-from tests.runs.steps12 import counted, expected, model
+from tests.runs.example_run import counted, expected, model
 
 ROOT = str(Path(__file__).parents[2])
 PROGRAM = f"import sys; sys.path.insert(0, {ROOT!r}); from tests.runs.killed_run import begin; begin()"

@@ -69,8 +69,8 @@ async def test_large_values_come_back_from_their_files(tmp_path):
         (b"[" * 100_000 + b"\n", Gap(3, DAMAGED + "it is not JSON")),
         (b'{"a":' * 100_000 + b"\n", Gap(3, DAMAGED + "it is not JSON")),
         (b"9" * 10_000 + b"\n", Gap(3, DAMAGED + "it is not JSON")),
-        (b"[]\n", Gap(3, DAMAGED + "it is no event")),
-        (b'{"type": 3, "seq": 3}\n', Gap(3, DAMAGED + "it is no event")),
+        (b"[]\n", Gap(3, DAMAGED + "it is not an event")),
+        (b'{"type": 3, "seq": 3}\n', Gap(3, DAMAGED + "it is not an event")),
         (b'{"type": "message", "seq": true}\n', Gap(3, DAMAGED + "the event has no number")),
         (b"\n\n{\n", Gap(3, DAMAGED + "it is not JSON", lines=3)),
         (b"", Gap(3, "events are missing before this line: 1", lines=0)),
@@ -91,9 +91,12 @@ def test_a_line_that_is_too_long_is_a_gap(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"message": 3}, "this is no event of type message: message.message: Input should be a valid dictionary"),
-        ({"extra": 3}, "this is no event of type message: message.extra: Extra inputs are not permitted"),
-        ({"time": "\x1b[2Jnow"}, "this is no event of type message: message.time: Input should be a valid datetime"),
+        ({"message": 3}, "this is not an event of type message: message.message: Input should be a valid dictionary"),
+        ({"extra": 3}, "this is not an event of type message: message.extra: Extra inputs are not permitted"),
+        (
+            {"time": "\x1b[2Jnow"},
+            "this is not an event of type message: message.time: Input should be a valid datetime",
+        ),
         ({"stored": 3}, "'int' object has no attribute 'items'"),
         ({"stored": {"/a/b": {"sha256": None, "size": 1}}}, "/a/b leads nowhere in the event"),
     ],

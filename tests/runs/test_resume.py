@@ -32,7 +32,7 @@ from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
 from tests.executors import reused
 from tests.openai_server import OpenAIServer
-from tests.runs.steps12 import counted, counting_tool, expected, model
+from tests.runs.example_run import counted, counting_tool, expected, model
 
 STEPS = 2
 RESUMED = {
@@ -229,7 +229,7 @@ async def test_finished_run_is_not_continued(whole_run: Path) -> None:
         (
             {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 10**12}]},
             RunNotResumableError,
-            "its log is damaged in line 10 (this is no event of type run_resumed: run_resumed.journals.0.keep: Input should",
+            "its log is damaged in line 10 (this is not an event of type run_resumed: run_resumed.journals.0.keep: Input should",
         ),
         (
             {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 0, "added": [{"code": "x"}]}]},

@@ -15,7 +15,7 @@ from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
 from tests.executors import reused
 from tests.openai_server import OpenAIServer
-from tests.runs.steps12 import counted, counting_tool, expected, model
+from tests.runs.example_run import counted, counting_tool, expected, model
 
 STEPS = 3
 NAMES = ("ann", "bob", "cid")

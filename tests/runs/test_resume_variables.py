@@ -6,8 +6,8 @@ from contextlib import aclosing
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded, resumed
-from tests.agents.codeact import me, python
-from tests.agents.support import scripted, told
+from tests.agents.codeact import from_agent, python
+from tests.agents.support import received_by, scripted
 from tests.executors import reused
 
 MADE = """
@@ -79,7 +79,7 @@ async def test_each_variable_is_what_it_was_or_is_named_to_the_model(bubblewrap:
         after = await seen(executor)
     assert before.keys() == after.keys()
     assert {name for name in before if before[name] != after[name]} == CHANCE
-    assert told(client)[0][-1] == me(
+    assert received_by(client)[0][-1] == from_agent(
         "Variables of the rebuilt session that come from chance, time or process ids have other values than before, unless their "
         "code used a fixed seed: began, derived, drawn, draws, key. Look at them before you use them."
     )

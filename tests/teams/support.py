@@ -149,7 +149,7 @@ class Stateless(SleepingAgent):
         raise AssertionError("nothing was saved")
 
 
-def said(result: TaskResult) -> list[tuple[str, str]]:
+def texts_of(result: TaskResult) -> list[tuple[str, str]]:
     return [(message.source, message.to_text()) for message in result.messages]
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.teams import Budget, Selector, Team
 
-from .support import CountingAgent, ScriptedAgent, SleepingAgent, coder, others, said
+from .support import CountingAgent, ScriptedAgent, SleepingAgent, coder, others, texts_of
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -40,7 +40,7 @@ async def test_tokens_end_a_run_in_mid_turn_and_the_turn_has_not_happened():
     condition = MaxMessageTermination(20)
     team = Team([counting, scripted], budget=Budget(max_tokens=100), termination_condition=condition)
     result = await team.run(task="go")
-    assert said(result) == [
+    assert texts_of(result) == [
         ("user", "go"),
         ("counting", "heard 1"),
         ("scripted", "hm"),
@@ -60,9 +60,9 @@ async def test_a_turn_that_uses_up_the_budget_with_its_answer_has_happened():
     counting = CountingAgent()
     team = Team([coder(model), counting], budget=Budget(max_tokens=1))
     result = await team.run(task="go")
-    assert said(result) == [("user", "go"), ("coder", "one two three")]
+    assert texts_of(result) == [("user", "go"), ("coder", "one two three")]
     assert result.stop_reason.startswith("The budget of 1 token is used up (")
-    assert said(await team.run())[0] == ("counting", "heard 2")
+    assert texts_of(await team.run())[0] == ("counting", "heard 2")
 
 
 async def test_a_termination_condition_comes_before_the_budget():
@@ -74,7 +74,7 @@ async def test_seconds_end_a_run_in_mid_turn():
     sleeping = SleepingAgent()
     team = Team([sleeping], budget=Budget(max_seconds=0.1))
     result = await team.run(task="go")
-    assert said(result) == [("user", "go")]
+    assert texts_of(result) == [("user", "go")]
     assert result.stop_reason == "The budget of 0.1 s is used up."
     assert others() == set()
     assert not sleeping.finished
@@ -84,7 +84,7 @@ async def test_seconds_end_a_run_in_mid_turn():
 async def test_turns_are_answers_of_agents():
     team = Team([CountingAgent("a"), CountingAgent("b")], budget=Budget(max_turns=3))
     result = await team.run(task="go")
-    assert [source for source, _ in said(result)] == ["user", "a", "b", "a"]
+    assert [source for source, _ in texts_of(result)] == ["user", "a", "b", "a"]
     assert result.stop_reason == "The budget of 3 turns is used up."
 
 
@@ -94,9 +94,9 @@ async def test_turns_of_nested_teams_count_and_only_their_next_turn_does_not_hap
         [CountingAgent("a"), Team([inner], name="middle", max_turns=1), CountingAgent("b")], budget=Budget(max_turns=4)
     )
     result = await outer.run(task="go")
-    assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "x"]
+    assert [source for source, _ in texts_of(result)] == ["user", "a", "x", "y", "x"]
     assert result.stop_reason == "The budget of 4 turns is used up."
-    assert said(await outer.run())[0] == ("b", "heard 5")
+    assert texts_of(await outer.run())[0] == ("b", "heard 5")
 
 
 async def test_tokens_of_a_nested_team_count_in_mid_turn_and_undo_its_turn_only():
@@ -104,7 +104,7 @@ async def test_tokens_of_a_nested_team_count_in_mid_turn_and_undo_its_turn_only(
     inner = Team([x, scripted], name="inner", max_turns=10)
     outer = Team([CountingAgent("a"), inner], budget=Budget(max_tokens=100))
     result = await outer.run(task="go")
-    assert said(result)[1:] == [("a", "heard 1"), ("x", "heard 2"), ("scripted", "hm"), ("scripted", "hm")]
+    assert texts_of(result)[1:] == [("a", "heard 1"), ("x", "heard 2"), ("scripted", "hm"), ("scripted", "hm")]
     assert result.stop_reason == "The budget of 100 tokens is used up (110)."
     assert (x.heard, scripted.heard) == ([["go", "heard 1"]], [])
     assert others() == set()
@@ -114,7 +114,7 @@ async def test_seconds_end_a_nested_team_and_undo_its_turn_only():
     sleeping, x = SleepingAgent(), CountingAgent("x")
     outer = Team([Team([x, sleeping], name="inner", max_turns=2)], budget=Budget(max_seconds=0.5))
     result = await outer.run(task="go")
-    assert said(result) == [("user", "go"), ("x", "heard 1")]
+    assert texts_of(result) == [("user", "go"), ("x", "heard 1")]
     assert result.stop_reason == "The budget of 0.5 s is used up."
     assert x.heard == [["go"]]
     assert others() == set()
@@ -124,7 +124,7 @@ async def test_a_nested_teams_own_budget_ends_only_the_nested_run():
     inner = Team([CountingAgent("x")], name="inner", budget=Budget(max_turns=2))
     outer = Team([inner, CountingAgent("a")], max_turns=2)
     result = await outer.run(task="go")
-    assert [source for source, _ in said(result)] == ["user", "x", "x", "a"]
+    assert [source for source, _ in texts_of(result)] == ["user", "x", "x", "a"]
     assert result.stop_reason == "Maximum number of turns 2 reached."
 
 
@@ -137,14 +137,14 @@ async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
         inner = SocietyOfMindAgent("mind", team=inner, model_client=ReplayChatCompletionClient(["never said"]))
     result = await Team([inner], budget=Budget(max_tokens=100)).run(task="go")
     assert result.stop_reason == "The budget of 100 tokens is used up (110)."
-    assert ("x", "heard 2") not in said(result)
+    assert ("x", "heard 2") not in texts_of(result)
 
 
 async def test_what_a_selector_uses_counts_in_the_outer_budget_too():
     selector = ReplayChatCompletionClient(["x", "y", "x"])
     inner = Team([CountingAgent("x"), CountingAgent("y")], name="inner", speakers=Selector(selector), max_turns=3)
     result = await Team([inner], budget=Budget(max_tokens=1)).run(task="go")
-    assert said(result) == [("user", "go")]
+    assert texts_of(result) == [("user", "go")]
     assert len(selector.create_calls) == 1
 
 
@@ -153,7 +153,7 @@ async def test_nobody_speaks_after_a_selector_used_up_the_budget():
     x, y = CountingAgent("x"), CountingAgent("y")
     team = Team([x, y], speakers=Selector(selector), budget=Budget(max_tokens=1), emit_team_events=True)
     result = await team.run(task="go")
-    assert said(result) == [("user", "go")]
+    assert texts_of(result) == [("user", "go")]
     assert result.stop_reason.startswith("The budget of 1 token is used up (")
     assert (x.heard, y.heard) == ([], [])
     state = await team.save_state()

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
 
-from .support import PRINT_42, CountingAgent, coder, said
+from .support import PRINT_42, CountingAgent, coder, texts_of
 
 SCRIPT = ["```python\nraise SystemExit(3)\n```", PRINT_42, "It is 42. TERMINATE"]
 
@@ -48,8 +48,8 @@ async def test_loaded_team_has_the_same_conversation(executor, reviewer):
     made, loaded = team(), through_json(team())
     first, second = await made.run(task="six times seven"), await loaded.run(task="six times seven")
     assert len(first.messages) == (8 if reviewer else 6)
-    assert [(m.type, *pair) for m, pair in zip(first.messages, said(first), strict=True)] == [
-        (m.type, *pair) for m, pair in zip(second.messages, said(second), strict=True)
+    assert [(m.type, *pair) for m, pair in zip(first.messages, texts_of(first), strict=True)] == [
+        (m.type, *pair) for m, pair in zip(second.messages, texts_of(second), strict=True)
     ]
     assert first.stop_reason == second.stop_reason == "coder said TERMINATE"
 
@@ -78,7 +78,7 @@ async def test_autogens_own_team_with_our_agent_loads_and_runs_too(executor):
         ]
 
     loaded = through_json(RoundRobinGroupChat(participants(), termination_condition=MaxMessageTermination(3)))
-    assert said(await loaded.run(task="go")) == [("user", "go"), ("coder", PRINT_42), ("executor", "42\n")]
+    assert texts_of(await loaded.run(task="go")) == [("user", "go"), ("coder", PRINT_42), ("executor", "42\n")]
 
 
 @pytest.mark.parametrize("max_turns", [None, 7])

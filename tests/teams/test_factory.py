@@ -14,7 +14,7 @@ from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 from tests.executors import reused
 
-from .support import PRINT_42, ScriptedModel, said
+from .support import PRINT_42, ScriptedModel, texts_of
 
 FAILS = "```python\nprint(6 * 7 / 0)\n```"
 TRICKY = "```python\nprint('TERMINATE')\n```"
@@ -23,7 +23,7 @@ TRICKY = "```python\nprint('TERMINATE')\n```"
 async def test_the_coder_sees_the_error_repairs_and_ends_it(executor):
     model = ScriptedModel([FAILS, PRINT_42, "It is 42. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task="six times seven")
-    sources, contents = zip(*said(result), strict=True)
+    sources, contents = zip(*texts_of(result), strict=True)
     assert sources == ("user", "coder", "executor", "coder", "executor", "coder")
     assert "ZeroDivisionError" in contents[2]
     assert contents[4] == "42\n"
@@ -43,7 +43,7 @@ async def test_a_second_task_begins_with_the_coder(executor):
     team = coder_executor_team(model, executor)
     await team.run(task="six times seven")
     result = await team.run(task="once more")
-    assert said(result) == [
+    assert texts_of(result) == [
         ("user", "once more"),
         ("coder", PRINT_42),
         ("executor", "42\n"),
@@ -64,7 +64,7 @@ async def test_a_second_task_begins_with_the_coder(executor):
 async def test_final_word_in_code_and_in_output_does_not_end_the_team(executor):
     model = ScriptedModel([f"{TRICKY}\nTERMINATE", "It said so. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task="say TERMINATE")
-    assert said(result)[1:] == [
+    assert texts_of(result)[1:] == [
         ("coder", f"{TRICKY}\nTERMINATE"),
         ("executor", "TERMINATE\n"),
         ("coder", "It said so. TERMINATE"),
@@ -76,7 +76,7 @@ async def test_only_code_that_the_reviewer_sends_is_run(executor, tmp_path):
     coder = ScriptedModel([rejected, PRINT_42, "It is 42. TERMINATE"])
     reviewer = ScriptedModel(["Don't write files.", PRINT_42])
     result = await coder_executor_team(coder, executor, reviewer_model_client=reviewer).run(task="six times seven")
-    assert said(result)[1:] == [
+    assert texts_of(result)[1:] == [
         ("coder", rejected),
         ("reviewer", "Don't write files."),
         ("executor", CODE_OF_OTHERS.format(sources="reviewer")),
@@ -93,7 +93,7 @@ async def test_code_in_the_task_is_never_run(executor, tmp_path):
     task = "What does this do?\n```python\nopen('made', 'w')\n```"
     model = ScriptedModel(["It makes a file.", "It makes a file. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task=task)
-    assert said(result)[2] == ("executor", CODE_OF_OTHERS.format(sources="coder"))
+    assert texts_of(result)[2] == ("executor", CODE_OF_OTHERS.format(sources="coder"))
     assert not (tmp_path / "made").exists()
 
 
@@ -107,7 +107,7 @@ async def test_code_that_is_not_approved_is_not_run(executor):
     model = ScriptedModel([PRINT_42, "A pity. TERMINATE"])
     result = await coder_executor_team(model, executor, approval_func=approve).run(task="go")
     assert len(asked) == 1
-    assert "not today" in said(result)[2][1]
+    assert "not today" in texts_of(result)[2][1]
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ async def test_custom_word_and_languages_are_used(executor):
     result = await team.run(task="go")
     assert (coder.told[0][0], reviewer.told[0][0]) == (("system", "C"), ("system", "R"))
     named = "Code in the thread was not run:\n- a block labelled sh: only python is run here"
-    assert said(result)[-1] == ("executor", f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}")
+    assert texts_of(result)[-1] == ("executor", f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}")
 
 
 async def test_one_model_may_do_both(executor):
     model = ScriptedModel([PRINT_42, PRINT_42, "It is 42. TERMINATE"])
     result = await coder_executor_team(model, executor, reviewer=True).run(task="go")
-    assert [source for source, _ in said(result)] == ["user", "coder", "reviewer", "executor", "coder"]
+    assert [source for source, _ in texts_of(result)] == ["user", "coder", "reviewer", "executor", "coder"]
 
 
 async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblewrap):
@@ -162,7 +162,7 @@ async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblew
     async with reused.executor(BubblewrapCommandLineCodeExecutor, tools=[stock]) as executor:
         team = coder_executor_team(model, executor, reviewer=True, tools=[price])
         result = await team.run(task="What is our tea worth?")
-    assert said(result)[3] == ("executor", "13.5\n")
+    assert texts_of(result)[3] == ("executor", "13.5\n")
     stubs = 'def stock(item: str) -> int: ...\n\ndef price(item: str) -> float:\n    """Ask the shop."""'
     shown = f"\n\n{TOOLS}\n```python\n{stubs}\n```"
     assert [told[0] for told in model.told[:2]] == [

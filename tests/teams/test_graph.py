@@ -22,7 +22,7 @@ from .support import (
     cancelled,
     coder,
     others,
-    said,
+    texts_of,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -147,7 +147,7 @@ async def test_participants_of_a_fan_out_speak_at_the_same_time():
     )
     async with asyncio.timeout(20):
         result = await team.run(task="go")
-    assert said(result)[-1] == ("d", "heard 4")
+    assert texts_of(result)[-1] == ("d", "heard 4")
 
 
 async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_takes():
@@ -165,7 +165,7 @@ async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_tak
 
     d = CountingAgent("d")
     team = Team([CountingAgent("a"), Last("b"), First("c"), d], speakers=Graph(GRAPHS["fan out and join of all"][0]))
-    assert [source for source, _ in said(await team.run(task="go"))] == ["user", "a", "c", "b", "d"]
+    assert [source for source, _ in texts_of(await team.run(task="go"))] == ["user", "a", "c", "b", "d"]
     assert d.heard == [["go", "heard 1", "heard 2", "heard 2"]]
     state = await team.save_state()
     sources = [message["source"] for message in state["agent_states"]["GraphManager"]["message_thread"]]
@@ -196,7 +196,7 @@ async def test_a_failure_in_a_fan_out_ends_the_others_and_the_whole_fan_out_has_
     assert caught.value is error
     assert others() == set()
     assert sleeping.heard == scripted.heard == []
-    assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
+    assert sorted(texts_of(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
 
 
 async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
@@ -211,7 +211,7 @@ async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
     assert quick.heard == [["go", "heard 1"]]
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert quick.heard == []
-    assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
+    assert sorted(texts_of(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
 
 
 async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tidy):
@@ -229,7 +229,7 @@ async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tid
     with pytest.raises(NoQuotaLeft, match="no judge"):
         await team.run(task="go")
     assert a.heard == []
-    assert said(await team.run()) == [("a", "heard 1"), ("b", "heard 2")]
+    assert texts_of(await team.run()) == [("a", "heard 1"), ("b", "heard 2")]
     with pytest.raises(ValueError, match=r"The condition of the edge a -> b can't be dumped"):
         Team([coder(ScriptedModel([]), "a"), coder(ScriptedModel([]), "b")], speakers=Graph(plan)).dump_component()
 
@@ -240,7 +240,7 @@ async def test_a_node_can_be_a_team():
     result = await Team([CountingAgent("a"), inner, CountingAgent("c"), CountingAgent("d")], speakers=Graph(plan)).run(
         task="go"
     )
-    assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "c"]
+    assert [source for source, _ in texts_of(result)] == ["user", "a", "x", "y", "c"]
 
 
 async def test_a_node_that_two_groups_make_ready_speaks_twice_in_a_row():
@@ -250,8 +250,8 @@ async def test_a_node_that_two_groups_make_ready_speaks_twice_in_a_row():
     )
     team = Team([CountingAgent(name) for name in NAMES], speakers=Graph(plan))
     result = await team.run(task="go")
-    assert sorted(said(result)[2:4]) == [("b", "heard 2"), ("c", "heard 2")]
-    assert said(result)[4:] == [("d", "heard 4"), ("d", "heard 0")]
+    assert sorted(texts_of(result)[2:4]) == [("b", "heard 2"), ("c", "heard 2")]
+    assert texts_of(result)[4:] == [("d", "heard 4"), ("d", "heard 0")]
 
 
 # State and configuration
@@ -286,7 +286,7 @@ async def test_a_state_goes_on_in_autogens_graph_and_back():
     third = Team([CountingAgent(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
     await second.load_state(json.loads(json.dumps(await team.save_state())))
     await third.load_state(await flow.save_state())
-    assert said(await second.run()) == said(await third.run()) == [("b", "heard 2")]
+    assert texts_of(await second.run()) == texts_of(await third.run()) == [("b", "heard 2")]
 
 
 async def test_the_state_of_another_graph_is_refused():
@@ -357,7 +357,7 @@ def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
 
 def test_a_first_node_that_does_not_exist_is_refused():
     graph = DiGraph(nodes={"a": DiGraphNode(name="a")}, default_start_node="nobody")
-    with pytest.raises(GraphError, match="default_start_node 'nobody' is no node"):
+    with pytest.raises(GraphError, match="default_start_node 'nobody' is not a node"):
         Graph(graph)
 
 
@@ -372,4 +372,4 @@ async def test_a_state_saved_in_mid_turn_takes_the_turn_again():
     await cancelled(run)
     other = Team([CountingAgent("a"), CountingAgent("b")], speakers=Graph(builder.build()))
     await other.load_state(state)
-    assert said(await other.run()) == [("a", "heard 1"), ("b", "heard 2")]
+    assert texts_of(await other.run()) == [("a", "heard 1"), ("b", "heard 2")]

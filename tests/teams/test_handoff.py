@@ -16,7 +16,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import Handoff, HandoffTargetError, SpeakerError, Team
 
 from .compare import bare
-from .support import CountingAgent, said
+from .support import CountingAgent, texts_of
 
 INFO = {
     "vision": False,
@@ -72,7 +72,7 @@ async def test_a_person_can_be_a_participant():
     ann = agent("ann", [transfer("user"), "Done."], "user")
     team = Team([ann, person], max_turns=3, speakers=Handoff())
     result = await team.run(task="go")
-    assert said(result)[-2:] == [("user", "Yes, do it."), ("ann", "Done.")]
+    assert texts_of(result)[-2:] == [("user", "Yes, do it."), ("ann", "Done.")]
     assert len(asked) == 1
 
 
@@ -108,7 +108,7 @@ async def test_a_nested_team_hands_over_and_its_inner_handoffs_stay_inside():
         ("x", "y"),
         ("y", "ann"),
     ]
-    assert said(result)[-1] == ("ann", "DONE")
+    assert texts_of(result)[-1] == ("ann", "DONE")
 
 
 class Passing(BaseChatAgent):
@@ -140,7 +140,7 @@ async def test_a_state_goes_on_in_autogens_swarm_and_back():
     second, third = make(Swarm), make(Team, speakers=Handoff())
     await second.load_state(state)
     await third.load_state(other)
-    assert said(await second.run()) == said(await third.run()) == [("c", "to a"), ("a", "to b")]
+    assert texts_of(await second.run()) == texts_of(await third.run()) == [("c", "to a"), ("a", "to b")]
 
 
 def test_handoff_policy_is_dumped_and_loaded():

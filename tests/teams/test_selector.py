@@ -12,7 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.teams import SelectionError, Selector, SpeakerError, Team
 
 from .compare import agents, models, outcome, received
-from .support import CountingAgent, NoQuotaLeft, ScriptedModel, said
+from .support import CountingAgent, NoQuotaLeft, ScriptedModel, texts_of
 
 PROMPT = "Roles:\n{roles}\nHistory:\n{history}\nChoose from {participants}."
 SCRIPTS = {name: [f"{name[0]}{number}" for number in range(1, 9)] for name in ("ann", "bob_b", "cy")}
@@ -74,7 +74,7 @@ async def test_three_answers_that_name_nobody_are_a_typed_error_and_the_next_run
     team = ours(clients)
     with pytest.raises(SelectionError, match=r"named none of ann, bob_b, cy in 3 answers.*'z{200}\.\.\.'.*prompt="):
         await team.run(task="go")
-    assert said(await team.run())[0] == ("ann", "a1")
+    assert texts_of(await team.run())[0] == ("ann", "a1")
 
 
 async def test_participant_that_is_no_candidate_is_not_accepted():
@@ -103,7 +103,7 @@ async def test_a_choice_whose_turn_is_interrupted_is_made_again():
     team = Team(agents(clients, "ann", "bob"), max_turns=2, speakers=Selector(selector))
     with pytest.raises(NoQuotaLeft):
         await team.run(task="go")
-    assert said(await team.run(task="please")) == [("user", "please"), ("ann", "a1"), ("bob", "b1")]
+    assert texts_of(await team.run(task="please")) == [("user", "please"), ("ann", "a1"), ("bob", "b1")]
 
 
 async def test_a_state_goes_on_in_autogens_selector_and_back():
@@ -120,7 +120,7 @@ async def test_a_state_goes_on_in_autogens_selector_and_back():
         clients = models(**SCRIPTS, selector=["ann", "cy", "bob_b", "ann", "bob_b", "cy"])  # ann spoke last
         team = loader(clients)
         await team.load_state(saved)
-        assert [source for source, _ in said(await team.run())][:2] == ["cy", "bob_b"]
+        assert [source for source, _ in texts_of(await team.run())][:2] == ["cy", "bob_b"]
 
 
 def test_selector_is_dumped_and_loaded_and_functions_are_refused_by_name():

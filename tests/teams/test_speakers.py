@@ -23,7 +23,7 @@ from autogen_codeact.teams import (
     load_component,
 )
 
-from .support import CountingAgent, SleepingAgent, cancelled, coder, others, said
+from .support import CountingAgent, SleepingAgent, cancelled, coder, others, texts_of
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -56,12 +56,12 @@ def team(**kwargs):
 
 async def test_a_policy_of_a_users_own_chooses_and_its_position_is_saved():
     first = team(max_turns=2)
-    assert [source for source, _ in said(await first.run(task="go"))] == ["user", "c", "b"]
+    assert [source for source, _ in texts_of(await first.run(task="go"))] == ["user", "c", "b"]
     state = json.loads(json.dumps(await first.save_state()))
     assert state["agent_states"]["Backwards"]["left"] == 1
     second = team(max_turns=2)
     await second.load_state(state)
-    assert sorted(source for source, _ in said(await second.run())) == ["a", "a", "c"]
+    assert sorted(source for source, _ in texts_of(await second.run())) == ["a", "a", "c"]
     with pytest.raises(ValueError, match="there is no RoundRobinGroupChatManager"):
         await Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")]).load_state(state)
 
@@ -75,7 +75,7 @@ async def test_a_policy_that_names_no_participant_is_a_typed_error(names):
     with pytest.raises(SpeakerError, match=r"Wrong named .* as the next speakers; the participants are a, b, c"):
         await wrong.run(task="go")
     Wrong.wrong = {}
-    assert [source for source, _ in said(await wrong.run())][:2] == ["b", "a"]
+    assert [source for source, _ in texts_of(await wrong.run())][:2] == ["b", "a"]
 
 
 async def test_cancelling_the_choice_of_a_speaker_undoes_it():
@@ -94,7 +94,7 @@ async def test_cancelling_the_choice_of_a_speaker_undoes_it():
     await begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
-    assert said(await slow.run()) == [("b", "heard 1")]
+    assert texts_of(await slow.run()) == [("b", "heard 1")]
 
 
 def diamond():
@@ -117,7 +117,7 @@ async def test_no_message_is_lost_or_repeated_whenever_a_graph_is_cancelled(step
     assert others() == set()
     result = await graph.run(task="two")
     assert result.stop_reason == "Digraph execution is complete"
-    assert said(result)[-1][0] == "d"
+    assert texts_of(result)[-1][0] == "d"
     for part in parts.values():
         heard = [words for turn in part.heard for words in turn]
         assert heard.count("one") == 1

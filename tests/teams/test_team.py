@@ -28,7 +28,7 @@ from .support import (
     coder,
     listen,
     others,
-    said,
+    texts_of,
 )
 
 
@@ -69,14 +69,14 @@ async def test_run_is_the_collected_stream(executor):
     assert isinstance(last, TaskResult)
     assert any(isinstance(event, ModelClientStreamingChunkEvent) for event in events)
     assert [event for event in events if not isinstance(event, ModelClientStreamingChunkEvent)] == last.messages
-    assert said(last) == said(result)
+    assert texts_of(last) == texts_of(result)
     assert last.stop_reason == result.stop_reason
 
 
 async def test_max_turns_and_an_external_stop():
     counting = CountingAgent()
     result = await Team([counting], max_turns=3).run(task="go")
-    assert said(result)[1:] == [("counting", "heard 1"), ("counting", "heard 0"), ("counting", "heard 0")]
+    assert texts_of(result)[1:] == [("counting", "heard 1"), ("counting", "heard 0"), ("counting", "heard 0")]
     assert result.stop_reason == "Maximum number of turns 3 reached."
 
     stop = ExternalTermination()
@@ -89,10 +89,10 @@ async def test_reset_forgets_everything():
     first, second = CountingAgent("first"), CountingAgent("second")
     team = Team([first, second], termination_condition=condition)
     fresh = await team.save_state()
-    before = said(await team.run(task="one"))
+    before = texts_of(await team.run(task="one"))
     await team.reset()
     assert await team.save_state() == fresh
-    assert said(await team.run(task="one")) == before
+    assert texts_of(await team.run(task="one")) == before
 
 
 async def test_pause_and_resume_reach_every_participant_running_or_not():
@@ -140,8 +140,8 @@ async def test_a_saved_state_goes_on_elsewhere_in_autogens_form(executor, saver,
     await first.run(task="six times seven")
     second, model = team(loader, "It is 42.")
     await second.load_state(await first.save_state())
-    assert said(await second.run()) == [("executor", "42\n")]
-    assert said(await second.run()) == [("coder", "It is 42.")]
+    assert texts_of(await second.run()) == [("executor", "42\n")]
+    assert texts_of(await second.run()) == [("coder", "It is 42.")]
     assert [words for _, words in model.told[0]][1:] == ["six times seven", PRINT_42, "42\n"]
 
 
@@ -149,7 +149,7 @@ async def test_a_state_of_another_team_is_refused_and_nothing_is_loaded():
     team = Team([CountingAgent()], max_turns=1)
     with pytest.raises(ValueError, match="counting"):
         await team.load_state(await Team([CountingAgent("other")]).save_state())
-    assert said(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1")]
+    assert texts_of(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1")]
 
 
 async def test_state_saved_after_a_failure_does_not_contain_the_failed_turn():
@@ -160,7 +160,7 @@ async def test_state_saved_after_a_failure_does_not_contain_the_failed_turn():
     assert "cut short" not in str(state)
     other = Team([ScriptedAgent([]), CountingAgent()], max_turns=2)
     await other.load_state(state)
-    assert said(await other.run()) == [("scripted", "heard 1"), ("counting", "heard 2")]
+    assert texts_of(await other.run()) == [("scripted", "heard 1"), ("counting", "heard 2")]
     assert (await never.save_state()).keys() == state.keys()
 
 
@@ -176,7 +176,7 @@ async def test_team_in_a_team(executor, outer):
         termination_condition=FinalWordTermination(),
     )
     team = outer([inner, CountingAgent()], max_turns=2)
-    assert said(await team.run(task="six times seven")) == [
+    assert texts_of(await team.run(task="six times seven")) == [
         ("user", "six times seven"),
         ("coder", PRINT_42),
         ("executor", "42\n"),
@@ -189,12 +189,12 @@ async def test_a_team_in_autogens_selector():
     inner = Team([CountingAgent()], name="makers", description="Makes.", max_turns=1)
     selector = ReplayChatCompletionClient(["makers", "critic", "makers"])
     team = SelectorGroupChat([inner, CountingAgent("critic")], selector, max_turns=2, allow_repeated_speaker=True)
-    assert said(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1"), ("critic", "heard 2")]
+    assert texts_of(await team.run(task="go")) == [("user", "go"), ("counting", "heard 1"), ("critic", "heard 2")]
 
 
 async def test_a_team_alone_in_a_team_speaks_twice_in_a_row():
     inner = Team([CountingAgent()], name="inner", max_turns=1)
-    assert said(await Team([inner], max_turns=2).run(task="go"))[1:] == [
+    assert texts_of(await Team([inner], max_turns=2).run(task="go"))[1:] == [
         ("counting", "heard 1"),
         ("counting", "heard 0"),
     ]
@@ -216,7 +216,7 @@ async def test_a_failure_three_teams_deep_comes_out_as_it_is_and_is_undone(tidy)
     assert caught.value is error
     assert others() == set()
     assert counting.heard == [["one"]]  # the whole turn of team `b` has not happened
-    assert said(await team.run()) == [("counting", "heard 2"), ("scripted", "heard 2")]
+    assert texts_of(await team.run()) == [("counting", "heard 2"), ("scripted", "heard 2")]
     assert scripted.heard == [["one", "heard 1"], ["two", "heard 2"]]
 
 
@@ -231,7 +231,7 @@ async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participa
     assert len(warned) == (1 if participant is UncancellableAgent else 0)
     if participant is UncancellableAgent:
         deep.let_go.set()
-    assert said(await team.run(task="two")) == [("user", "two"), (deep.name, "heard 2")]
+    assert texts_of(await team.run(task="two")) == [("user", "two"), (deep.name, "heard 2")]
     assert others() == set()
 
 
@@ -241,9 +241,9 @@ async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participa
 def test_one_team_in_several_event_loops():
     counting = CountingAgent()
     team = Team([counting, CountingAgent("other")], max_turns=1)
-    assert said(asyncio.run(team.run(task="one"))) == [("user", "one"), ("counting", "heard 1")]
-    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("other", "heard 3")]
-    assert said(asyncio.run(team.run())) == [("counting", "heard 2")]
+    assert texts_of(asyncio.run(team.run(task="one"))) == [("user", "one"), ("counting", "heard 1")]
+    assert texts_of(asyncio.run(team.run(task="two"))) == [("user", "two"), ("other", "heard 3")]
+    assert texts_of(asyncio.run(team.run())) == [("counting", "heard 2")]
 
 
 def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
@@ -258,7 +258,7 @@ def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(interrupted())
     assert not sleeping.finished
-    assert said(asyncio.run(team.run(task="two"))) == [
+    assert texts_of(asyncio.run(team.run(task="two"))) == [
         ("user", "two"),
         ("sleeping", "heard 2"),
         ("counting", "heard 3"),
@@ -284,7 +284,7 @@ def test_pressing_ctrl_c_twice_leaves_a_usable_team_too():
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(interrupted())
-    assert said(asyncio.run(team.run(task="two"))) == [
+    assert texts_of(asyncio.run(team.run(task="two"))) == [
         ("user", "two"),
         ("sleeping", "heard 2"),
         ("counting", "heard 3"),
@@ -296,7 +296,7 @@ def test_a_token_can_be_cancelled_after_the_loop_of_its_run():
     team = Team([CountingAgent()], max_turns=1)
     asyncio.run(team.run(task="one", cancellation_token=token))
     token.cancel()
-    assert said(asyncio.run(team.run())) == [("counting", "heard 0")]
+    assert texts_of(asyncio.run(team.run())) == [("counting", "heard 0")]
 
 
 async def test_a_stream_may_be_read_slowly():

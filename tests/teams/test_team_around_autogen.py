@@ -11,7 +11,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Team
 
-from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cancelled, others, said
+from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cancelled, others, texts_of
 
 
 def society(team):
@@ -45,7 +45,7 @@ async def test_a_failure_in_autogens_team_is_raised_and_undone(how, tidy):
     reset = how == "in an agent"  # which resets its team after each run
     assert x.heard == ([] if reset else [["one", "heard 1", "two"]])
     assert scripted.heard == ([] if reset else [["one", "heard 1", "two", "heard 3"]])
-    assert said(result)[-1] == ("a", "heard 2" if reset else "heard 3")
+    assert texts_of(result)[-1] == ("a", "heard 2" if reset else "heard 3")
     assert result.stop_reason == "Maximum number of turns 2 reached."
 
 
@@ -65,19 +65,19 @@ async def test_cancelling_a_run_in_autogens_team_ends_it_in_under_a_second_and_u
     reset = how == "in an agent"  # which resets its team after each run
     assert x.heard == ([] if reset else [["one", "two"]])
     assert sleeping.heard == ([] if reset else [["one", "two", "heard 2"]])
-    assert said(result)[-1] == ("a", "heard 3" if reset else "heard 4")
+    assert texts_of(result)[-1] == ("a", "heard 3" if reset else "heard 4")
 
 
 async def test_what_autogens_team_remembers_from_before_its_interrupted_turn_stays():
     scripted = ScriptedAgent([])
     inner = RoundRobinGroupChat([CountingAgent("x"), scripted, CountingAgent("z")], name="inner", max_turns=1)
     team = Team([inner], max_turns=1)
-    assert said(await team.run(task="one"))[1:] == [("x", "heard 1")]
+    assert texts_of(await team.run(task="one"))[1:] == [("x", "heard 1")]
     scripted.script = [NoQuotaLeft()]
     with pytest.raises(RuntimeError, match="NoQuotaLeft"):
         await team.run(task="two")
-    assert said(await team.run())[-1] == ("scripted", "heard 3")
-    assert said(await team.run())[-1] == ("z", "heard 4")
+    assert texts_of(await team.run())[-1] == ("scripted", "heard 3")
+    assert texts_of(await team.run())[-1] == ("z", "heard 4")
 
 
 async def test_a_runtime_of_the_users_is_left_alone():
@@ -98,7 +98,7 @@ async def test_a_runtime_of_the_users_is_left_alone():
 async def test_autogens_selector_in_a_team():
     selector = ReplayChatCompletionClient(["x", "y"])
     inner = SelectorGroupChat([CountingAgent("x"), CountingAgent("y")], selector, name="inner", max_turns=2)
-    assert said(await Team([inner, CountingAgent("a")], max_turns=2).run(task="go")) == [
+    assert texts_of(await Team([inner, CountingAgent("a")], max_turns=2).run(task="go")) == [
         ("user", "go"),
         ("x", "heard 1"),
         ("y", "heard 2"),

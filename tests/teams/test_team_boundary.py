@@ -20,7 +20,7 @@ from .support import (
     cancelled,
     listen,
     others,
-    said,
+    texts_of,
 )
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -91,13 +91,13 @@ async def test_a_run_goes_on_from_each_boundary_with_the_same_messages_and_batch
     events = [event async for event in again.continue_stream(json.loads(states[boundary]))]
     result = events[-1]
 
-    assert said(result) == said(whole)
+    assert texts_of(result) == texts_of(whole)
     assert result.stop_reason == whole.stop_reason
     assert other.batches == condition.batches
-    assert said(TaskResult(messages=events[:-1])) == said(whole)[-len(events[:-1]) :]
+    assert texts_of(TaskResult(messages=events[:-1])) == texts_of(whole)[-len(events[:-1]) :]
     assert len(events[:-1]) == [8, 6, 3][boundary]
     assert len(later) == len(states) - boundary
-    assert said(await again.run()) == said(await team.run())
+    assert texts_of(await again.run()) == texts_of(await team.run())
 
 
 async def test_turns_and_budget_used_are_part_of_a_boundary():
@@ -110,7 +110,7 @@ async def test_turns_and_budget_used_are_part_of_a_boundary():
     assert [state["agent_states"]["RoundRobinGroupChatManager"]["next_speaker_index"] for state in seen] == [0, 1, 0]
     assert [state["run"]["used"]["turns"] for state in seen] == [0, 1, 2]
     fresh = Team([CountingAgent("a"), CountingAgent("b")], max_turns=3)
-    assert said([event async for event in fresh.continue_stream(seen[2])][-1]) == [
+    assert texts_of([event async for event in fresh.continue_stream(seen[2])][-1]) == [
         ("user", "go"),
         ("a", "heard 1"),
         ("b", "heard 2"),
@@ -125,7 +125,7 @@ async def test_autogens_team_loads_the_state_of_a_boundary():
     await team.run(task="go")
     theirs = RoundRobinGroupChat([CountingAgent("a"), CountingAgent("b")], max_turns=2)
     await theirs.load_state(json.loads(states[1]))
-    assert said(await theirs.run()) == [("b", "heard 2")]
+    assert texts_of(await theirs.run()) == [("b", "heard 2")]
 
 
 async def test_a_participant_that_cannot_save_its_state_does_not_end_the_run():
@@ -133,7 +133,7 @@ async def test_a_participant_that_cannot_save_its_state_does_not_end_the_run():
     team = Team([Stateless(), CountingAgent()], max_turns=2)
     team.participants[0].begun.set()  # then it does not wait
     noting(team, states)
-    assert said(await team.run(task="go")) == [("user", "go"), ("sleeping", "heard 1"), ("counting", "heard 2")]
+    assert texts_of(await team.run(task="go")) == [("user", "go"), ("sleeping", "heard 1"), ("counting", "heard 2")]
     assert json.loads(states[1])["agent_states"]["sleeping"]["agent_state"] == {}
 
 
@@ -149,7 +149,7 @@ async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():
         await team.run(task="go")
     assert counting.heard == []
     team.on_boundary = None
-    assert said(await team.run()) == [("counting", "heard 1")]
+    assert texts_of(await team.run()) == [("counting", "heard 1")]
 
 
 async def test_going_on_is_cancelled_like_a_run():
@@ -169,7 +169,7 @@ async def test_going_on_is_cancelled_like_a_run():
         await anext(other.continue_stream(json.loads(states[1])))
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
-    assert said(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
+    assert texts_of(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
 
 
 @pytest.mark.parametrize(

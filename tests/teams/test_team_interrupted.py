@@ -29,7 +29,7 @@ from .support import (
     ended,
     listen,
     others,
-    said,
+    texts_of,
 )
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -58,7 +58,7 @@ async def test_control_autogens_team_is_stuck_after_an_exception(executor, reset
 
     second = await team.run(task="again")
 
-    assert len(said(second)) == 2  # one turn, then it stops, whatever is said
+    assert len(texts_of(second)) == 2  # one turn, then it stops, whatever is said
     assert second.stop_reason == "The group chat is stopped."
 
 
@@ -96,7 +96,7 @@ async def test_a_coder_that_raises_raises_out_of_the_run_and_a_second_run_is_com
 
     second = await team.run(task="please")
     assert others() == set()
-    assert said(second) == [
+    assert texts_of(second) == [
         ("user", "please"),
         ("coder", PRINT_42),
         ("executor", "42\n"),
@@ -118,7 +118,7 @@ async def test_a_failure_in_the_second_round_undoes_that_turn_only(executor):
 
     second = await team.run()
 
-    assert said(second) == [("coder", "It is 42. TERMINATE")]
+    assert texts_of(second) == [("coder", "It is 42. TERMINATE")]
     assert model.told[-1] == [SYSTEM, ("user", "six times seven"), ("assistant", PRINT_42), ("executor", "42\n")]
 
 
@@ -128,7 +128,7 @@ async def test_waiting_participant_receives_each_message_once():
     with pytest.raises(NoQuotaLeft):
         await team.run(task="one")
     second = await team.run(task="two")
-    assert said(second) == [("user", "two"), ("scripted", "heard 3"), ("counting", "heard 2")]
+    assert texts_of(second) == [("user", "two"), ("scripted", "heard 3"), ("counting", "heard 2")]
     assert scripted.heard == [["one", "heard 1", "two"]]
     assert counting.heard == [["one"], ["two", "heard 3"]]
 
@@ -148,7 +148,7 @@ async def test_ten_failures_in_a_row_and_then_a_run():
     for n in range(10):
         with pytest.raises(NoQuotaLeft, match=str(n)):
             await team.run(task=str(n))
-    assert said(await team.run()) == [("scripted", "heard 10"), ("counting", "heard 11")]
+    assert texts_of(await team.run()) == [("scripted", "heard 10"), ("counting", "heard 11")]
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()])
@@ -161,7 +161,7 @@ async def test_special_exceptions_of_a_participant_come_out_too(error):
         assert caught.value.__cause__ is error
     else:
         assert caught.value is error
-    assert said(await team.run()) == [("scripted", "heard 1")]
+    assert texts_of(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
@@ -174,10 +174,10 @@ async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
     team = Team([ScriptedAgent([Note(content="hi", source="scripted")])], max_turns=1)
     with pytest.raises(ValueError, match=r"'scripted' produced a Note, .* custom_message_types"):
         await team.run(task="go")
-    assert said(await team.run()) == [("scripted", "heard 1")]
+    assert texts_of(await team.run()) == [("scripted", "heard 1")]
 
     told = Team([ScriptedAgent([Note(content="hi", source="scripted")])], max_turns=1, custom_message_types=[Note])
-    assert said(await told.run(task="go")) == [("user", "go"), ("scripted", "hi"), ("scripted", "heard 1")]
+    assert texts_of(await told.run(task="go")) == [("user", "go"), ("scripted", "hi"), ("scripted", "heard 1")]
 
 
 async def test_a_participant_without_an_answer_is_a_clear_error():
@@ -203,7 +203,7 @@ async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
 
     assert others() == set()
     assert not sleeping.finished
-    assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2"), ("counting", "heard 3")]
+    assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2"), ("counting", "heard 3")]
     assert sleeping.heard == [["one", "two"]]
     assert counting.heard == [["one", "two", "heard 2"]]
 
@@ -225,7 +225,7 @@ async def test_cancelling_the_model_call_restores_the_context(executor):
 
     second = await team.run()
 
-    assert said(second) == [("coder", PRINT_42), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
+    assert texts_of(second) == [("coder", PRINT_42), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
     assert model.told[0] == [SYSTEM, ("user", "six times seven")]
     assert model.told[1] == [*model.told[0], ("assistant", PRINT_42), ("executor", "42\n")]
 
@@ -244,7 +244,7 @@ async def test_cancelling_while_code_runs_kills_it_and_the_next_run_runs_it_agai
     assert isinstance(await cancelled(run), asyncio.CancelledError)
 
     assert others() == set()
-    assert said(await team.run()) == [("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
+    assert texts_of(await team.run()) == [("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
     assert model.told[-1] == [SYSTEM, ("user", "go"), ("assistant", code), ("executor", "42\n")]
 
 
@@ -265,7 +265,7 @@ async def test_cancelling_the_token_ends_the_run(from_thread):
     assert others() == set()
     with pytest.raises(asyncio.CancelledError, match="Use a new one"):
         await team.run(task="two", cancellation_token=token)
-    assert said(await team.run(task="three")) == [("user", "three"), ("sleeping", "heard 2")]
+    assert texts_of(await team.run(task="three")) == [("user", "three"), ("sleeping", "heard 2")]
 
 
 @pytest.mark.parametrize("way", ["aclose", "break"])
@@ -283,7 +283,7 @@ async def test_leaving_the_stream_ends_the_run(way):
             async for _ in team.run_stream(task="one"):
                 await sleeping.begun.wait()
                 break
-        assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
+        assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
 
 
 async def test_leaving_the_stream_at_its_result_leaves_nothing():
@@ -300,7 +300,7 @@ async def test_a_timeout_around_the_run_is_a_timeout():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await team.run(task="one")
-    assert said(await team.run()) == [("sleeping", "heard 1")]
+    assert texts_of(await team.run()) == [("sleeping", "heard 1")]
 
 
 @pytest.mark.parametrize("steps", range(0, 90, 2))
@@ -318,7 +318,7 @@ async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled(step
 
     assert result.stop_reason is not None
     assert result.stop_reason.startswith("Maximum number of messages 3 reached")
-    assert len(said(result)) == 3
+    assert len(texts_of(result)) == 3
     assert len(first.heard) + len(second.heard) == before + 2
     for counting in (first, second):
         heard = [words for turn in counting.heard for words in turn]
@@ -335,7 +335,7 @@ async def test_the_ready_made_team_recovers_too(executor):
     with pytest.raises(NoQuotaLeft):
         await team.run(task="six times seven")
     second = await team.run()
-    assert said(second) == [("coder", "It is 42. TERMINATE")]
+    assert texts_of(second) == [("coder", "It is 42. TERMINATE")]
 
 
 async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
@@ -360,7 +360,7 @@ async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task
         await team.run(task=task)
     assert others() == set()
     messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
-    assert said(await team.run(task=messages))[-1] == ("counting", "heard 2")
+    assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
 
 
 class Failed(BaseException):
@@ -373,7 +373,7 @@ async def test_an_exception_beside_exception_comes_out_too_and_the_next_run_work
     with pytest.raises(Failed) as caught:
         await team.run(task="go")
     assert caught.value is error
-    assert said(await team.run()) == [("scripted", "heard 1")]
+    assert texts_of(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_cancelling_the_token_reaches_participants_while_the_reader_is_busy():
@@ -422,7 +422,7 @@ def test_a_team_whose_event_loop_was_closed_in_mid_run_works_in_another():
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    assert said(asyncio.run(team.run(task="again")))[1:] == [("counting", "heard 2")]
+    assert texts_of(asyncio.run(team.run(task="again")))[1:] == [("counting", "heard 2")]
     del stream
 
 
@@ -442,4 +442,4 @@ async def test_a_callback_of_the_token_that_fails_does_not_keep_the_run(caplog):
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert others() == set()
     assert [record.message for record in caplog.records] == ["A callback of the run's cancellation token failed."]
-    assert said(await team.run()) == [("sleeping", "heard 1")]
+    assert texts_of(await team.run()) == [("sleeping", "heard 1")]

@@ -20,7 +20,7 @@ from .support import (
     UncancellableAgent,
     cancelled,
     others,
-    said,
+    texts_of,
 )
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -49,7 +49,7 @@ async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_
         await team.reset()
     uncancellable.let_go.set()
     await asyncio.wait({left})
-    assert said(await team.run(task="three")) == [
+    assert texts_of(await team.run(task="three")) == [
         ("user", "three"),
         ("uncancellable", "heard 3"),
         ("counting", "heard 4"),
@@ -73,7 +73,7 @@ async def test_second_cancellation_does_not_stop_the_clean_up():
     with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):  # never two turns of one agent at once
         await team.run(task="two")
     uncancellable.let_go.set()
-    assert said(await team.run(task="three")) == [("user", "three"), ("uncancellable", "heard 3")]
+    assert texts_of(await team.run(task="three")) == [("user", "three"), ("uncancellable", "heard 3")]
 
 
 async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
@@ -91,7 +91,7 @@ async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
     assert uncancellable.heard == [["half a turn"]]  # not under the hands of the turn that goes on
 
     uncancellable.let_go.set()
-    assert said(await team.run(task="two")) == [("user", "two"), ("uncancellable", "heard 1")]
+    assert texts_of(await team.run(task="two")) == [("user", "two"), ("uncancellable", "heard 1")]
     assert uncancellable.heard == [["elsewhere"], ["two"]]
 
 
@@ -142,7 +142,7 @@ async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one
     run = asyncio.create_task(team.run(task="one"))
     await stateless.begun.wait()
     assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert said(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
+    assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
 
 
 class Faulty(TerminationCondition):
@@ -179,7 +179,7 @@ async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
     assert others() == set()
     assert condition.resets == 1
     speaker = "counting" if at == 1 else "other"  # the turn before the failure was a whole one
-    assert said(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
+    assert texts_of(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
 
 
 async def test_a_termination_condition_that_hangs_is_cut_short():

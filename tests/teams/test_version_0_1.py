@@ -15,7 +15,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team, load_component
 from tests.agents.codeact import python
-from tests.agents.support import contains, scripted, told
+from tests.agents.support import contains, received_by, scripted
 from tests.executors import reused
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,9 +45,11 @@ async def test_state_of_a_team_has_its_participants_and_their_session(session: S
     result = await team.run(task="Count on.")
 
     assert result.messages[-1].to_text() == "It is 3."
-    assert told(client)[1][-1] == UserMessage(content="3\n", source="actor")
+    assert received_by(client)[1][-1] == UserMessage(content="3\n", source="actor")
     saved = golden("team_state")["agent_states"]["actor"]["agent_state"]["llm_context"]["messages"]
-    assert [message.content for message in told(client)[0][1:]][: len(saved)] == [each["content"] for each in saved]
+    assert [message.content for message in received_by(client)[0][1:]][: len(saved)] == [
+        each["content"] for each in saved
+    ]
 
 
 async def test_state_of_coder_and_executor_has_the_thread_and_the_session(session: SandboxCodeExecutor) -> None:

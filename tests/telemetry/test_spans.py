@@ -20,7 +20,7 @@ from autogen_codeact.sandbox import Sandbox
 from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
 from tests.agents.codeact import python
-from tests.agents.support import FAILS, WORKS, decision, said, scripted
+from tests.agents.support import FAILS, WORKS, decision, model_answer, scripted
 from tests.executors import reused
 from tests.executors.pooled import until
 
@@ -405,7 +405,7 @@ async def test_a_cancelled_run_ends_all_its_spans(executor: Executor, exported: 
 
 async def test_content_is_recorded_only_if_switched_on_and_redacted(executor: Executor, exported: Exported) -> None:
     code = "print(look('hunter2'))\nbroken()"
-    agent = CodeActAgent("actor", executor, model_client=scripted(said(python(code)), said("HUNTER2.")))
+    agent = CodeActAgent("actor", executor, model_client=scripted(model_answer(python(code)), model_answer("HUNTER2.")))
 
     def redact(text: str) -> str:
         return text.replace("hunter2", "***").replace("HUNTER2", "***").replace("12345", "***")

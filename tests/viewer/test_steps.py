@@ -384,7 +384,7 @@ def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
         ("event", "The last turn was taken back.", None),
         ("task", "And 7*7?", None),
         ("event", "The turn failed.", "APIError: busy"),
-        ("event", "The conversation was begun anew.", None),
+        ("event", "The conversation was started again.", None),
         ("end", None, None),
     ]
 
@@ -437,7 +437,7 @@ def test_event_with_wrong_fields_is_a_gap(tmp_path):
     content[4:6] = [json.dumps(wrong).encode() + b"\n", json.dumps(unknown).encode() + b"\n"]
     run = read(write_log(tmp_path / "run", content))
     gap, event = [each for each in steps(run) if each["kind"] in ("gap", "event")]
-    assert gap["text"] == "this is no event of type block_started"
+    assert gap["text"] == "this is not an event of type block_started"
     assert "dance" in event["text"]
     assert "\u202e" not in event["text"]
 

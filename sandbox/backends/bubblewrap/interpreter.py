@@ -138,7 +138,7 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
         why = error.strerror if isinstance(error, OSError) else error
         return f"user {user.uid}, which runs the sandbox, can't run it: {why}"
     except (ValueError, KeyError, TypeError) as error:
-        return f"it is no Python: {error}"
+        return f"it is not Python: {error}"
     if version < OLDEST:
         return f"it is Python {version[0]}.{version[1]}, and the sandbox needs {OLDEST[0]}.{OLDEST[1]}"
     for folder in folders:

@@ -173,7 +173,7 @@ def parse_hosts(value: Any) -> tuple[DockerHost, ...]:
         value: Addresses, `DockerHost`s, or mappings with the fields of one.
 
     Raises:
-        TypeError: It is no sequence of these.
+        TypeError: It is not a sequence of these.
         ValueError: One can't be right, or two are the same engine or have the same name.
     """
     if value is None:

@@ -86,7 +86,7 @@ class Packages:
 
     @property
     def names(self) -> list[str]:
-        """What a person calls them."""
+        """What a user calls them."""
         return [*self.requirements, *(wheel.name for wheel in self.wheels)]
 
     @property

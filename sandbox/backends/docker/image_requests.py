@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import docker
 
 Progress = Callable[[str], None]
-"""Called with one line of text, for a person who waits."""
+"""Called with one line of text, for a user who waits."""
 
 ANSWER_TIMEOUT_S = 4.0
 """Seconds for a registry's first reply; after that it counts as unreachable."""

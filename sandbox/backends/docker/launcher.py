@@ -62,7 +62,7 @@ class ContainerOptions:
         data: Files and folders of this machine for /data, read-only.
         volumes: Further mounts, as Docker's SDK has them.
         extra_hosts: Names for its /etc/hosts.
-        device_requests: GPUs and the like.
+        device_requests: GPUs and other devices.
         auto_remove: Whether Docker removes it when it ends.
         engine: The engine.
     """

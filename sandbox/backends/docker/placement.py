@@ -401,7 +401,7 @@ _current_lock = threading.Lock()
 
 
 def placement() -> Placement:
-    """Return the state of this process's engines; that of a forked process begins anew."""
+    """Return the state of this process's engines; that of a forked process is a new one."""
     global _current  # noqa: PLW0603 - one for each process
     with _current_lock:
         if _current is None or _current[0] != os.getpid():

@@ -11,8 +11,8 @@ from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import SandboxCodeExecutor
-from tests.agents.codeact import me, python
-from tests.agents.support import scripted, told
+from tests.agents.codeact import from_agent, python
+from tests.agents.support import received_by, scripted
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
 REBUILT = (
@@ -37,7 +37,7 @@ async def run_turn(executor: SandboxCodeExecutor, state: Any, *code: str, **opti
     result = await agent.run(task="Go.")
     words = [m for m in result.messages if isinstance(m, CodeGenerationEvent) and "replayed" in m.metadata]
     if words and words[0].content != SAME.format("1 block was"):
-        telling = told(client)[0][-1] == me(words[0].content)
+        telling = received_by(client)[0][-1] == from_agent(words[0].content)
         assert telling is not words[0].content.endswith("All went as before.")
     printed = [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)]
     return json.loads(json.dumps(await agent.save_state())), words[0].content if words else "", printed

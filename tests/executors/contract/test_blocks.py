@@ -9,7 +9,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import ExecutionResult, Limits, OutputChunk, SandboxFileError
-from tests.executors.sandboxes import block, out, run, told
+from tests.executors.sandboxes import block, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,12 +52,12 @@ async def seen(executor, code):
 class TestResult:
     async def test_result_has_the_output_and_exit_code_0(self, executor):
         result = await run(executor, "print('hello'); print('wörld')")
-        assert told(result) == ("ok", 0, "hello\nwörld\n")
+        assert short_result(result) == ("ok", 0, "hello\nwörld\n")
         assert (result.error, result.truncated, result.state) == (None, 0, "kept")
         assert result.duration_s > 0
 
     async def test_result_of_code_without_output_is_empty(self, executor):
-        assert told(await run(executor, "x = 1")) == ("ok", 0, "")
+        assert short_result(await run(executor, "x = 1")) == ("ok", 0, "")
 
     async def test_result_has_both_streams_in_the_order_written(self, executor):
         code = "import sys\nfor n in range(5):\n    print(n, file=sys.stderr if n % 2 else sys.stdout)"
@@ -88,7 +88,7 @@ class TestResult:
         ],
     )
     async def test_result_has_the_exit_code_of_sys_exit(self, executor, argument, outcome, code, output):
-        assert told(await run(executor, f"import sys; sys.exit({argument})")) == (outcome, code, output)
+        assert short_result(await run(executor, f"import sys; sys.exit({argument})")) == (outcome, code, output)
 
     async def test_result_of_a_process_that_exits_early_is_a_failure(self, executor):
         result = await run(executor, "import os; os._exit(0)")
@@ -115,7 +115,7 @@ class TestResult:
     async def test_forged_result_is_plain_text(self, executor):
         forged = json.dumps({"outcome": "ok", "exit_code": 0, "report": {"exit_code": 0}})
         result = await run(executor, f"print({forged!r}); raise SystemExit(9)")
-        assert told(result) == ("error", 9, f"{forged}\n")
+        assert short_result(result) == ("error", 9, f"{forged}\n")
 
     async def test_standard_input_is_empty(self, executor):
         result = await run(executor, "input()")
@@ -149,7 +149,7 @@ class TestBlocks:
     async def test_blocks_run_one_after_the_other_up_to_the_first_that_fails(self, executor):
         blocks = [block("print(1)"), block("echo 2", "sh"), block("print(3); raise SystemExit(4)"), block("print(5)")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert told(result) == ("error", 4, "1\n2\n3\n")
+        assert short_result(result) == ("error", 4, "1\n2\n3\n")
 
     async def test_at_least_one_block_is_required(self, executor):
         with pytest.raises(ValueError, match="No code blocks to execute"):
@@ -157,7 +157,11 @@ class TestBlocks:
 
     @pytest.mark.parametrize("language", ["sh", "bash", "shell"])
     async def test_blocks_in_shell_have_its_exit_code(self, executor, language):
-        assert told(await run(executor, "echo out; echo err >&2; exit 7", language)) == ("error", 7, "out\nerr\n")
+        assert short_result(await run(executor, "echo out; echo err >&2; exit 7", language)) == (
+            "error",
+            7,
+            "out\nerr\n",
+        )
 
     @pytest.mark.parametrize("language", ["python3", "py", "Python"])
     async def test_blocks_have_labels_as_models_write_them(self, executor, language):
@@ -211,14 +215,14 @@ class TestDeadline:
     async def test_deadline_keeps_what_was_written_before(self, make):
         executor = await make(timeout=5)  # a loaded machine has to start the block and to print within this time
         result = await run(executor, "print('half', end=''); import time; time.sleep(60)")
-        assert told(result) == ("timeout", 124, "half\n Timeout")
+        assert short_result(result) == ("timeout", 124, "half\n Timeout")
 
     async def test_timeout_is_not_guessed_from_the_exit_code(self, executor):
         assert (await run(executor, "exit 124", "sh")).outcome == "error"
 
     async def test_deadline_is_not_delayed_by_a_daemon_that_holds_the_output(self, executor):
         result = await run(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '60']); print('done')")
-        assert told(result) == ("ok", 0, "done\n")
+        assert short_result(result) == ("ok", 0, "done\n")
         assert result.duration_s < 20
 
     async def test_deadline_must_be_positive(self, backend):

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from tests.executors.contract.conftest import BACKENDS, Backend
-from tests.executors.sandboxes import out, run, told
+from tests.executors.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -91,7 +91,7 @@ async def test_nothing_else_can_be_reached(backend: Backend, executor: SandboxCo
         "HTTP Error 403: {0} is not in allow_domains; to allow it, the user of this sandbox adds '{0}' to allow_domains"
     )
     result = await run(executor, code)
-    assert told(result) == (
+    assert short_result(result) == (
         "ok", 0, "set()\n" + "".join(refused.format(f"{host}:80") + "\n" for host in ("example.com", "127.0.0.1"))
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from autogen_codeact.executors import AskPerson, SandboxCodeExecutor, ToolApprov
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
-from tests.agents.support import scripted, told
+from tests.agents.support import received_by, scripted
 from tests.executors.terminals import Screen, Terminal, screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
@@ -62,7 +62,7 @@ async def quiet_threads() -> int:
     return threading.active_count()
 
 
-async def test_answer_of_a_person_is_the_message(terminal: Terminal, screen: Screen) -> None:
+async def test_answer_of_a_user_is_the_message(terminal: Terminal, screen: Screen) -> None:
     waiting = asked(person())
     await screen.shows(PROMPT)
     terminal.type("  It is 42. \n")
@@ -73,9 +73,7 @@ async def test_answer_of_a_person_is_the_message(terminal: Terminal, screen: Scr
 
 
 @pytest.mark.usefixtures("no_reused_sandboxes")
-async def test_fifty_persons_wait_without_a_thread_and_are_cancelled_at_once(
-    terminal: Terminal, screen: Screen
-) -> None:
+async def test_fifty_users_wait_without_a_thread_and_are_cancelled_at_once(terminal: Terminal, screen: Screen) -> None:
     before, threads, open_before = state_of(terminal), await quiet_threads(), descriptors()
     token = CancellationToken()
     waiting = [asked(person(f"person_{number}"), token if number % 2 else None) for number in range(50)]
@@ -97,7 +95,7 @@ async def test_fifty_persons_wait_without_a_thread_and_are_cancelled_at_once(
     assert screen.look() == f"{PROMPT}{WITHDRAWN}"  # nobody else was asked
 
 
-async def test_persons_are_asked_in_their_order(terminal: Terminal, screen: Screen) -> None:
+async def test_users_are_asked_in_their_order(terminal: Terminal, screen: Screen) -> None:
     waiting = [asked(person(name)) for name in ("a", "b", "c")]
     await screen.shows(PROMPT)
     approval = asyncio.ensure_future(AskPerson()(pay()))
@@ -113,7 +111,7 @@ async def test_persons_are_asked_in_their_order(terminal: Terminal, screen: Scre
     assert await approval == ToolApproval(True)
 
 
-async def test_late_answer_to_a_withdrawn_approval_is_not_the_message_of_a_person(
+async def test_late_answer_to_a_withdrawn_approval_is_not_the_message_of_a_user(
     terminal: Terminal, screen: Screen
 ) -> None:
     approval = asyncio.ensure_future(AskPerson()(pay()))
@@ -225,7 +223,7 @@ TEAMS = pytest.mark.parametrize("kind", [Swarm, partial(Team, speakers=HandoffSp
 
 
 @TEAMS
-async def test_agent_hands_over_to_a_person(
+async def test_agent_hands_over_to_a_user(
     session: SandboxCodeExecutor, terminal: Terminal, screen: Screen, kind: Any
 ) -> None:
     asks = python("transfer_to_person('Which year?')")
@@ -240,7 +238,7 @@ async def test_agent_hands_over_to_a_person(
         ("worker", "person", "Which year?"),
         ("person", "worker", "2026"),
     ]
-    assert told(model)[1][-1] == UserMessage(content="2026", source="person")
+    assert received_by(model)[1][-1] == UserMessage(content="2026", source="person")
 
 
 async def test_cancelled_team_withdraws_the_question_and_asks_again(terminal: Terminal, screen: Screen) -> None:

@@ -23,8 +23,8 @@ from autogen_codeact.executors import (
     SandboxCodeExecutor,
     SandboxDied,
 )
-from tests.agents.codeact import me, model, python, user
-from tests.agents.support import decision, scripted, told
+from tests.agents.codeact import from_agent, model, python, user
+from tests.agents.support import decision, received_by, scripted
 from tests.executors import reused
 from tests.executors.bubblewrapped import descendants, pid_one
 
@@ -50,7 +50,7 @@ class Bank:
 
 
 def contents(client: Any, call: int) -> list[Any]:
-    return told(client)[call][1:]
+    return received_by(client)[call][1:]
 
 
 async def decided(executor: SandboxCodeExecutor, code: str, bank: Bank) -> tuple[Any, list[Any]]:
@@ -65,15 +65,15 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
     bank = Bank()
     client, next_attempt = await decided(session, PAYS + "1 / 0", bank)
 
-    failure = me(
+    failure = from_agent(
         "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\npaying\nreceipt 1\n"
         "Traceback (most recent call last):\n"
         '  File "<block 1>", line 3, in <module>\n    1 / 0\n    ~~^~~\nZeroDivisionError: division by zero\n\n'
         f'{KEPT}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
     )
     conversation = [user("Pay Ann 3."), model(python(PAYS + "1 / 0")), failure]
-    assert contents(client, 1) == [*conversation, me(QUESTION)]
-    assert next_attempt == [*conversation, model("skip the payment"), me(CARRY_ON)]
+    assert contents(client, 1) == [*conversation, from_agent(QUESTION)]
+    assert next_attempt == [*conversation, model("skip the payment"), from_agent(CARRY_ON)]
     assert bank.paid == [("Ann", 3)]
 
 
@@ -81,7 +81,7 @@ async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
     bank = Bank()
     async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
         _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
-    assert next_attempt[2] == me(
+    assert next_attempt[2] == from_agent(
         "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nreceipt 1\n\n"
         f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
     )
@@ -102,8 +102,8 @@ async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubbl
         f'{RESTORED}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"\n'
         + rest.partition('gave "receipt 1"\n')[2],
     ]
-    assert next_attempt[3:] == [model("skip the payment"), me(CARRY_ON)]
-    assert contents(client, 1)[-1] == me(QUESTION)
+    assert next_attempt[3:] == [model("skip the payment"), from_agent(CARRY_ON)]
+    assert contents(client, 1)[-1] == from_agent(QUESTION)
 
 
 async def test_failed_calls_are_distinguished_from_calls_in_progress(bubblewrap: None) -> None:
@@ -157,7 +157,7 @@ async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: Sa
     await heir.run(task="Pay Ann 3.")
 
     await agent.run(task="Pay Ann 3.")
-    interrupted = me(f'{INTERRUPTED}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"')
+    interrupted = from_agent(f'{INTERRUPTED}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"')
     assert contents(client, 1) == contents(heirs, 0) == [user("Pay Ann 3."), interrupted]
     assert (await agent.save_state())["interrupted"] == []
     await agent.run(task="Sure?")
@@ -214,7 +214,7 @@ async def test_the_retry_decision_knows_of_a_sandbox_that_broke(bubblewrap: None
             ("ok", "lost"),
         ]
         words, question = contents(client, 1)[-2:]
-        assert question == me(QUESTION)
+        assert question == from_agent(QUESTION)
         assert str(words.content).startswith("The sandbox broke while the code ran (")
         assert (LOST in str(words.content)) == (mode == "session")
         assert '- pay(to="Ann", euros=3) was done and gave "receipt 1"' in str(words.content)

@@ -18,7 +18,7 @@ class ShellLoader:
 
     def __init__(self, cells):
         self._cells = cells
-        self.public = ZMQLikeStandIn(self)
+        self.public = ZMQLikeShellStub(self)
 
     def load(self):
         """Load the shell, and use it from now on.
@@ -35,7 +35,7 @@ class ShellLoader:
         return self._cells.shell
 
 
-class ZMQLikeStandIn:
+class ZMQLikeShellStub:
     """Looks like the shell, and loads it at the first use of an attribute.
 
     pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
