@@ -166,7 +166,10 @@ ALL = {"file", "memory", "message", "process", "queue", "semaphore", "socket", "
 async def test_79_a_tenant_sees_nothing_of_another_one(
     kind: Kind, untouched: None, tmp_path: Path, canaries: Canaries
 ) -> None:
-    async with kind.make(timeout=20, work_dir=tmp_path / "a") as a, kind.make(timeout=20, work_dir=tmp_path / "b") as b:
+    async with (
+        kind.reuse(timeout=20, work_dir=tmp_path / "a") as a,
+        kind.reuse(timeout=20, work_dir=tmp_path / "b") as b,
+    ):
         left = await run(a, LEAVE)
         assert left.outcome == "ok", left
         own = set((await run(a, LOOK)).output.split())

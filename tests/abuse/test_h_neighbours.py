@@ -343,15 +343,20 @@ async def test_h7_pip_that_is_killed_leaves_nothing_in_the_folder_of_packages(su
 @pytest.mark.timeout(300)
 @in_process_mode
 async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: Subject) -> None:
-    for wanted in ("""'absent==1.*' "absent~=1.0" absent!=2  # what's this? {no} $(command)""", "'a$(touch /tmp/x)'"):
+    # A shell finds itself on this path, and no pip: one that runs is that of a recognized command.
+    await subject.start({"environment": {"PATH": "/tmp/bin"}})
+    await subject.out("import os; os.mkdir('/tmp/bin'); os.symlink('/bin/sh', '/tmp/bin/sh')")
+    for wanted in ("""'absent==1.*' "absent~=1.0" absent!=2  # what's this? {no} $(command)""", "'a$(: > /tmp/x)'"):
         result = await subject.run(f"pip install --no-index {wanted}", "sh", timeout=60)
         assert result.outcome == "error", result
         assert result.notes == (), result
+        assert "\nERROR: " in result.output, result
     made = "import os; print(os.path.exists('/tmp/x'))"
     assert await subject.out(made) == "False\n"
-    for other in ("*.whl", "~/absent", "$HOME", '"$(touch /tmp/x)"', "{a,b}", "absent; true"):
+    for other in ("*.whl", "~/absent", "$HOME", '"$(: > /tmp/x)"', "{a,b}", "absent; true"):
         result = await subject.run(f"pip install --no-index {other}", "sh", timeout=60)
         assert any("pip install" in note for note in result.notes) or result.outcome == "ok", result
+        assert "pip: not found" in result.output, result
     assert await subject.out(made) == "True\n"
 
 
