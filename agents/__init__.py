@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.journal import Journal as Journal
     from autogen_codeact.agents.journal import RedactResult as RedactResult
     from autogen_codeact.agents.observation import describe as describe
-    from autogen_codeact.agents.person import ask_in_terminal as ask_in_terminal
     from autogen_codeact.agents.reliable_client import ModelTimeoutError as ModelTimeoutError
     from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
     from autogen_codeact.agents.replay import Replay as Replay
+    from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
     from autogen_codeact.agents.tool_prompt import describe_tools as describe_tools
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -13,8 +13,8 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.agents.code_search import find_code
 from autogen_codeact.agents.extraction import extract_code_blocks
-from autogen_codeact.agents.found_code import find_code
 from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
 from autogen_codeact.sandbox import ToolAnswer

@@ -29,6 +29,7 @@ from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
+from autogen_codeact.agents.code_search import runnable_languages
 from autogen_codeact.agents.config import (
     AgentConfig,
     CodeExecutorAgentState,
@@ -40,7 +41,6 @@ from autogen_codeact.agents.config import (
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.agents.found_code import runnable_languages
 from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait

@@ -22,10 +22,10 @@ from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code, is_cut_off
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code, is_cut_off
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of

@@ -24,10 +24,10 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
+from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
@@ -46,7 +46,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     In each step the model writes a message, its code runs, and the result goes back to the model. A message without code
     is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. Code
     that can't run here (another language, no label, cut off) is named to the model; if its next message runs no code either,
-    that is the answer, with the languages and reasons as `not_run` in its metadata. A message cut off in code is none. The
+    that is the answer, with the languages and reasons as `not_run` in its metadata. A message cut off inside code is not. The
     session continues after the answer: variables and functions are still there in the next run. A turn (one call of `run` or
     `on_messages`) that raises or is cancelled leaves the conversation as it was before; what its code did in the session stays
     done.

@@ -22,7 +22,7 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.host.blocks import REFUSALS
 from autogen_codeact.sandbox.result import STOPPED, written_by_code
 
@@ -96,7 +96,7 @@ def describe(
         The text, never empty.
     """
     output = bounded(
-        fold_carriage_returns(written_by_code(result)), limit, whole, complete=not getattr(result, "truncated", 0)
+        apply_carriage_returns(written_by_code(result)), limit, whole, complete=not getattr(result, "truncated", 0)
     )
     text, remarks = output, _remarks(result, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."

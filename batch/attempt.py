@@ -140,17 +140,17 @@ async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResul
             except TimeoutError as error:
                 if limit.expired():
                     raise
-                raise _Inner(error) from error
+                raise _RaisedTimeout(error) from error
     except BatchBudgetError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever an agent raises
-        cause: Exception = error.error if isinstance(error, _Inner) else error
+        cause: Exception = error.error if isinstance(error, _RaisedTimeout) else error
         if limit.expired():
             cause = TaskTimeoutError(f"the attempt took longer than {context.task_timeout:g} s (task_timeout)")
         raise await attempt.failed(cause) from cause
 
 
-class _Inner(Exception):
+class _RaisedTimeout(Exception):
     """Wraps a TimeoutError raised inside an attempt, to distinguish it from the attempt's own deadline."""
 
     def __init__(self, error: TimeoutError) -> None:

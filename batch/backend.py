@@ -88,7 +88,7 @@ class LocalBackend:
 
         Raises:
             SandboxUnavailable: There is no sandbox on this machine.
-            ValueError: An option can't be right.
+            ValueError: An option is invalid.
         """
         self._worker = context.worker(context.gate, self._pool)
         if not isinstance(self._worker.make, AgentTemplate):

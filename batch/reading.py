@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from autogen_codeact.batch.checks import check_problem
 from autogen_codeact.batch.errors import BatchTasksError
-from autogen_codeact.batch.task_files import KNOWN, MAX_ROW, TOO_LONG, Found, parse_json, read_path
+from autogen_codeact.batch.task_files import KNOWN, MAX_ROW, TOO_LONG, FoundRow, parse_json, read_path
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.sandbox.host.waiting import in_thread
 
@@ -121,7 +121,7 @@ class _Maker:
         self._places: dict[int, int | str] = {}
         """Where each id was, by its hash: 100,000 ids take 10 MB. Of a line its number alone is kept."""
 
-    def make(self, found: Found) -> Task | BadTask:
+    def make(self, found: FoundRow) -> Task | BadTask:
         """Return the task of a row."""
         if found.fields is None:
             return self._bad(found.name, found.place, found.reason)
@@ -151,11 +151,11 @@ class _Maker:
             text = to_json(dict(fields))
             if len(text) > MAX_ROW:
                 return self._bad(_usable_id(fields.get("id")) or name, place, TOO_LONG)
-            return self.make(Found(place, name, parse_json(text)))
+            return self.make(FoundRow(place, name, parse_json(text)))
         except Exception as error:  # noqa: BLE001 - objects of the caller
             return self._bad(_usable_id(fields.get("id")) or name, place, f"it can't be written as JSON: {error}")
 
-    def _only(self, task: Task, found: Found) -> Task | BadTask:
+    def _only(self, task: Task, found: FoundRow) -> Task | BadTask:
         key = _hash(task.id)
         if (before := self._places.get(key)) is not None:
             reason = f"its id {task.id!r} is already that of {_place(found.place, before)}"

@@ -89,7 +89,7 @@ class Sandboxes:
 
         Raises:
             SandboxUnavailable: There is none.
-            ValueError: An option can't be right.
+            ValueError: An option is invalid.
         """
         if self._pool is None:
             kind: Any = self._spec.kind

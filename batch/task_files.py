@@ -33,7 +33,7 @@ _OTHER_FILES = {
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRow:
     """A row that may be a task.
 
     Args:
@@ -51,7 +51,7 @@ class Found:
     base: Path | None = None
 
 
-Rows = Iterator[Found | None]
+Rows = Iterator[FoundRow | None]
 """None: nothing yet; it gives the caller a chance to stop."""
 
 
@@ -147,25 +147,25 @@ def _read_json_lines(path: Path, file: BinaryIO) -> Rows:
     while (line := (yield from lines.read())) != b"":
         place, name = f"{path.name}:{lines.number}", f"line-{lines.number}"
         if line is None:
-            yield Found(place, name, reason=TOO_LONG)
+            yield FoundRow(place, name, reason=TOO_LONG)
         elif not line.strip():
             yield None
         else:
             yield _parse_line(line, place, name)
 
 
-def _parse_line(line: bytes, place: str, name: str) -> Found:
+def _parse_line(line: bytes, place: str, name: str) -> FoundRow:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return Found(place, name, reason=f"it is not UTF-8 (byte {error.start + 1} of the line)")
+        return FoundRow(place, name, reason=f"it is not UTF-8 (byte {error.start + 1} of the line)")
     try:
         fields = parse_json(line.rstrip())
     except ValueError as error:
-        return Found(place, name, reason=f"it is not JSON: {str(error).replace(' at line 1', ' at')}")
+        return FoundRow(place, name, reason=f"it is not JSON: {str(error).replace(' at line 1', ' at')}")
     if not isinstance(fields, dict):
-        return Found(place, name, reason="it is not a JSON object")
-    return Found(place, name, fields)
+        return FoundRow(place, name, reason="it is not a JSON object")
+    return FoundRow(place, name, fields)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -255,12 +255,12 @@ def _read_csv(path: Path, file: BinaryIO) -> Rows:
     while (record := (yield from records.read())) is not None:
         place, name = f"{path.name}:{records.first}", f"line-{records.first}"
         if isinstance(record, str):
-            yield Found(place, name, reason=record)
+            yield FoundRow(place, name, reason=record)
         elif not any(record):
             yield None
         elif len(record) != len(header):
             reason = f"it has {format_count(len(record), 'column')}, and the header has {len(header)}"
-            yield Found(place, name, reason=reason)
+            yield FoundRow(place, name, reason=reason)
         else:
             yield _parse_record(dict(zip(header, record, strict=True)), place, name)
 
@@ -280,19 +280,19 @@ def _header(path: Path, file: BinaryIO) -> tuple[str, list[str]]:
     return delimiter, header
 
 
-def _parse_record(record: dict[str, str], place: str, name: str) -> Found:
+def _parse_record(record: dict[str, str], place: str, name: str) -> FoundRow:
     fields: dict[str, Any] = {}
     for column, text in record.items():
         if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
-            return Found(place, name, reason=f"column {column!r} is not UTF-8")
+            return FoundRow(place, name, reason=f"column {column!r} is not UTF-8")
         if not text and column in KNOWN:
             continue
         is_json = column in JSON_COLUMNS or (column in ("data", "check") and text.lstrip()[:1] in ("{", "["))
         try:
             fields[column] = parse_json(text) if is_json else [text] if column == "data" else text
         except ValueError as error:
-            return Found(place, name, reason=f"column {column!r} is not JSON: {error}")
-    return Found(place, name, fields)
+            return FoundRow(place, name, reason=f"column {column!r} is not JSON: {error}")
+    return FoundRow(place, name, fields)
 
 
 # Folders
@@ -322,7 +322,7 @@ def _is_expected(name: str, names: set[str]) -> bool:
     return task != name and (f"{task}.md" in names or f"{task}.txt" in names)
 
 
-def _read_sub_folder(folder: Path, place: str) -> Found | None:
+def _read_sub_folder(folder: Path, place: str) -> FoundRow | None:
     text = next((folder / name for name in ("task.md", "task.txt") if (folder / name).exists()), None)
     fields, expected = folder / f"task{FIELDS}", folder / "expected.txt"
     if text is None and not fields.exists():
@@ -333,7 +333,7 @@ def _read_sub_folder(folder: Path, place: str) -> Found | None:
 
 def _read_task(
     name: str, place: str, text: Path | None, beside: tuple[Path, Path], files: Mapping[str, str] | None = None
-) -> Found:
+) -> FoundRow:
     """Put a task together from its files, of which all but one may be missing."""
     fields, expected = beside
     try:
@@ -341,8 +341,8 @@ def _read_task(
         _put(found, "task", text, fields)
         _put(found, "expected", expected if expected.exists() else None, fields)
     except ValueError as error:
-        return Found(place, _readable(name), reason=str(error))
-    return Found(place, _readable(name), {"files": files, **found, "id": name}, base=fields.parent)
+        return FoundRow(place, _readable(name), reason=str(error))
+    return FoundRow(place, _readable(name), {"files": files, **found, "id": name}, base=fields.parent)
 
 
 def _put(found: dict[str, Any], field: str, file: Path | None, fields: Path) -> None:

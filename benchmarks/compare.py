@@ -149,12 +149,12 @@ def write_page(figures):
     PAGE.write_text(page.page(figures, profile))
     head, _, rest = README.read_text().partition(BEGIN)
     README.write_text(f"{head}{BEGIN}\n\n{page.readme_table(figures)}\n\n{END}{rest.partition(END)[2]}")
-    kept = {
+    stored = {
         cell: {variant: round(found[0], 3) for variant, found in variants.items()}
         for cell, variants in ratios(figures["seconds"]).items()
     }
     LAST.write_text(
-        json.dumps({"machine": figures["machine"], "note": figures["note"], "ratios": kept}, indent=1) + "\n"
+        json.dumps({"machine": figures["machine"], "note": figures["note"], "ratios": stored}, indent=1) + "\n"
     )
     draw(figures, PLOT_FOLDER)
 

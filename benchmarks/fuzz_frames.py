@@ -242,9 +242,9 @@ def host_channels(maker: Maker) -> None:
     gateway.attach(connection, "fuzzed")
     connection.open()
     opened = HELLO_FRAME + struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
-    asked = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "data"}) + maker.spoilt(HEAD))
+    request = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "data"}) + maker.spoilt(HEAD))
     try:
-        for piece in (opened, asked, *maker.stream(b"NNNNNNDA", CHANNEL)):
+        for piece in (opened, request, *maker.stream(b"NNNNNNDA", CHANNEL)):
             stream.other.sendall(piece)
     except OSError:
         pass  # it has hung up, as it should

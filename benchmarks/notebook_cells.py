@@ -80,8 +80,8 @@ def stable_result(first, second):
     """
     figures = [figure_summary(data) for data in first["figures"]]
     same = [figure_summary(data) for data in second["figures"]] == figures
-    kept = {name: first[name] if first[name] == second[name] else None for name in ("end", "value")}
-    return {**kept, "figures": figures if same else None}
+    stable = {name: first[name] if first[name] == second[name] else None for name in ("end", "value")}
+    return {**stable, "figures": figures if same else None}
 
 
 def figure_summary(data):

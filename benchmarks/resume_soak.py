@@ -101,8 +101,8 @@ class Soak:
             if not events or events[-1]["type"] != "run_finished":
                 return False
             # Its work was done; only its sandbox was still there.
-            said = [event["message"].get("content") for event in events if event["type"] == "message"]
-            self.wrong += [f"{what}: {each}" for each in problems(folder, said[-1])]
+            contents = [event["message"].get("content") for event in events if event["type"] == "message"]
+            self.wrong += [f"{what}: {each}" for each in problems(folder, contents[-1])]
         else:
             self.wrong.append(f"{what} ended with {process.returncode}: {err[-600:]}")
         return True

@@ -42,8 +42,8 @@ class Call:
 
 def calls_of(message):
     """The calls that a message asks for."""
-    asked = [each["function"] for each in message.get("tool_calls") or ()]
-    return [Call(each["name"], json.loads(each["arguments"]), "") for each in asked]
+    requested = [each["function"] for each in message.get("tool_calls") or ()]
+    return [Call(each["name"], json.loads(each["arguments"]), "") for each in requested]
 
 
 def read_runs(session):
@@ -111,9 +111,11 @@ async def replay(executor, tools, block):
     code = "\n".join(f"{call.name}(**{call.arguments!r})" for call in block)
     result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
     got = [(call.name, call.arguments, call.outcome, call.result) for call in result.tool_calls]
-    wanted = [(call.name, call.arguments, *(("error", None) if call.failed else ("ok", call.result))) for call in block]
-    if got != wanted:
-        raise SystemExit(f"wanted {wanted}, got {got}: {result}")
+    expected = [
+        (call.name, call.arguments, *(("error", None) if call.failed else ("ok", call.result))) for call in block
+    ]
+    if got != expected:
+        raise SystemExit(f"expected {expected}, got {got}: {result}")
 
 
 async def main():

@@ -109,17 +109,17 @@ async def measure_run(folder: Path, steps: int, size: int) -> None:
             first = time.perf_counter() - began
             longest = 0.0
             while True:
-                asked = time.perf_counter()
+                requested_at = time.perf_counter()
                 header = (await client.get("/api/runs/long")).json()
-                longest = max(longest, time.perf_counter() - asked)
+                longest = max(longest, time.perf_counter() - requested_at)
                 if header["indexed"]:
                     break
                 await asyncio.sleep(0.02)
             whole = time.perf_counter() - began
-            asked = time.perf_counter()
+            requested_at = time.perf_counter()
             at = header["steps"] - 40
             (await client.get(f"/api/runs/long/steps?from={at}&to={at + 20}")).raise_for_status()
-            jump = time.perf_counter() - asked
+            jump = time.perf_counter() - requested_at
         print(
             f"  first 20 steps {first * 1000:6.0f} ms ({first / reading:5.2f} x reading the log once: {reading * 1000:.0f} ms), "
             f"all indexed {whole:5.2f} s, longest answer meanwhile {longest * 1000:.0f} ms, last 20 steps {jump * 1000:.0f} ms, "
@@ -140,13 +140,13 @@ async def measure_list(folder: Path, runs: int) -> None:
             first, longest = time.perf_counter() - began, 0.0
             while answer["indexing"] or answer["matched"] < runs:
                 await asyncio.sleep(0.2)
-                asked = time.perf_counter()
+                requested_at = time.perf_counter()
                 answer = (await client.get("/api/runs?limit=50&search=6*7&sort=-tokens")).json()
-                longest = max(longest, time.perf_counter() - asked)
+                longest = max(longest, time.perf_counter() - requested_at)
             whole = time.perf_counter() - began
-            asked = time.perf_counter()
+            requested_at = time.perf_counter()
             await client.get("/api/runs?search=6*7&sort=-tokens&limit=50")
-            last = time.perf_counter() - asked
+            last = time.perf_counter() - requested_at
         print(
             f"  {attempt}: first answer {first * 1000:.0f} ms, all read {whole:.1f} s, longest answer meanwhile "
             f"{longest * 1000:.0f} ms, a search of all {last * 1000:.0f} ms"

@@ -85,7 +85,7 @@ def settings_of(limits: LimitChoice) -> BatchSettings:
     """Return the settings that options describe.
 
     Raises:
-        CommandError: One can't be right.
+        CommandError: One is invalid.
     """
     for name in ("model_calls_per_minute", "tasks_per_minute", "max_cost", "max_seconds", "task_timeout"):
         value = getattr(limits, name)

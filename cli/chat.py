@@ -154,9 +154,9 @@ class Chat:
         terminal.line(f"codeact chat with {names}. /help lists the commands.", "dim")
         if plan is None:
             return
-        count = max(0, len(plan.points) - 1) + (plan.turn is not None)
+        count = max(0, len(plan.undo_points) - 1) + (plan.turn is not None)
         terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(count, 'turn')}.", "dim")
-        last = plan.turn or next((point.task for point in reversed(plan.points) if point.task), None)
+        last = plan.turn or next((point.task for point in reversed(plan.undo_points) if point.task), None)
         if last is not None:
             terminal.line(f"The last message was: {task_text(last)[:200]}", "dim")
         if turns.conversation.is_open:

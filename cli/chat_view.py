@@ -24,8 +24,8 @@ from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.terminal import Terminal, shorten
 from autogen_codeact.cli.transcript import Message, remarks
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.result import format_duration, written_by_code
 
@@ -128,7 +128,7 @@ class ChatView:
 
     async def _show_result(self, result: CodeResult) -> None:
         shown = self._take_output()
-        written = fold_carriage_returns(written_by_code(result)).rstrip()
+        written = apply_carriage_returns(written_by_code(result)).rstrip()
         if not shown.strip() and written:
             self._terminal.line(shorten(written))
         if isinstance(result, ExecutionResult):

@@ -26,7 +26,7 @@ def serve_mcp(choice: SandboxChoice) -> int:
         The exit status.
 
     Raises:
-        CommandError: The package `mcp` is missing, or an option can't be right.
+        CommandError: The package `mcp` is missing, or an option is invalid.
     """
     try:
         from autogen_codeact.integrations.mcp_server import make_server  # noqa: PLC0415 - the extra may be missing
@@ -42,7 +42,7 @@ def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
     """Make the sandbox that the options describe.
 
     Raises:
-        CommandError: An option can't be right.
+        CommandError: An option is invalid.
     """
     if choice.kind == "none":
         raise CommandError("codeact mcp runs code in a sandbox only: use --sandbox auto, docker or bubblewrap.")

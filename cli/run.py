@@ -21,7 +21,7 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.found_code import is_cut_off
+from autogen_codeact.agents.code_search import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import LANGUAGES, make_agent

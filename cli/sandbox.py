@@ -31,7 +31,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         choice: Which one.
 
     Raises:
-        CommandError: An option can't be right.
+        CommandError: An option is invalid.
         SandboxError: It did not start.
     """
     _say_warnings()

@@ -41,7 +41,7 @@ class EngineChoice:
         """Return them; None alone for the engine that `docker` would use.
 
         Raises:
-            CommandError: One can't be right.
+            CommandError: One is invalid.
         """
         from autogen_codeact.cli.exit import CommandError
         from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
@@ -97,7 +97,7 @@ class SandboxChoice:
 
         Raises:
             TypeError: A limit has a wrong type.
-            ValueError: One of `others` is not the name of an option with a value, or a value can't be right.
+            ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
         """
         from autogen_codeact.sandbox.options import parse_texts
 

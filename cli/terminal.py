@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
-from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.formatting import format_count
 
 NEWLINE = "\n"
@@ -143,7 +143,7 @@ class Terminal:
         pending, self._pending = self._pending, ""
         # A carriage return alone does not end the line that it begins again.
         self._write_output("" if pending == "\r" else pending)
-        self._write_line(fold_carriage_returns(self._line))
+        self._write_line(apply_carriage_returns(self._line))
         self._line = ""
         if self._last not in ("", "\n"):
             self.write("\n")
@@ -159,11 +159,11 @@ class Terminal:
             return
         whole, newline, rest = text.rpartition("\n")
         if newline:
-            self._write_line(fold_carriage_returns(self._line + whole) + newline)
+            self._write_line(apply_carriage_returns(self._line + whole) + newline)
             self._line = ""
         self._line += rest
         if len(self._line) > MAX_LINE:
-            self._write_line(fold_carriage_returns(self._line))
+            self._write_line(apply_carriage_returns(self._line))
             self._line = ""
 
     def _write_line(self, text: str) -> None:

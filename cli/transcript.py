@@ -19,8 +19,8 @@ from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import Artifact
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import STOPPED, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
@@ -167,7 +167,7 @@ class Transcript:
             terminal.end_output()
         else:
             terminal.heading(title, "cyan")
-            terminal.line(shorten(fold_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
+            terminal.line(shorten(apply_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
         self._output = ""
         for note in notes:
             terminal.line(note, "yellow")

@@ -29,7 +29,7 @@ async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor
         The executor.
 
     Raises:
-        ValueError: `sandbox` is none of these, or an option is not for it, or can't be right.
+        ValueError: `sandbox` is none of these, or an option is not for it, or is invalid.
         SandboxUnavailable: There is no such sandbox here; the message says how to get one.
     """
     makers: dict[str, tuple[Callable[..., CodeExecutor], set[str]]] = {

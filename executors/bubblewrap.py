@@ -30,7 +30,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
 
     Raises:
         TypeError: An argument is unknown or has a wrong type.
-        ValueError: An argument can't be right; the message says which.
+        ValueError: An argument is invalid; the message says which.
     """
 
     component_config_schema = BubblewrapCommandLineCodeExecutorConfig

@@ -35,7 +35,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.
 
     Raises:
-        ValueError: An argument can't be right; the message says which.
+        ValueError: An argument is invalid; the message says which.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.image_check import ImageRefused, check_image
 
 try:
@@ -186,7 +186,7 @@ def _tool_errors() -> Iterator[None]:
 
 def _describe(result: Result, *more: str) -> str:
     """Describe a result for the model: output, failure, notes and files."""
-    output = fold_carriage_returns(result.output)
+    output = apply_carriage_returns(result.output)
     parts = [output.rstrip("\n")] if output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")

@@ -88,7 +88,7 @@ def parse(parser: MagicArgumentParser, line: str) -> CellOptions:
         line: The rest of the line after the magic's name.
 
     Raises:
-        UsageError: An option is unknown, or a value can't be right.
+        UsageError: An option is unknown, or a value is invalid.
     """
     try:
         arguments = vars(parser.parse_argstring(line))

@@ -22,7 +22,7 @@ from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
 from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
-from autogen_codeact.runs.plan import MAX_POINTS, Plan, Point
+from autogen_codeact.runs.plan import MAX_UNDO_POINTS, Plan, UndoPoint
 from autogen_codeact.runs.rebuilt_agents import check_agents
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
@@ -77,7 +77,7 @@ class RecordedConversation:
         self._plan: Plan | None = None
         self._attached = ExitStack()
         self._history = RunHistory({name: AgentHistory() for name, _ in agent_keys(agent_or_team)})
-        self._points: list[Point] = []
+        self._undo_points: list[UndoPoint] = []
         self._starts: list[list[int]] = []
         self._turn: list[dict[str, Any]] | None = None
         self._began = time.monotonic()
@@ -135,9 +135,9 @@ class RecordedConversation:
         except BaseException:
             await log.close()
             raise
-        conversation._points = list(plan.points)
+        conversation._undo_points = list(plan.undo_points)
         # Their sandboxes are gone: going back always rebuilds the session.
-        conversation._starts = [[] for _ in plan.points]
+        conversation._starts = [[] for _ in plan.undo_points]
         conversation._turn, conversation.is_open = plan.turn, plan.turn is not None
         conversation._attach()
         return conversation
@@ -152,12 +152,12 @@ class RecordedConversation:
     @property
     def has_begun(self) -> bool:
         """Whether there was a message."""
-        return bool(self._points)
+        return bool(self._undo_points)
 
     @property
     def last_task(self) -> list[BaseChatMessage] | None:
         """The message of the last turn, or None if there is none that can be undone."""
-        task = self._points[-1].task if len(self._points) > 1 else None
+        task = self._undo_points[-1].task if len(self._undo_points) > 1 else None
         return [_chat_message(each) for each in task] if task is not None else None
 
     async def turn(
@@ -201,7 +201,7 @@ class RecordedConversation:
                 yield item
 
     async def _begin(self, task: list[BaseChatMessage]) -> None:
-        if self._points:
+        if self._undo_points:
             return
         if self.path is not None:
             dumped = dump(self.target)
@@ -237,10 +237,10 @@ class RecordedConversation:
     async def _at_boundary(self) -> None:
         """Note the present state, after a turn or a change."""
         at = await boundary("message", self.target)
-        point = Point(deepcopy(at.state) if at.state is not None else {}, self._turn)
+        point = UndoPoint(deepcopy(at.state) if at.state is not None else {}, self._turn)
         self._turn = None
-        self._points = [*self._points, point][-MAX_POINTS:]
-        self._starts = [*self._starts, self._sandboxes()][-MAX_POINTS:]
+        self._undo_points = [*self._undo_points, point][-MAX_UNDO_POINTS:]
+        self._starts = [*self._starts, self._sandboxes()][-MAX_UNDO_POINTS:]
         if self._log is not None:
             await self._log.write(at, sync=True)
 
@@ -261,9 +261,9 @@ class RecordedConversation:
         Raises:
             NothingToUndo: There is no turn, or none that can be undone.
         """
-        if len(self._points) < 2 or not self._points[-2].state:
+        if len(self._undo_points) < 2 or not self._undo_points[-2].state:
             raise NothingToUndo
-        before, last = self._points[-2], self._points[-1]
+        before, last = self._undo_points[-2], self._undo_points[-1]
         changed = self._starts[-2] != self._sandboxes() or _journals(before.state) != _journals(last.state)
         self._attached.close()
         try:
@@ -273,7 +273,7 @@ class RecordedConversation:
         finally:
             self._attach()
         task = last.task
-        del self._points[-2:], self._starts[-2:]
+        del self._undo_points[-2:], self._starts[-2:]
         self._turn = before.task
         if self._log is not None:
             self._log.put(ConversationChanged(change="undone"))
@@ -302,7 +302,7 @@ class RecordedConversation:
 
     async def reset(self, cancellation_token: CancellationToken | None = None) -> None:
         """Forget the conversation, and begin with empty sessions; `undo` takes it back."""
-        if not self._points:
+        if not self._undo_points:
             return
         if isinstance(self.target, BaseTeam):
             await self.target.reset()

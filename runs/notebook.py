@@ -10,9 +10,9 @@ from keyword import iskeyword
 from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.displays import DOCUMENTS, FIGURES, TEXT, Display
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import Result, written_by_code
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
@@ -83,7 +83,7 @@ def outputs_of(result: Result, number: int) -> list[Cell]:
         result: The result, with the data of its displays.
         number: The execution count of its cell.
     """
-    text = _clean(fold_carriage_returns(written_by_code(result)))
+    text = _clean(apply_carriage_returns(written_by_code(result)))
     text, failure = _split_failure(text, result)
     text, value = _split_value(text, result.value)
     outputs: list[Cell] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []

@@ -40,7 +40,7 @@ from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.sandbox import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
-MAX_POINTS = 50
+MAX_UNDO_POINTS = 50
 """Turns of a conversation that can be undone."""
 
 
@@ -53,7 +53,7 @@ class RunIsFinishedError(RunNotResumableError):
 
 
 @dataclass
-class Point:
+class UndoPoint:
     """A state between two messages of a conversation.
 
     Args:
@@ -82,7 +82,7 @@ class Plan:
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
-        points: The states between the turns of a conversation that can be gone back to, the present one last.
+        undo_points: The states between the turns of a conversation that can be gone back to, the present one last.
     """
 
     run: Run
@@ -97,7 +97,7 @@ class Plan:
     seconds_since: float = 0.0
     finished: RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
-    points: list[Point] = field(default_factory=list)
+    undo_points: list[UndoPoint] = field(default_factory=list)
 
     @property
     def started(self) -> RunStarted:
@@ -197,7 +197,7 @@ class _Reader:
         self._stopped: LogStopped | None = None
         self._turn: list[dict[str, Any]] | None = None
         self._before: list[dict[str, Any]] | None = None
-        self._points: list[Point] = []
+        self._undo_points: list[UndoPoint] = []
 
     def tick(self, raw: RawEvent) -> None:
         """Measure the time between an event and the one before, if the same process has written them."""
@@ -214,8 +214,8 @@ class _Reader:
             case TurnStarted():
                 self._turn = event.task
             case ConversationChanged(change="undone"):
-                self._before = self._points[-2].task if len(self._points) > 1 else None
-                del self._points[-2:]
+                self._before = self._undo_points[-2].task if len(self._undo_points) > 1 else None
+                del self._undo_points[-2:]
             case ModelCallStarted():
                 self._requests[event.agent, event.number] = event
             case ModelCallFinished():
@@ -267,7 +267,7 @@ class _Reader:
             seconds_since=self.seconds_since,
             finished=self._finished,
             turn=self._turn,
-            points=self._points,
+            undo_points=self._undo_points,
         )
 
     def _value(self, event: ValueLogged) -> None:
@@ -313,7 +313,9 @@ class _Reader:
             return
         self._boundary = event
         if event.at == "message":
-            self._points = [*self._points, Point(event.state, self._turn or self._before)][-MAX_POINTS:]
+            self._undo_points = [*self._undo_points, UndoPoint(event.state, self._turn or self._before)][
+                -MAX_UNDO_POINTS:
+            ]
             self._turn = self._before = None
         self.messages.clear()
         self.seconds_since = 0.0

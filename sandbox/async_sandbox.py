@@ -54,7 +54,7 @@ class AsyncSandbox(SandboxLifecycle):
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
-        ValueError: A value can't be right; the message says which.
+        ValueError: A value is invalid; the message says which.
     """
 
     # Running code

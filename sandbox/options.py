@@ -434,7 +434,7 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") ->
 
     Raises:
         TypeError: An argument is unknown or has a wrong type.
-        ValueError: A value can't be right; the message says which.
+        ValueError: A value is invalid; the message says which.
     """
     if isinstance(limits := given.get("limits"), dict):
         raise TypeError(WRONG_LIMITS.format(limits))

@@ -54,7 +54,7 @@ class SandboxPool:
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
-        ValueError: An argument can't be right; the message says which.
+        ValueError: An argument is invalid; the message says which.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ def check_sizes(size: int, max_alive: int, starts_at_once: int, max_uses: int = 
     """Check the numbers of a pool.
 
     Raises:
-        ValueError: One can't be right.
+        ValueError: One is invalid.
     """
     numbers = {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once, "max_uses": max_uses}
     for name, value in numbers.items():

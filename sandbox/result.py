@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.tools.tool import ToolImage
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
@@ -206,7 +206,7 @@ class Result:
             if name != "output"
         ]
         rows = [*output_to_html(f"{shown}\n" if shown else "", self.displays), *rows]
-        text = fold_carriage_returns("\n".join(texts.values()))
+        text = apply_carriage_returns("\n".join(texts.values()))
         # IPython in a terminal prints it as it is.
         text = cut(text, MAX_TEXT_CHARS)
         return {"text/plain": printable(text, keep="\n\t"), "text/html": "\n".join(rows)}

@@ -64,7 +64,7 @@ class Sandbox:
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
-        ValueError: A value can't be right; the message says which.
+        ValueError: A value is invalid; the message says which.
     """
 
     def __init__(

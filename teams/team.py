@@ -23,7 +23,7 @@ from autogen_codeact.teams.messages import Message, Task, message_types, task_me
 from autogen_codeact.teams.run import Run, SavedRun
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
-from autogen_codeact.teams.undo import Claim, Undo, close_all, end_tasks
+from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks
 
 
 class Team(BaseTeam, Component[TeamConfig]):
@@ -39,7 +39,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     - Afterwards the interrupted turn has not happened: its speaker is given the same messages again, its state is put back to
       before the turn (if it can save and load its state), and the termination condition is reset.
 
-    A nested AutoGen team whose run is cut short gets a new message bus; alone, it stays stuck.
+    A nested AutoGen team whose run is interrupted gets a new message bus; used alone, it would stay blocked.
 
     Args:
         participants: Agents and teams; their names must differ.
@@ -54,10 +54,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         speakers: Who speaks next: `RoundRobin()`, `Selector(…)`, `Handoff()` or `Graph(…)`. Default: `RoundRobin()`.
         budget: What a run may use, nested teams included. Default: no limit.
 
-    There is no `runtime`: there is no message bus.
+    There is no argument `runtime`, because there is no message bus.
 
     Attributes:
-        on_boundary: Awaited before each turn, when everything said so far was read from the stream, with what `save_state()`
+        on_boundary: Awaited before each turn, when all messages so far have been read from the stream, with what `save_state()`
             returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
@@ -132,7 +132,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._memory = self._new_memory()
         self._ended_by_itself = False
         self._outer: Meter | None = None  # set by a parent team, for the next run
-        self._claim = Claim()
+        self._lock = TeamLock()
 
     @property
     def name(self) -> str:
@@ -342,7 +342,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     ) -> AsyncGenerator[Message | TaskResult, None]:
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
-        async with self._claim.hold(ValueError("The team is already running. Wait until it has stopped.")):
+        async with self._lock.hold(ValueError("The team is already running. Wait until it has stopped.")):
             await self._undo.undo()
             run = await begin()
             self._ended_by_itself = False
@@ -381,7 +381,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 loop.call_later(0.05, turn.cancel)
         for task in tasks.values():
             task.cancel()
-        with self._claim.ending():
+        with self._lock.ending():
             await end_tasks(tasks, self._turn_grace_s)
             await self._undo.undo()
 
@@ -393,7 +393,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         Raises:
             RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
         """
-        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then reset it.")):
+        async with self._lock.hold(RuntimeError("The team is running. Wait until it has stopped, then reset it.")):
             await self._undo.undo()
             for participant in self._participants:
                 await self._undo.wait(participant.name)
@@ -413,7 +413,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             RuntimeError: The team is running.
             Exception: What the first that failed raised; the others are closed all the same.
         """
-        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
+        async with self._lock.hold(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
             parts = (*self._participants, self._speakers)
             await close_all([part for part in parts if isinstance(part, ChatAgent | Team | Speakers)])
 
@@ -444,7 +444,7 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         During a run it is the state before the turn that is under way.
         """
-        if await self._claim.is_free():
+        if await self._lock.is_free():
             await self._undo.undo()
         return self._memory.dump(self._speakers, {name: await self._undo.state(name) for name in self._by_name})
 
@@ -455,7 +455,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             RuntimeError: The team is running.
             ValueError: The state is invalid, or not of a team with these participants; nothing has changed.
         """
-        async with self._claim.hold(
+        async with self._lock.hold(
             RuntimeError("The team is running. Wait until it has stopped, then load its state.")
         ):
             await self._undo.undo()

@@ -64,7 +64,7 @@ async def snapshot(participant: ChatAgent | BaseTeam) -> Mapping[str, Any] | Non
         return None
 
 
-class Claim:
+class TeamLock:
     """Makes sure that a team does one thing at a time."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Claim:
 
     @asynccontextmanager
     async def hold(self, refusal: Exception) -> AsyncIterator[None]:
-        """Claim the team, or raise the refusal."""
+        """Lock the team, or raise the refusal."""
         if not await self.is_free():
             raise refusal
         holder = self._holder = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Claim:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Have others wait, because the claim ends soon."""
+        """Let others wait, because the lock is released soon."""
         ending = self._ending = asyncio.get_running_loop().create_future()
         try:
             yield

@@ -36,7 +36,7 @@ NS = 1_000_000_000
 
 
 @dataclass
-class _Open:
+class _OpenBlock:
     """A running block: its span, and the token that restores the previous span."""
 
     span: Span
@@ -55,7 +55,7 @@ class SpanObserver:
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
-        self._blocks: dict[int, _Open] = {}
+        self._blocks: dict[int, _OpenBlock] = {}
         self._calls: dict[tuple[BlockId, int], Span] = {}
 
     def sandbox_started(self, event: SandboxStarted) -> None:
@@ -82,7 +82,7 @@ class SpanObserver:
         span = self._spans.start(f"execute_tool {EXECUTE_CODE}", attributes)
         if self._spans.content is not None and span.is_recording():
             span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value({"code": event.code}))
-        self._blocks[id(event)] = _Open(span, otel_context.attach(trace.set_span_in_context(span)))
+        self._blocks[id(event)] = _OpenBlock(span, otel_context.attach(trace.set_span_in_context(span)))
 
     def block_finished(self, event: BlockFinished) -> None:
         """End the span of a block, with its outcome."""

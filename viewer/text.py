@@ -7,8 +7,8 @@ import math
 import re
 from typing import Any
 
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.folding import fold_carriage_returns
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 # Joiners are invisible too, but several scripts and most emoji need them.
@@ -49,7 +49,7 @@ def bounded(text: str, limit: int = VALUE_CHARS) -> str:
 
 def output_text(text: str, limit: int) -> tuple[str, int | None]:
     """Return output as a user would finally see it in a terminal, shortened as `shortened` does."""
-    return shortened(fold_carriage_returns(_COLOURS.sub("", text)), limit)
+    return shortened(apply_carriage_returns(_COLOURS.sub("", text)), limit)
 
 
 def title(text: str) -> str:

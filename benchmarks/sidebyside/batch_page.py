@@ -210,8 +210,8 @@ def targets(figures, many, paused=None, some_cells=None):
             if wide.get(own) and wide.get(echo):
                 found = ratio(wide[own], wide[echo])
                 met = found[0] >= 0.5 if echo == ECHO else None
-                wanted = "≥ 0.5×" if echo == ECHO else "beside"
-                rows.append(_row(f"{own}, at 32: tasks a minute {wanted} {echo}", _times(found), met))
+                target = "≥ 0.5×" if echo == ECHO else "beside"
+                rows.append(_row(f"{own}, at 32: tasks a minute {target} {echo}", _times(found), met))
     rows += [_row(*row) for row in paused_page.targets(paused or {"blocks": {}})]
     rows += [_row(*row) for row in cells_page.targets(some_cells or {"seconds": {}})]
     for found in many:
@@ -325,6 +325,6 @@ def many_table(many):
 def _shown(samples):
     """Return the samples at the first 500 tasks, at each tenth of all, and at the end."""
     last = samples[-1]["done"]
-    wanted = sorted({min(SETTLED, last), *(last * tenth // 10 for tenth in range(1, 11))})
-    nearest = {min(samples, key=lambda sample: abs(sample["done"] - done))["done"] for done in wanted}
+    selected = sorted({min(SETTLED, last), *(last * tenth // 10 for tenth in range(1, 11))})
+    nearest = {min(samples, key=lambda sample: abs(sample["done"] - done))["done"] for done in selected}
     return [sample for sample in samples if sample["done"] in nearest]

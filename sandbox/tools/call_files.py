@@ -72,7 +72,7 @@ class CallFiles:
         """Return the content of a file of the sandbox.
 
         Raises:
-            ValueError: It is too large, or its path can't be right.
+            ValueError: It is too large, or its path is invalid.
             SandboxFileError: It does not exist, or is not a regular file.
         """
         pieces: list[bytes] = []
@@ -86,7 +86,7 @@ class CallFiles:
         """Copy a file of the sandbox into a temporary folder of the host; the copy is removed with the call.
 
         Raises:
-            ValueError: It is too large, or its path can't be right.
+            ValueError: It is too large, or its path is invalid.
             SandboxFileError: It does not exist, or is not a regular file.
         """
         name = posixpath.basename(_checked(path))

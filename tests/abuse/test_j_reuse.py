@@ -384,7 +384,7 @@ async def test_j2_no_process_is_left(uses: Uses) -> None:
 
 
 @pytest.mark.parametrize("kind", TWO, indirect=True, ids=str)
-class TestJ:
+class TestReset:
     async def test_j3_a_fork_bomb_at_the_end_of_a_use_ends_with_it(self, uses: Uses) -> None:
         name, _ = await uses.attack(FORK_BOMB)
         await check(uses, name, reused=None)

@@ -211,23 +211,23 @@ def test_memory_and_disk_of_the_host_are_noticed(
     assert {"the host's memory", "/"} <= said
 
 
-class TestALossOfTheWholeMachine:
+class TestLossOnTheWholeMachine:
     """Another program's use of the disk fails no case; one that comes with each run of the case does."""
 
     runs = 0
 
-    async def test_is_no_failure_when_it_does_not_come_again(
+    async def test_single_loss_on_the_machine_is_not_a_failure(
         self, untouched: None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        TestALossOfTheWholeMachine.runs += 1
+        TestLossOnTheWholeMachine.runs += 1
         if self.runs == 1:
             full = {folder: free - 2 * oracles.HOST_DISK_BYTES for folder, free in oracles.free_disk().items()}
             monkeypatch.setattr(oracles, "free_disk", lambda: full)
 
-    def test_has_made_the_case_run_again(self) -> None:
+    def test_loss_on_the_machine_runs_the_case_again(self) -> None:
         assert self.runs == 2
 
-    def test_is_what_the_oracles_say(self, canaries: Canaries) -> None:
+    def test_oracles_report_a_loss_on_the_machine(self, canaries: Canaries) -> None:
         host = HostState.observe(canaries)
         host.available, host.disk = 1 << 50, dict.fromkeys(host.disk, 1 << 50)
         for check in (host.check_memory, host.check_disk):

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.found_code import CUT_OFF
+from autogen_codeact.agents.code_search import CUT_OFF
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,

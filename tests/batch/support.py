@@ -6,14 +6,16 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import Batch, BatchSettings, Row, Task, run_batch
-from tests.openai_server import OpenAIServer
+
+if TYPE_CHECKING:  # it imports pytest, which killed_batch.py does not need
+    from tests.openai_server import OpenAIServer
 
 CODE = "x = {number}\nprint('x is', x)"
 ANSWER = "final_answer({number} * 2)"

@@ -22,6 +22,8 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import processes
+from tests.cli.support import COMMAND
 
 CLIENT = Path(__file__).with_name("mcp_client.py")
 pytestmark = pytest.mark.timeout(180)  # the first test that needs the wheel and its environments makes them
@@ -202,8 +204,7 @@ class Raw:
     """A client that writes the protocol's messages itself."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [str(Path(sys.executable).with_name("codeact")), "mcp", *arguments]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process = processes.start([str(COMMAND), "mcp", *arguments], env=os.environ)
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         self.send(id=1, method="initialize", params=hello)
         assert self.receive()["result"]["serverInfo"]["name"] == "codeact"
@@ -212,6 +213,7 @@ class Raw:
     def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self.process.stdin.flush()
 
     def run(self, number: int, code: str) -> None:
         self.send(id=number, method="tools/call", params={"name": "run_code", "arguments": {"code": code}})
@@ -304,7 +306,7 @@ async def test_autogens_workbench_is_a_client() -> None:
     """AutoGen's `McpWorkbench` starts the server; code in another sandbox calls its tools."""
     from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams  # noqa: PLC0415 - of the extra mcp-workbench
 
-    command = str(Path(sys.executable).with_name("codeact"))
+    command = str(COMMAND)
     arguments = ["mcp", "--sandbox", "bubblewrap"]
     workbench = McpWorkbench(StdioServerParams(command=command, args=arguments, read_timeout_seconds=100))
     async with workbench:
@@ -323,7 +325,7 @@ async def test_autogens_workbench_is_a_client() -> None:
 
 def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')")
-    command = str(Path(sys.executable).with_name("codeact"))
+    command = str(COMMAND)
     finished = subprocess.run(
         [command, "mcp"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

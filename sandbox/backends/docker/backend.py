@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
-from autogen_codeact.sandbox.backends.docker.placed import PlacedLauncher
+from autogen_codeact.sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.filenames import printable
@@ -88,7 +88,7 @@ def make_client(
         return DockerLauncher(replace(container, engine=engine), say, resolve)
 
     hosts = options.engines
-    chosen = PlacedLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
+    chosen = MultiEngineLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
     return RunnerClient(chosen, settings, name, gateway=gateway)
 
 

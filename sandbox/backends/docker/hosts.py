@@ -91,7 +91,7 @@ class DockerHost(BaseModel):
         name: Its name in messages, logs and results. By default its address without a user and password.
 
     Raises:
-        ValueError: A value can't be right; the message says which.
+        ValueError: A value is invalid; the message says which.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -174,7 +174,7 @@ def parse_hosts(value: Any) -> tuple[DockerHost, ...]:
 
     Raises:
         TypeError: It is not a sequence of these.
-        ValueError: One can't be right, or two are the same engine or have the same name.
+        ValueError: One is invalid, or two are the same engine or have the same name.
     """
     if value is None:
         return ()

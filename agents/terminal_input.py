@@ -1,4 +1,4 @@
-"""A user at the terminal as a participant of a team."""
+"""Input of a user at the terminal, as a participant of a team."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from autogen_codeact.agents.observation import describe
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
 
 
 @pytest.mark.parametrize(
-    ("text", "folded"),
+    ("text", "shown"),
     [
         ("plain\n", "plain\n"),
         ("windows\r\nlines\r\n", "windows\r\nlines\r\n"),
@@ -25,12 +25,12 @@ BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
         ("", ""),
     ],
 )
-def test_each_line_has_its_last_state(text: str, folded: str) -> None:
-    assert fold_carriage_returns(text) == folded
+def test_each_line_has_its_last_state(text: str, shown: str) -> None:
+    assert apply_carriage_returns(text) == shown
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40))
-def test_folded_text_is_what_a_terminal_shows(text: str) -> None:
+def test_shown_text_is_what_a_terminal_shows(text: str) -> None:
     expected = []
     for line in text.split("\n"):
         cells: list[str] = []
@@ -44,11 +44,11 @@ def test_folded_text_is_what_a_terminal_shows(text: str) -> None:
         overwritten = "\r" in line.removesuffix("\r")
         end = "\r" if line.endswith("\r") else ""
         expected.append(("".join(cells).rstrip(" ") if overwritten else "".join(cells)) + end)
-    assert fold_carriage_returns(text) == "\n".join(expected)
+    assert apply_carriage_returns(text) == "\n".join(expected)
 
 
 def test_a_megabyte_of_carriage_returns_is_folded() -> None:
-    assert fold_carriage_returns("x" * 500_000 + "\ry" * 500_000) == "y" + "x" * 499_999
+    assert apply_carriage_returns("x" * 500_000 + "\ry" * 500_000) == "y" + "x" * 499_999
 
 
 def test_the_model_sees_the_last_state_and_the_result_keeps_all() -> None:

@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, Sandb
 from autogen_codeact.sandbox.host.waiting import Completion
 
 
-class PlacedLauncher:
+class MultiEngineLauncher:
     """Starts one container on the engine with the least load; if it does not start there, on another one.
 
     Args:

@@ -1,20 +1,20 @@
-"""The last state of progress bars: text after a carriage return replaces what stands in its line."""
+"""Applies carriage returns as a terminal does: later text overwrites the line, so a progress bar keeps its last state only."""
 
 from __future__ import annotations
 
 
-def fold_carriage_returns(text: str) -> str:
-    """Return text with each line in its last state; the time grows with its length only.
+def apply_carriage_returns(text: str) -> str:
+    """Return text with each line in its last state, in linear time.
 
     Args:
         text: Output of a program. `\\r\\n` stays as it is.
     """
     if "\r" not in text:
         return text
-    return "\n".join(_folded(line) if "\r" in line else line for line in text.split("\n"))
+    return "\n".join(_applied(line) if "\r" in line else line for line in text.split("\n"))
 
 
-def _folded(line: str) -> str:
+def _applied(line: str) -> str:
     # One at the end belongs to the end of the line.
     end = "\r" if line.endswith("\r") else ""
     pieces = line.removesuffix("\r").split("\r")
