@@ -47,6 +47,7 @@ MODULES = (
     "autogen_ext.models.replay",
     "docker",
     "encodings.utf_8_sig",
+    "mcp.server.fastmcp",
     "openai",
     "pygments.lexers.python",
     "typer.rich_utils",
