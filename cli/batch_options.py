@@ -164,9 +164,9 @@ def batch(
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C. `codeact batch report DIR`
     summarizes a batch and compares it with another one; `codeact batch report --help` describes it.
     """
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
 
-    with clean_exit(), JsonEnd(as_json, "batch") as end:
+    with clean_exit(), LastJsonLine(as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks
 
         job = BatchJob(

@@ -183,10 +183,10 @@ def _run(
     have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
     CODEACT_RUNS_SIZE says), the oldest are removed.
     """
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import Job, run_task
 
@@ -285,10 +285,10 @@ def _resume(
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run that was interrupted, at its last completed step."""
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
         from autogen_codeact.runs.store import find_run

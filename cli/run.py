@@ -26,7 +26,7 @@ from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
-from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
@@ -84,7 +84,7 @@ class Job:
     approve: bool = False
 
 
-def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
+def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
     Args:
@@ -159,7 +159,7 @@ class _Run:
     """One run, from the start of the sandbox to its end."""
 
     def __init__(
-        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: JsonEnd, progress: Progress
+        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
         self._outcome = RunOutcome(job.agent.team)
