@@ -12,7 +12,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.live_page import AskForCode
+from autogen_codeact.cli.live_page import CodeApproval
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for
@@ -87,7 +87,7 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         job.path,
         api_key=key or key_for,
         wrap_model=lambda client: ReliableClient(client, job.model_timeout, tell=say),
-        approval_func=AskForCode(None, lambda: progress.set(None)),
+        approval_func=CodeApproval(None, lambda: progress.set(None)),
         trust=job.trust,
         rebuild=job.rebuild,
         rebuild_limit=job.rebuild_limit,

@@ -226,11 +226,11 @@ class _Run:
     def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
         """With `--approve`, ask the user before code runs."""
         if self._job.approve:
-            from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
+            from autogen_codeact.cli.live_page import CodeApproval  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
 
             control = self._page.control if self._page is not None else None
-            set_approval(agent_or_team, AskForCode(control, lambda: self._progress.set(None)))
+            set_approval(agent_or_team, CodeApproval(control, lambda: self._progress.set(None)))
 
     async def _follow(self, executor: CodeExecutor) -> TaskResult | None:
         """Print the messages, and return the result."""
