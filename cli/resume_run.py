@@ -109,7 +109,7 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
     finally:
         progress.set(None)
         printer.end()
-    outcome.complain()
+    outcome.print_problems()
     return outcome.status
 
 

@@ -35,7 +35,7 @@ from autogen_codeact.cli.run_storage import (
     choose_run_folder,
     has_log,
     max_total_size,
-    print_where_kept,
+    print_run_location,
     remove_oldest,
     run_name,
     short_run_name,
@@ -198,9 +198,9 @@ class _Run:
                 say(f"`codeact resume {run_name(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
-        self._outcome.complain()
+        self._outcome.print_problems()
         if self._folder is not None and has_log(self._folder) and not self._end.enabled:
-            print_where_kept(self._folder)
+            print_run_location(self._folder)
         if not self._end.enabled:
             _say_files(files, self._folder)
         return self._outcome.status
@@ -324,7 +324,7 @@ class RunOutcome:
         """The exit status."""
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
 
-    def complain(self) -> None:
+    def print_problems(self) -> None:
         """Print what is wrong with the answer."""
         if self.empty_answer:
             say("the model's answer is empty")
