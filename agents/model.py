@@ -58,7 +58,7 @@ async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
         task.exception()  # else asyncio reports it as never retrieved
 
 
-async def converse(
+async def stream_answer(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
     cancellation_token: CancellationToken,
