@@ -26,7 +26,7 @@ from autogen_codeact.agents.model import (
     is_refusal,
     json_forms,
     messages_for,
-    total,
+    sum_usage,
     unusable,
 )
 from autogen_codeact.agents.text import json_values, shorten, well_formed
@@ -101,7 +101,7 @@ class RetryDecider:
         request += self._correction(first)
         second = await self._answer_once(forms[1:] or forms, request, cancellation_token)
         decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
-        return DecisionResult(decision, total(first.usage, second.usage))
+        return DecisionResult(decision, sum_usage(first.usage, second.usage))
 
     async def _answer_once(
         self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
