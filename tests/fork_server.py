@@ -51,6 +51,7 @@ MODULES = (
     "autogen_ext.models.replay",
     "docker",
     "encodings.utf_8_sig",
+    "mcp.server.fastmcp",
     "openai",
     "openai.resources.beta.beta",
     "pygments.lexers.python",

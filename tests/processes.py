@@ -165,6 +165,12 @@ def start_server(address: str, environment: Mapping[str, str]) -> None:
     assert done.returncode == 0, f"the fork server has failed: {done.stderr}"
 
 
+def address() -> str:
+    """Return where the server listens; it is started if there is none."""
+    _connect().close()
+    return ADDRESS
+
+
 def _connect() -> socket.socket:
     """Connect with the server, which is started if there is none."""
     until = time.monotonic() + START_S
