@@ -30,6 +30,7 @@ READ_LATE = {
     *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY"),
     *("ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OPENAI_BASE_URL"),
+    *("FROM_HERE", "PIP_CONFIG_FILE", "PIP_FIND_LINKS", "PIP_NO_INDEX"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTHONBREAKPOINT"),
     *("SSL_CERT_DIR", "SSL_CERT_FILE"),
     *PROXIES,
@@ -162,6 +163,12 @@ def start_server(address: str, environment: Mapping[str, str]) -> None:
             check=False,
         )
     assert done.returncode == 0, f"the fork server has failed: {done.stderr}"
+
+
+def address() -> str:
+    """Return where the server listens; it is started if there is none."""
+    _connect().close()
+    return ADDRESS
 
 
 def _connect() -> socket.socket:

@@ -16,10 +16,10 @@ import docker.errors
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests import processes
 
 from ..executors.sandboxes import block
+from .oracles import known_engine
 
 # A block that leaves a trace of each time that it is run.
 TRACE = """
@@ -134,13 +134,13 @@ def open_folder(folder: Path) -> Path:
 
 def engine(call: Callable[[Any], Any]) -> Any:
     """Do something to the engine behind the executor's back."""
-    with closing(connect()) as api:
+    with closing(known_engine()) as api:
         return call(api)
 
 
 def exists(name: str | None) -> bool:
     """Whether there is such a container, in whatever state."""
-    with closing(connect()) as api:
+    with closing(known_engine()) as api:
         try:
             api.inspect_container(name)
         except docker.errors.NotFound:

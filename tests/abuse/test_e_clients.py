@@ -25,9 +25,14 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "fork_server", "untouched"
 GONE_S = 30.0
 FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"
 SLEEP = "open('begun', 'w').close()\nimport time\ntime.sleep(60)"
-IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n" + SLEEP
-LEAVE = "import subprocess\nfor _ in range(3): subprocess.Popen(['setsid', 'sleep', '600'])\n" + SLEEP
-WORK = {"nothing": None, "sleeps": SLEEP, "floods": FLOOD, "ignores signals": IGNORE, "has left children": LEAVE}
+IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
+LEAVE = "import subprocess\nfor _ in range(3): subprocess.Popen(['setsid', 'sleep', '600'])\n"
+WORK = {
+    "nothing": None,
+    "sleeps": SLEEP,
+    "floods": FLOOD,
+    "ignores signals and has left children": LEAVE + IGNORE + LEAVE + SLEEP,
+}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,35 +117,41 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("mode", ["process", "session"])
-class Test67Lost:
-    async def test_67_during_a_block_is_told_and_the_block_is_not_sent_again(
-        self, tmp_path: Path, mode: Any, loss: str
-    ) -> None:
-        folder = open_folder(tmp_path / "bound")
-        async with DockerCommandLineCodeExecutor(bind_dir=folder, user="65534:65534", mode=mode) as executor:
-            running = await begin(executor)
-            engine(lambda api: LOSSES[loss](api, executor.container_name))
-            with pytest.raises(SandboxDied, match="its exit code is 137"):
-                await rest(running)
-            result = await run(executor, "print('next')")
-            assert (result.output, result.state) == ("next\n", "lost")
-            assert "had ended since the last block" in result.notes[0]
-            assert (await run(executor, "1")).state == "kept"
-            assert (folder / "ran").read_text() == "x"
+async def test_67_lost_is_told_and_the_block_is_not_sent_again(tmp_path: Path, mode: Any) -> None:
+    """Killed and removed, both during a block and between two."""
+    folder = open_folder(tmp_path / "bound")
+    async with DockerCommandLineCodeExecutor(bind_dir=folder, user="65534:65534", mode=mode) as executor:
+        for loss in LOSSES.values():
+            await lose_during_a_block(executor, loss, folder / "ran")
+            await lose_between_blocks(executor, loss)
 
-    async def test_67_between_blocks_is_told_with_the_next_result(self, mode: Any, loss: str) -> None:
-        async with DockerCommandLineCodeExecutor(mode=mode) as executor:
-            await out(executor, "1")
-            before = executor.container_name
-            engine(lambda api: LOSSES[loss](api, before))
-            await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
-            # What comes between must not swallow it.
-            assert await executor.list_files() != ["never"]
-            result = await run(executor, "print('next')")
-            assert (result.output, result.state) == ("next\n", "lost")
-            assert executor.container_name != before
+
+async def lose_during_a_block(executor: DockerCommandLineCodeExecutor, loss: Callable[..., None], ran: Path) -> None:
+    running = await begin(executor)
+    before = executor.container_name
+    engine(lambda api: loss(api, before))
+    with pytest.raises(SandboxDied, match="its exit code is 137"):
+        await rest(running)
+    result = await run(executor, "print('next')")
+    assert (result.output, result.state) == ("next\n", "lost")
+    assert "had ended since the last block" in result.notes[0]
+    assert executor.container_name != before
+    assert (await run(executor, "1")).state == "kept"
+    assert await asyncio.to_thread(ran.read_text) == "x"
+    await asyncio.to_thread(ran.unlink)
+
+
+async def lose_between_blocks(executor: DockerCommandLineCodeExecutor, loss: Callable[..., None]) -> None:
+    await out(executor, "1")
+    before = executor.container_name
+    engine(lambda api: loss(api, before))
+    await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
+    # What comes between must not swallow it.
+    assert await executor.list_files() != ["never"]
+    result = await run(executor, "print('next')")
+    assert (result.output, result.state) == ("next\n", "lost")
+    assert executor.container_name != before
 
 
 class Test68Paused:
@@ -254,18 +260,13 @@ class TestApiFaults:
 
 
 class Test73Stop:
-    async def test_73_before_start_and_again_and_again(self) -> None:
+    async def test_73_before_start_many_at_once_and_again(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.stop()
-        await executor.start()
-        await executor.stop()
-        await executor.stop()
-        assert not exists(executor.container_name)
-
-    async def test_73_many_at_once(self) -> None:
-        executor = DockerCommandLineCodeExecutor()
         await executor.start()
         await asyncio.gather(*(executor.stop() for _ in range(8)))
+        assert not exists(executor.container_name)
+        await executor.stop()
         assert not exists(executor.container_name)
 
     async def test_73_while_it_starts(self) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from .subject import Kind
 
-CYCLES = 10
-GROWN_KIB = 3072
-"""What the allocator may keep of that many cycles; 10 leaked connections alone would have more."""
+CYCLES = 8
+GROWN_KIB = 2048
+"""What the allocator may keep of that many cycles; 8 leaked connections alone would have more."""
 
 
 @pytest.fixture

@@ -142,9 +142,10 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     request.getfixturevalue("docker_engine")
     before = present()
     yield
-    until = time.monotonic() + oracles.CLEARING_UP_S
+    until, pause = time.monotonic() + oracles.CLEARING_UP_S, 0.02
     while (left := leftovers(before)) and time.monotonic() < until:
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.3)  # to look takes processor time, which what is to go may need
     assert not left, f"left behind: {left}"
 
 

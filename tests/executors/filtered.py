@@ -23,6 +23,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecut
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program
 from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from tests.executors import reused
 
 MACHINE = platform.machine()
 NUMBERS = SYSCALLS.get(MACHINE, {})
@@ -86,7 +87,7 @@ def require(request: pytest.FixtureRequest) -> str:
 
 
 async def run_in_docker(code: str, **options):
-    async with DockerCommandLineCodeExecutor(**options) as executor:
+    async with reused.executor(DockerCommandLineCodeExecutor, **options) as executor:
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
     assert result.outcome == "ok", result
     return result.output

@@ -17,6 +17,8 @@ from .bubblewrapped import descendants, pid_one
 from .conftest import containers
 
 KINDS = ("docker", "bubblewrap")
+MOST_PAUSE_S = 0.3
+"""Between two looks, which take processor time that what is waited for may need."""
 WATCHED = ("containers", "threads", "children", "descriptors", "control groups")
 
 
@@ -28,12 +30,13 @@ def left() -> dict[str, set[str]]:
 
 def what_is_new(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What of ours there is more than before, once time for clearing up is over."""
-    until = time.monotonic() + 20
+    until, pause = time.monotonic() + 20, 0.02
     while True:
         new = {name: found - before[name] for name, found in left().items() if found - before[name]}
         if not new or time.monotonic() > until:
             return new
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.5 * pause, MOST_PAUSE_S)
 
 
 def alive(kind: str) -> int:
@@ -67,10 +70,11 @@ def signal_idle(kind: str, number: signal.Signals) -> None:
 
 async def until(condition: Callable[[], Any], seconds: float = 30) -> None:
     """Wait for something."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.02
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, MOST_PAUSE_S)
 
 
 def name_of(executor: SandboxCodeExecutor) -> str:

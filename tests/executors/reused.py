@@ -33,8 +33,8 @@ Kind = TypeVar("Kind", DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeE
 Loaded = TypeVar("Loaded", bound=SandboxCodeExecutor)
 Found = dict[str, set[str]]
 
-MOST_IDLE = 6
-"""Sandboxes of this process that wait for a test; the pool that was not used for the longest time stops when there are more."""
+MOST_IDLE = 8
+"""Sandboxes of this process that wait for a test; a pool that was not used for long stops when there are more."""
 MAX_USES = 10_000
 RESET_TIMEOUT_S = 10.0
 """Longer than the product's, so that fewer sandboxes are started on a machine under load."""
@@ -65,10 +65,10 @@ def executor(kind: type[Kind], **options: Any) -> Kind:
 def executor_with_tools(
     kind: type[Kind], tools: Sequence[Any], *, approve_tool: ApproveTool | None = None, **options: Any
 ) -> Kind:
-    """Make such an executor with tools that are added before its start.
+    """Make such an executor with tools; in session mode they are added before its start.
 
-    Each block brings them, as those of an agent, so that tests with other tools can use the sandbox. Give `tools` to `executor`
-    where a test needs a sandbox that knows its tools from the start.
+    Each block brings them then, as those of an agent, so that tests with other tools can use the sandbox. Give `tools` to
+    `executor` where a session must know its tools from the start. In process mode a sandbox is not reset after that.
 
     Args:
         kind: Its class.
@@ -76,6 +76,8 @@ def executor_with_tools(
         approve_tool: Called before each call to a tool.
         options: Its other arguments.
     """
+    if options.get("mode") != "session":
+        return executor(kind, tools=tools, approve_tool=approve_tool, **options)
     made = executor(kind, **options)
     made.add_tools(tools, approve_tool)
     return made
@@ -122,9 +124,11 @@ class _Pool(SandboxPool):
 
     def __init__(self, like: SandboxLifecycle) -> None:
         super().__init__(0, sandbox=like.options, tools=_Settings(like.tools.settings()), max_uses=MAX_USES)
+        self.uses = 0
 
     async def acquire(self) -> RunnerClient:
         await self.start()
+        self.uses += 1
         # The last one in `_pools` is the one that was used last.
         with suppress(ValueError):
             _pools.remove(self)
@@ -171,8 +175,11 @@ def _pool_for(like: SandboxLifecycle) -> _Pool:
 
 
 async def _stop_unused(most_idle: int) -> None:
-    """Stop pools of which no sandbox is in use until few sandboxes are idle."""
-    for pool in _pools[:-1]:
+    """Stop pools of which no sandbox is in use until few sandboxes are idle.
+
+    Those that were used once come first: most are for options that no other test has.
+    """
+    for pool in sorted(_pools[:-1], key=lambda each: each.uses > 1):
         if sum(each.idle for each in _pools) <= most_idle:
             break
         if pool.leased == 0:

@@ -21,6 +21,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import explain
+from tests import processes
 
 from .bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder, pid_one
 from .sandboxes import out, run
@@ -103,7 +104,7 @@ class TestEnd:
         assert not [pid for pid in below if alive(pid)]
 
     def test_ends_with_the_death_of_its_host(self):
-        with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True) as host:
+        with processes.start(["-c", HOST], env=os.environ) as host:
             assert host.stdout is not None
             assert host.stdout.readline() == "ready\n"
             below = descendants(host.pid)

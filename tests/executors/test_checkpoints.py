@@ -97,7 +97,7 @@ class TestRollback:
         await session.checkpoint()
         await session.rollback()
         before = int(await out(session, PROCESSES))
-        for number in range(100):
+        for number in range(40):
             await session.checkpoint()
             await out(session, f"x = {number}")
             await session.rollback()

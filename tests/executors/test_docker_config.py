@@ -27,6 +27,7 @@ from autogen_codeact.sandbox import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DERIVED
 
+from . import reused
 from .conftest import MakeExecutor, containers
 from .images import make_wheel
 from .sandboxes import inspect, out, run
@@ -269,7 +270,7 @@ class TestLoadedConfig:
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_functions(self, sandbox_image: str, mode: Any) -> None:
         given = DockerCommandLineCodeExecutor(functions=[add], functions_module="helpers", mode=mode)
-        async with round_trip(given) as executor:
+        async with reused.loaded(round_trip(given)) as executor:
             assert await out(executor, "from helpers import add; print(add(2, 3))") == "5\n"
             assert (await run(executor, "print(1)")).artifacts == ()
 
@@ -301,16 +302,16 @@ class TestLoadedConfig:
 
     async def test_init_command(self, sandbox_image: str) -> None:
         given = DockerCommandLineCodeExecutor(init_command="echo from init > made.txt; export LOST=1")
-        async with round_trip(given) as executor:
+        async with reused.loaded(round_trip(given)) as executor:
             assert await out(executor, "cat made.txt; echo ${LOST-unset}", "sh") == "from init\nunset\n"
-        failing = DockerCommandLineCodeExecutor(init_command="echo because; exit 3")
+        failing = reused.executor(DockerCommandLineCodeExecutor, init_command="echo because; exit 3")
         with pytest.raises(SandboxStartError, match=r"init_command failed \(exit code 3\): because"):
             await failing.start()
         assert containers() == set()
 
     async def test_languages(self, sandbox_image: str) -> None:
         given = DockerCommandLineCodeExecutor(languages={"wc": ["wc", "-c"], "calc": "awk -f"})
-        async with round_trip(given) as executor:
+        async with reused.loaded(round_trip(given)) as executor:
             assert (await out(executor, "12345", "wc")).split()[0] == "5"
             assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
 
@@ -362,7 +363,7 @@ class TestTwoFromOneConfig:
         one, two = (CodeExecutor.load_component(config) for _ in range(2))
         assert isinstance(one, DockerCommandLineCodeExecutor)
         assert isinstance(two, DockerCommandLineCodeExecutor)
-        async with one, two:
+        async with reused.loaded(one), reused.loaded(two):
             await out(one, "x = 'one'; open('f', 'w').write('one')")
             await out(two, "x = 'two'")
             assert await out(one, "x") == "'one'\n"

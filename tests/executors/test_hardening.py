@@ -230,9 +230,11 @@ class TestLimits:
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_limit_of_processes(self, make_executor: MakeExecutor, mode: str) -> None:
-        executor = await make_executor(mode=mode, timeout=3, limits=Limits(pids=40, cpus=0.3))
+        executor = await make_executor(mode=mode, limits=Limits(pids=40, cpus=0.3))
+        executor.sandbox.timeout = 1.5
         await run(executor, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
         await run(executor, ":(){ :|:& };:", "bash")
+        executor.sandbox.timeout = 30
         assert await out(executor, "print('next')") == "next\n"
 
     async def test_limit_of_descriptors(self, executor: DockerCommandLineCodeExecutor) -> None:

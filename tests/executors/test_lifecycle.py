@@ -4,8 +4,6 @@ import asyncio
 import io
 import os
 import signal
-import subprocess
-import sys
 import tarfile
 import textwrap
 import threading
@@ -32,8 +30,11 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import processes
 
+from . import reused
 from .conftest import MakeExecutor, containers
+from .pooled import until
 from .sandboxes import block, out, run
 
 
@@ -47,6 +48,14 @@ async def none_is_left(seconds: float = 5) -> bool:
     return True
 
 
+async def kill(client: APIClient, executor: DockerCommandLineCodeExecutor) -> None:
+    """Kill the container of an executor, and wait until that is known."""
+    running = executor.sandbox.client
+    assert running is not None
+    client.kill(running.name)
+    await until(lambda: not running.alive)
+
+
 @pytest_asyncio.fixture
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One that has not been started; it is stopped after the test, whatever that does with it."""
@@ -55,10 +64,12 @@ async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
     await made.stop()
 
 
-@pytest.fixture
-def make_executor(make_fresh_executor: MakeExecutor) -> MakeExecutor:
-    """Here sandboxes end, and containers are counted."""
-    return make_fresh_executor
+@pytest_asyncio.fixture
+async def leased(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """The same with a sandbox that other tests use, too; its container does not count."""
+    made = reused.executor(DockerCommandLineCodeExecutor, mode="session")
+    yield made
+    await made.stop()
 
 
 @pytest.fixture
@@ -90,11 +101,10 @@ class TestStartAndStop:
         await asyncio.gather(*calls)
         assert containers() == set()
 
-    async def test_restart_keeps_only_the_files_of_the_host(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session")
+    async def test_restart_keeps_only_the_files_of_the_host(self, make_fresh_executor: MakeExecutor) -> None:
+        executor = await make_fresh_executor(mode="session")
         await out(executor, "x = 1; open('kept.txt', 'w').write('kept'); open('/tmp/lost.txt', 'w').close()")
         name = executor.container_name
-        await executor.restart()
         await executor.restart()
         assert executor.container_name != name
         code = "import os; 'x' in globals(), open('kept.txt').read(), os.path.exists('/tmp/lost.txt')"
@@ -118,24 +128,24 @@ class TestStartAndStop:
         await executor.stop()
 
     async def test_after_stop_blocks_and_files_are_refused(
-        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
+        self, leased: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
-        await executor.start()
-        await executor.stop()
+        await leased.start()
+        await leased.stop()
         (tmp_path / "file").write_text("")
         calls: list[Callable[[], object]] = [
-            lambda: run(executor, "1"),
-            lambda: executor.upload(tmp_path / "file"),
-            lambda: executor.download("file", tmp_path / "x"),
-            executor.list_files,
-            executor.checkpoint,
-            executor.rollback,
+            lambda: run(leased, "1"),
+            lambda: leased.upload(tmp_path / "file"),
+            lambda: leased.download("file", tmp_path / "x"),
+            leased.list_files,
+            leased.checkpoint,
+            leased.rollback,
         ]
         for call in calls:
             with pytest.raises(SandboxNotStarted, match=r"call start\(\)"):
                 await call()  # type: ignore[misc]
         with pytest.raises(SandboxNotStarted):
-            _ = executor.work_dir
+            _ = leased.work_dir
 
     async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image: str) -> None:
         async def fail() -> None:
@@ -157,7 +167,7 @@ class TestStartAndStop:
             await running
 
     async def test_a_start_that_is_cancelled_leaves_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
-        for delay in (0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
+        for delay in (0, 0.03, 0.1, 0.2, 0.3):
             starting = asyncio.ensure_future(executor.start())
             await asyncio.sleep(delay)
             starting.cancel()
@@ -179,12 +189,12 @@ class TestStartAndStop:
 
 class TestEventLoopsAndThreads:
     def test_several_event_loops_use_one_sandbox_one_after_the_other(
-        self, executor: DockerCommandLineCodeExecutor
+        self, leased: DockerCommandLineCodeExecutor
     ) -> None:
-        asyncio.run(executor.start())
+        asyncio.run(leased.start())
         for number in range(3):
-            assert asyncio.run(out(executor, f"x = {number}; x")) == f"{number}\n"
-        asyncio.run(executor.stop())
+            assert asyncio.run(out(leased, f"x = {number}; x")) == f"{number}\n"
+        asyncio.run(leased.stop())
 
     def test_several_threads_use_one_sandbox_at_once(self, executor: DockerCommandLineCodeExecutor) -> None:
         results: dict[int, str] = {}
@@ -208,18 +218,18 @@ class TestEventLoopsAndThreads:
         asyncio.run(executor.stop())
 
     def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(
-        self, executor: DockerCommandLineCodeExecutor
+        self, leased: DockerCommandLineCodeExecutor
     ) -> None:
-        asyncio.run(out(executor, "x = 1"))
+        asyncio.run(out(leased, "x = 1"))
 
         async def leave() -> None:
-            task = asyncio.ensure_future(run(executor, "x = 2; import time; time.sleep(60)"))
+            task = asyncio.ensure_future(run(leased, "x = 2; import time; time.sleep(60)"))
             await asyncio.sleep(0.3)
             assert not task.done()
 
         asyncio.run(leave())
-        assert asyncio.run(out(executor, "x")) == "1\n"
-        asyncio.run(executor.stop())
+        assert asyncio.run(out(leased, "x")) == "1\n"
+        asyncio.run(leased.stop())
 
     def test_a_start_that_is_torn_down_with_its_loop_leaves_nothing(
         self, executor: DockerCommandLineCodeExecutor
@@ -239,9 +249,10 @@ class TestFromOutside:
     @pytest.mark.parametrize("mode", ["process", "session"])
     @pytest.mark.parametrize("way", ["kill", "remove", "stop"])
     async def test_a_container_that_is_gone_mid_block_is_an_error_and_the_next_block_has_another(
-        self, make_executor: MakeExecutor, client: APIClient, mode: str, way: str
+        self, make_executor: MakeExecutor, make_fresh_executor: MakeExecutor, client: APIClient, mode: str, way: str
     ) -> None:
-        executor = await make_executor(mode=mode, timeout=30)
+        make = make_fresh_executor if way == "kill" else make_executor
+        executor = await make(mode=mode, timeout=30)
         await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
         running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
@@ -267,8 +278,7 @@ class TestFromOutside:
     ) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "x = 1")
-        client.kill(executor.container_name)
-        assert await none_is_left()
+        await kill(client, executor)
         result = await run(executor, "'x' in globals()")
         assert (result.output, result.state) == ("False\n", "lost")
 
@@ -276,26 +286,24 @@ class TestFromOutside:
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_executor(mode="session")
-        client.kill(executor.container_name)
-        await asyncio.sleep(1)
+        await kill(client, executor)
         result = await run(executor, "1", "no-such-language")
         assert (result.outcome, result.state) == ("error", "lost")
         assert (await run(executor, "1")).state == "kept"
 
     async def test_start_after_a_dead_container_removes_it(
-        self, make_executor: MakeExecutor, client: APIClient
+        self, make_fresh_executor: MakeExecutor, client: APIClient
     ) -> None:
-        executor = await make_executor()
-        client.kill(executor.container_name)
-        await asyncio.sleep(1)
+        executor = await make_fresh_executor()
+        await kill(client, executor)
         await executor.start()
         assert await out(executor, "print(1)") == "1\n"
         assert len(containers()) == 1
 
     async def test_paused_container_misses_the_deadline_of_the_host(
-        self, make_executor: MakeExecutor, client: APIClient
+        self, make_fresh_executor: MakeExecutor, client: APIClient
     ) -> None:
-        executor = await make_executor(timeout=3)
+        executor = await make_fresh_executor(timeout=3)
         await out(executor, "print(1)")
         client.pause(executor.container_name)
         began = time.monotonic()
@@ -349,8 +357,7 @@ class TestEndOfClient:
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
     def test_end_of_the_client_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
-        command = [sys.executable, "-c", textwrap.dedent(self.SCRIPT), name]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        with processes.start(["-c", textwrap.dedent(self.SCRIPT), name], env=os.environ) as child:
             try:
                 assert child.stdout is not None
                 assert child.stdout.readline() == "started\n"
@@ -428,7 +435,7 @@ class TestMissing:
         self, sandbox_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        executor = DockerCommandLineCodeExecutor(init_command="exit 1")
+        executor = reused.executor(DockerCommandLineCodeExecutor, init_command="exit 1")
         for _ in range(2):
             with pytest.raises(SandboxError):
                 await executor.start()
@@ -436,7 +443,7 @@ class TestMissing:
 
 
 async def test_several_times_over_leave_nothing(sandbox_image: str) -> None:
-    for _ in range(3):
+    for _ in range(2):
         async with DockerCommandLineCodeExecutor() as executor:
             result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
             assert result.output == "1\n"

@@ -68,14 +68,34 @@ def nothing_is_left(kind: str) -> Iterator[None]:
     assert what_is_new(before) == {}
 
 
-def make(kind: str, size: int = 1, **options: Any) -> SandboxPool:
-    """A pool of small sandboxes."""
-    return SandboxPool(size, sandbox=kind, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
+class Expecting(SandboxPool):
+    """A pool that is told how many of its sandboxes the test will use, and starts no others in advance.
+
+    Args:
+        leases: How many.
+        size: Sandboxes started in advance.
+        options: The other arguments.
+    """
+
+    def __init__(self, leases: int, size: int, **options: Any) -> None:
+        super().__init__(size, **options)
+        self._left = leases
+        self.expected = lambda: self._left
+
+    async def acquire(self) -> RunnerClient:
+        self._left -= 1
+        return await super().acquire()
+
+
+def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any) -> SandboxPool:
+    """A pool of small sandboxes; with `leases` it starts only so many in advance, as in a batch."""
+    options = {"sandbox": kind, "limits": SMALL, "timeout": 30, **options}
+    return SandboxPool(size, **options) if leases is None else Expecting(leases, size, **options)
 
 
 class TestLease:
     async def test_lease_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
-        async with make(kind, 2) as pool:
+        async with make(kind, 2, leases=2) as pool:
             await pool.ready()
             ready = ready_names(pool)
             assert (pool.idle, pool.leased, len(ready)) == (2, 0, 2)
@@ -87,7 +107,7 @@ class TestLease:
     @ONE_KIND
     async def test_lease_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
         names = set()
-        async with make(kind, 2, mode="session") as pool:
+        async with make(kind, 2, leases=5, mode="session") as pool:
             for _ in range(5):
                 async with pool.executor() as executor:
                     names.add(name_of(executor))
@@ -118,7 +138,7 @@ class TestLease:
             return 3 * number
 
         (tmp_path / "data.txt").write_text("14")
-        async with make(kind) as pool:
+        async with make(kind, leases=1) as pool:
             await pool.ready()
             executor = pool.executor(work_dir=tmp_path, functions=[triple], init_command="echo ready > init.txt")
             async with executor:
@@ -131,13 +151,13 @@ class TestLease:
             assert (tmp_path / "made.txt").read_text() == "made"
 
     async def test_failed_start_ends_its_lease(self, kind: str) -> None:
-        async with make(kind) as pool:
+        async with make(kind, leases=1) as pool:
             with pytest.raises(RuntimeError, match=r"init_command failed \(exit code 3\)"):
                 await pool.executor(init_command="exit 3").start()
             assert pool.leased == 0
 
     async def test_restart_takes_another_lease(self, kind: str) -> None:
-        async with make(kind, max_alive=2) as pool, pool.executor() as executor:
+        async with make(kind, leases=2, max_alive=2) as pool, pool.executor() as executor:
             first = name_of(executor)
             await out(executor, "open('/tmp/there', 'w').close()")
             await executor.restart()
@@ -145,7 +165,7 @@ class TestLease:
             assert await out(executor, "import os; print(os.path.exists('/tmp/there'))") == "False\n"
 
     async def test_first_block_takes_a_lease_and_a_dead_sandbox_is_replaced(self, kind: str) -> None:
-        async with make(kind, max_alive=1, mode="session") as pool:
+        async with make(kind, leases=2, max_alive=1, mode="session") as pool:
             executor = pool.executor()
             await out(executor, "x = 1")
             signal_idle(kind, signal.SIGKILL)
@@ -156,7 +176,7 @@ class TestLease:
 
     async def test_lease_runs_blocks_as_without_a_pool(self, kind: str) -> None:
         options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
-        async with make(kind, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
+        async with make(kind, leases=1, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
             result = await run(executor, "import os, sys; print(os.environ['NAME'], file=sys.stderr); x = 1")
             assert (result.outcome, result.stdout, result.stderr) == ("ok", "", "value\n")
             assert await out(executor, "'decimal' in sys.modules") == "True\n"
@@ -166,7 +186,7 @@ class TestLease:
 
     @ONE_KIND
     async def test_lease_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
-        async with make(kind, 2, tools=[Teller("nobody")]) as pool:
+        async with make(kind, 2, leases=4, tools=[Teller("nobody")]) as pool:
 
             async def ask(said: str) -> tuple[str, list[str]]:
                 async with pool.executor(tools=[Teller(said)]) as executor:
@@ -187,7 +207,7 @@ class TestLease:
         except OSError as error:
             print(type(error).__name__)
         """
-        async with make(kind, allow_domains=["allowed.example"]) as pool:
+        async with make(kind, leases=2, allow_domains=["allowed.example"]) as pool:
             for _ in range(2):
                 async with pool.executor() as executor:
                     result = await run(executor, fetch)
@@ -198,25 +218,19 @@ class TestLimits:
     @ONE_KIND
     async def test_many_executors_run_and_max_alive_holds(self, kind: str) -> None:
         most: list[int] = []
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.02):
-                most.append(alive(kind))
+        two = asyncio.Barrier(2)
 
         async def one(number: int) -> str:
             async with pool.executor() as executor:
                 assert pool.idle + pool.leased <= 5
-                return await out(executor, f"print({number})")
+                output = await out(executor, f"print({number})")
+                if number < 2:
+                    await two.wait()
+                most.append(await asyncio.to_thread(alive, kind))
+                return output
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            async with make(kind, 2, max_alive=5, starts_at_once=3) as pool:
-                outputs = await asyncio.gather(*(one(number) for number in range(15)))
-        finally:
-            done.set()
-            watcher.join()
+        async with make(kind, 2, leases=15, max_alive=5, starts_at_once=3) as pool:
+            outputs = await asyncio.gather(*(one(number) for number in range(15)))
         assert outputs == [f"{number}\n" for number in range(15)]
         assert 2 <= max(most) <= 5
 
@@ -276,7 +290,7 @@ class TestLimits:
 
     @ONE_KIND
     async def test_sandbox_granted_to_a_cancelled_executor_goes_to_the_next_one(self, kind: str) -> None:
-        async with make(kind, max_alive=1) as pool:
+        async with make(kind, leases=1, max_alive=1) as pool:
             await pool.ready()
             manager = pool._running()
             # Granted, but cancelled before the event loop has told who waits.
@@ -325,7 +339,7 @@ class TestStop:
 
     @ONE_KIND
     async def test_pool_can_be_started_again(self, kind: str) -> None:
-        pool = make(kind)
+        pool = make(kind, leases=2)
         for _ in range(2):
             async with pool, pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
@@ -334,7 +348,7 @@ class TestStop:
         entered = asyncio.Event()
 
         async def use() -> None:
-            async with make(kind, 2) as pool, pool.executor() as executor:
+            async with make(kind, 2, leases=2) as pool, pool.executor() as executor:
                 entered.set()
                 await run(executor, "import time; time.sleep(30)")
 
@@ -363,7 +377,7 @@ class TestIdleSandboxes:
         self, kind: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "autogen_codeact")
-        async with make(kind) as pool:
+        async with make(kind, leases=1) as pool:
             await pool.ready()
             (first,) = ready_names(pool)
             signal_idle(kind, signal.SIGKILL)
@@ -376,7 +390,7 @@ class TestIdleSandboxes:
         assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
 
     async def test_sandbox_that_has_just_died_is_not_leased(self, kind: str) -> None:
-        async with make(kind) as pool:
+        async with make(kind, leases=1) as pool:
             await pool.ready()
             (first,) = ready_names(pool)
             signal_idle(kind, signal.SIGKILL)
@@ -385,7 +399,7 @@ class TestIdleSandboxes:
                 assert await out(executor, "print(1)") == "1\n"
 
     async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
-        async with make(kind, max_alive=1) as pool:
+        async with make(kind, leases=1, max_alive=1) as pool:
             await pool.ready()
             (first,) = ready_names(pool)
             signal_idle(kind, signal.SIGSTOP)
@@ -465,7 +479,7 @@ class TestLoopsAndThreads:
 
     @ONE_KIND
     async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
-        async with make(kind) as pool:
+        async with make(kind, leases=1) as pool:
             await pool.ready()
             reading, writing = os.pipe()
             child = os.fork()
@@ -491,7 +505,7 @@ class TestOptions:
             "docker": DockerCommandLineCodeExecutor,
             "bubblewrap": BubblewrapCommandLineCodeExecutor,
         }
-        async with make(kind, mode="session", checkpoint=False) as pool:
+        async with make(kind, leases=1, mode="session", checkpoint=False) as pool:
             executor = makers[kind](mode="session", checkpoint=False, limits=SMALL, pool=pool, timeout=3)  # type: ignore[call-arg]
             async with executor:
                 result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())

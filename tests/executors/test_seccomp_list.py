@@ -1,5 +1,6 @@
 """The allow-list itself: what it says, the program made from it, the numbers of the calls, and what an executor does with it."""
 
+import functools
 import json
 import re
 import struct
@@ -26,11 +27,16 @@ WORDS = {ALLOW: "allow", EPERM: "EPERM", ENOSYS: "ENOSYS", KILL: "kill"}
 GARBAGE = 0xDEAD << 32
 
 
+@functools.cache
+def unpacked(program: bytes) -> list[tuple[int, ...]]:
+    return list(struct.iter_unpack("<HBBI", program))
+
+
 def decide(program: bytes, arch: int, number: int, *arguments: int) -> str:
     """What the kernel would do with a call: the few instructions of classic BPF that seccomp programs are made of."""
     given = [*arguments, *[0] * 6][:6]
     data = struct.pack("<IIQ6Q", number, arch, 0, *given)
-    instructions = list(struct.iter_unpack("<HBBI", program))
+    instructions = unpacked(program)
     at = accumulator = 0
     while True:
         code, if_true, if_false, k = instructions[at]

@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, Image
@@ -28,12 +29,13 @@ from autogen_codeact.executors.tools.adapters import from_autogen
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolArgumentError
+from tests.processes import address
 
 from .schema_workbench import SchemaWorkbench
 from .stub_host import StubHost
 
-SERVER = Path(__file__).with_name("mcp_server.py")
+SERVER = Path(__file__).with_name("mcp_forked.py")
 
 
 class Place(BaseModel):
@@ -88,14 +90,24 @@ LOOK_UP = ToolSchema(
 
 
 def mcp(*arguments: str) -> McpWorkbench:
-    return McpWorkbench(StdioServerParams(command=sys.executable, args=[str(SERVER), *arguments]))
+    return McpWorkbench(
+        StdioServerParams(
+            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:], *arguments], read_timeout_seconds=60
+        )
+    )
 
 
-@pytest.fixture
-async def shop() -> AsyncIterator[StubHost]:
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def server_tools() -> AsyncIterator[Sequence[HostTool]]:
+    """The tools of one server."""
     tools = HostTools([mcp()])
-    yield StubHost(await tools.start())
+    yield await tools.start()
     await tools.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="class")
+async def shop(server_tools: Sequence[HostTool]) -> StubHost:
+    return StubHost(server_tools)
 
 
 class TestBaseTools:
@@ -222,6 +234,7 @@ class TestWorkbenches:
             assert tools.known is None
 
 
+@pytest.mark.asyncio(loop_scope="class")
 class TestMcpServer:
     async def test_mcp_tools_have_types_and_their_names_are_made_identifiers(self, shop: StubHost):
         assert {name: tool.signature for name, tool in shop.tools.items()} == {

@@ -21,6 +21,7 @@ from . import reused
 from .sandboxes import out, run
 
 MIB = 1024**2
+SMALL = Limits(workspace="1m", files=100)
 KINDS = pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], ids=str)
 
 
@@ -96,12 +97,12 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
     with pytest.raises(
         SandboxFileError, match=r"150 files need 0 bytes, .* for at most 100 files and folders.*files=\.\.\."
     ):
-        await kind.make(work_dir=tmp_path, limits=Limits(files=100)).start()
+        await make(kind, work_dir=tmp_path, limits=SMALL).start()
 
 
 @KINDS
 async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
-    async with kind.make(work_dir=tmp_path, delete_tmp_files=True, limits=Limits(workspace="1m")) as executor:
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
         await run(executor, "print(1)")
         sparse(tmp_path / "new", 2 * MIB)
         for _ in range(2):
@@ -127,12 +128,12 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
 
 @KINDS
 async def test_a_work_dir_with_many_files_does_not_hold_up_the_event_loop(kind: Kind, tmp_path: Path) -> None:
-    for number in range(5000):
+    for number in range(2000):
         (tmp_path / str(number)).write_bytes(os.urandom(100))
     async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
 
         async def change_all() -> None:
-            for number in range(5000):
+            for number in range(2000):
                 os.utime(tmp_path / str(number))
             for _ in range(3):
                 await run(executor, "print(1)")
