@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.result import Outcome
 
@@ -18,6 +20,7 @@ from .subject import Subject
 
 AT_ONCE = 8
 SNIPPET_S = 2.0
+RESULT_S = 20.0
 ALL_OF_THEM = 270
 
 
@@ -33,7 +36,7 @@ async def run_all(subject: Subject, codes: list[str]) -> list[ExecutionResult]:
 
     async def one(code: str) -> ExecutionResult:
         async with room:
-            return await asyncio.wait_for(run(subject.executor, block(code)), 10 * SNIPPET_S)
+            return await asyncio.wait_for(run(subject.executor, block(code)), RESULT_S)
 
     return list(await asyncio.gather(*map(one, codes)))
 
@@ -44,6 +47,7 @@ def secrets_of_the_host() -> list[str]:
     return [SECRET, *(line for line in lines if line.count(":") > 2 and line.split(":")[1] not in ("*", "!", "!*", ""))]
 
 
+@pytest.mark.timeout(180)
 async def test_83_risky_snippets_leave_the_canaries_intact(subject: Subject, shared_data: Path) -> None:
     codes = snippets(shared_data)
     assert len(codes) == ALL_OF_THEM

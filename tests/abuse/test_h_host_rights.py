@@ -120,18 +120,15 @@ SAID = {
 
 @each_engine
 @pytest.mark.parametrize("who", ["nobody", "root"])
-async def test_h5_programs_that_set_such_modes_are_refused(folder: Path, subject: Subject, who: str) -> None:
+async def test_h5_no_program_and_no_file_capability_gives_rights_on_the_host(
+    folder: Path, subject: Subject, who: str
+) -> None:
+    """A capability is what set-user-id is, for one right: an attribute of the file."""
     await start(subject, folder, who)
     done = {line for line in (await subject.run(TOOLS, "sh")).output.splitlines() if line in SAID}
     assert done == {"sticky"}
     assert with_rights(folder) == set()
-
-
-@each_engine
-@pytest.mark.parametrize("who", ["nobody", "root"])
-async def test_h5_no_file_capability_reaches_the_host(folder: Path, subject: Subject, who: str) -> None:
-    """What set-user-id is for one right: an attribute of the file. In a user namespace of its own code could set it."""
-    await start(subject, folder, who)
+    # In a user namespace of its own code could set it.
     code = """
     import os, struct
     open("/workspace/able", "w").close()

@@ -14,7 +14,7 @@ from autogen_codeact.sandbox import pool_manager
 from ..executors.sandboxes import run
 from .subject import SUBJECTS, Kind
 
-SMALL = Limits(memory="256m", pids=48, nofile=256, workspace="16m", tmp="16m", files=30_000)
+SMALL = Limits(memory="256m", pids=48, nofile=256, workspace="16m", tmp="16m", files=12_000)
 # The code inside the sandbox is the same in all combinations.
 TWO = [kind for kind in SUBJECTS if (kind.engine, kind.mode) in (("docker", "session"), ("bubblewrap", "process"))]
 
