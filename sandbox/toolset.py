@@ -51,7 +51,7 @@ class Toolset:
         self._added: tuple[Any, ...] = ()
         self.known: tuple[HostTool, ...] | None = ()
         """All tools; None before `start` if there are sources of tools to start."""
-        self.broker = ToolBroker((), limits or ToolLimits(), self.approval(approve))
+        self.broker = ToolBroker((), limits or ToolLimits(), self.approval(approve), self.library)
         """What runs the tools."""
         self._given = self._adopt(tools)
 

@@ -101,7 +101,7 @@ class HostToolWithToken(DescribedTool, Protocol):
 
 @dataclass(frozen=True)
 class TokenHostTool:
-    """A `HostToolWithToken` as the sandbox library runs it; its answer may have AutoGen's images.
+    """A `HostToolWithToken` as the sandbox library runs it.
 
     Args:
         tool: The tool.
@@ -116,8 +116,8 @@ class TokenHostTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run it."""
-        answer = await with_token(lambda token: self.tool.run(arguments, token))
-        return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
+        answer: ToolAnswer = await with_token(lambda token: self.tool.run(arguments, token))
+        return answer
 
 
 def as_host_tool(tool: HostToolProtocol | HostToolWithToken) -> HostToolProtocol:

@@ -30,7 +30,7 @@ from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import FunctionHostTool, contained
+from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes, contained
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
@@ -75,15 +75,23 @@ class ToolBroker:
         tools: The tools.
         limits: Limits for the calls of one block.
         approve: Approves each call; None to allow all.
+        library: Converts the images in the tools' answers. Default: those of Pillow.
 
     Raises:
         ValueError: Two tools have the same name, or one has an unusable name.
     """
 
-    def __init__(self, tools: Sequence[HostTool], limits: ToolLimits, approve: ApproveTool | None = None) -> None:
+    def __init__(
+        self,
+        tools: Sequence[HostTool],
+        limits: ToolLimits,
+        approve: ApproveTool | None = None,
+        library: LibraryTypes = NO_LIBRARY,
+    ) -> None:
         self.tools: dict[str, HostTool] = {}
         self.limits = limits
         self.approve = approve
+        self.library = library
         self.attachments = Attachments()
         """Recorders and observers of the sandbox."""
         self.without_approval: set[str] = set()
@@ -264,9 +272,10 @@ class BlockCalls:
             else:
                 call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
                 answer = await answers(request.name, request.copies[1])
+            images = tuple(map(self._broker.library.convert, answer.images))
             body, result = await self._written(answer.value)
             if call.outcome is None:
-                call.images = tuple(answer.images)
+                call.images = images
                 self._bytes_out += len(body)
                 self._finish(call, "ok", body, result)
         except NotAllowed as error:

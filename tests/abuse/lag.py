@@ -73,10 +73,10 @@ class Ticks:
 
     def end(self) -> None:
         """End the tick, record its lag, and start the next tick."""
-        now, used_so_far = time.monotonic(), time.process_time()
-        took, used = now - self._began, used_so_far - self._used
-        self._began, self._used = now, used_so_far
+        took, used = time.monotonic() - self._began, time.process_time() - self._used
         self.largest_s = max(self.largest_s, max(took - self._delays.since_last_s(), min(used, took)) - TICK_S)
+        # Here, so that the next tick does not contain the time that it takes to read the delays.
+        self._began, self._used = time.monotonic(), time.process_time()
 
     def close(self) -> None:
         """Close its descriptors."""

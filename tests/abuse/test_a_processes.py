@@ -23,7 +23,7 @@ async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
         except OSError:
             pass
     """
-    result = await subject.run(code, timeout=0.5)
+    result = await subject.run(code, timeout=0.3)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
@@ -206,7 +206,7 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
 )
 async def test_16_busy_loop_inside_c_is_killed_and_the_state_before_it_kept(subject: Subject, code: str) -> None:
     """That the variable of the first block is there again is what the fixture looks for."""
-    result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=0.6)
+    result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=0.4)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
@@ -236,7 +236,7 @@ async def test_18_except_base_exception_in_a_loop(subject: Subject) -> None:
         except BaseException:
             print("caught")
     """
-    result = await subject.run(code, timeout=0.6)
+    result = await subject.run(code, timeout=0.4)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 

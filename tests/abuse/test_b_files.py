@@ -161,7 +161,7 @@ RACE = f"""
     os.symlink("/tmp/elsewhere", "/workspace/other")
     libc, here, exchange = ctypes.CDLL(None), -100, 2
     def swap():
-        until = time.monotonic() + 4
+        until = time.monotonic() + 2
         while time.monotonic() < until:
             for link in (b"/workspace/link", b"/workspace/other"):
                 for _ in range(2):
@@ -192,7 +192,7 @@ async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(sub
     assert got <= {"mine"}, "the system's own file was read through the link"
     assert await subject.out("import os; print(os.listdir('/tmp/elsewhere'))") == "[]\n"
     if subject.session:
-        await subject.out("import time; time.sleep(4)", timeout=10)  # until the swapping ends
+        await subject.out("import time; time.sleep(2)", timeout=10)  # until the swapping ends
 
 
 @each_engine

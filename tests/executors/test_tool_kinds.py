@@ -91,7 +91,9 @@ LOOK_UP = ToolSchema(
 
 def mcp(*arguments: str) -> McpWorkbench:
     return McpWorkbench(
-        StdioServerParams(command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:], *arguments])
+        StdioServerParams(
+            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:], *arguments], read_timeout_seconds=60
+        )
     )
 
 

@@ -97,7 +97,11 @@ async def double(number: int, times: int = 2) -> int:
 
 
 def mcp() -> McpWorkbench:
-    return McpWorkbench(StdioServerParams(command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:]]))
+    return McpWorkbench(
+        StdioServerParams(
+            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:]], read_timeout_seconds=60
+        )
+    )
 
 
 class TestFunctions:
