@@ -2,9 +2,8 @@
 
 import asyncio
 import json
+import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from autogen_codeact.executors import (
     ToolLimits,
 )
 from autogen_codeact.teams import Team
+from tests import processes
 from tests.agents.codeact import from_agent, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import received_by, scripted
@@ -412,9 +412,8 @@ asyncio.run(main())
 async def test_session_is_rebuilt_in_another_process(bubblewrap: None) -> None:
     def run(before: Any, *answers: str) -> list[str]:
         arguments = json.dumps([before, *answers])
-        done = subprocess.run(
-            [sys.executable, "-c", PROCESS, arguments], capture_output=True, text=True, timeout=50, check=True
-        )
+        done = processes.run(["-c", PROCESS, arguments], env=os.environ, timeout=50)
+        assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
     first = await asyncio.to_thread(run, None, python("cost = price('tea')\ndef total(n): return n * cost"), "Done.")

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ import pytest
 
 from autogen_codeact import Sandbox
 from autogen_codeact.sandbox import OutputChunk, Result, SandboxDied
+from tests import processes
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -105,14 +104,12 @@ with Sandbox("bubblewrap") as box:
 
 
 def test_an_interrupt_kills_the_block_and_keeps_the_session() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=45)
+    with processes.start(["-c", PROGRAM], env=os.environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=45)
     assert output == "interrupted 42 True\n", errors
 
 
