@@ -25,7 +25,7 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code, is_cut_off
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.decision import Decided, RetryDecider
+from autogen_codeact.agents.decision import DecisionResult, RetryDecider
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
@@ -332,7 +332,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """Return the code that would be run for these messages; none if a block is cut off."""
         return self._code_in_messages(messages).blocks
 
-    async def _decide(self, conversation: Conversation, token: CancellationToken) -> Decided:
+    async def _decide(self, conversation: Conversation, token: CancellationToken) -> DecisionResult:
         assert self._decider is not None
         return await self._decider.ask(await conversation.messages(), token)
 
@@ -364,7 +364,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     def _execution_event(self, attempt: int, result: CodeResult) -> CodeExecutionEvent:
         return CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata_of(result))
 
-    def _decision_event(self, attempt: int, decided: Decided) -> CodeGenerationEvent:
+    def _decision_event(self, attempt: int, decided: DecisionResult) -> CodeGenerationEvent:
         retry, reason = decided.decision.retry, decided.decision.reason
         return CodeGenerationEvent(
             retry_attempt=attempt,

@@ -295,7 +295,7 @@ class CodeRunner:
             tools.append(FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type, end))
         return {tool.name: tool for tool in tools}
 
-    def did_more(self, result: CodeResult) -> bool:
+    def has_other_effects(self, result: CodeResult) -> bool:
         """Return whether code wrote something, or called other tools than those that end the turn."""
         calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
         return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)

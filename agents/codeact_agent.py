@@ -291,7 +291,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         metadata = metadata_of(result) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
-            output = shown if self._runner.did_more(result) else None
+            output = shown if self._runner.has_other_effects(result) else None
             return answer.as_message(self.name, context_for(generated, output, self.name), {"steps": str(step)})
         if answer is None:
             return None

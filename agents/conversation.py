@@ -28,7 +28,7 @@ from autogen_core.models import (
 from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
-from autogen_codeact.agents.model import JsonForm, converse, is_refusal, json_forms, total, unusable
+from autogen_codeact.agents.model import JsonForm, is_refusal, json_forms, stream_answer, sum_usage, unusable
 from autogen_codeact.agents.observation import as_message
 
 SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
@@ -182,15 +182,15 @@ class Conversation:
                 if answered is None:
                     self._refused.add(form)
                 else:
-                    spent = total(spent, answered.usage)
+                    spent = sum_usage(spent, answered.usage)
             else:
-                return result.model_copy(update={"usage": total(spent, result.usage)})
+                return result.model_copy(update={"usage": sum_usage(spent, result.usage)})
         raise AssertionError("plain text is never left out")
 
     async def _ask(
         self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, form: JsonForm = None
     ) -> CreateResult:
-        async with aclosing(converse(self.client, messages, token, stream=self._stream, form=form)) as answer:
+        async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))

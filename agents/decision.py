@@ -26,12 +26,12 @@ from autogen_codeact.agents.model import (
     is_refusal,
     json_forms,
     messages_for,
-    total,
+    sum_usage,
     unusable,
 )
 from autogen_codeact.agents.text import json_values, shorten, well_formed
 
-__all__ = ["Decided", "RetryDecider", "RetryDecision", "parse_decision"]
+__all__ = ["DecisionResult", "RetryDecider", "RetryDecision", "parse_decision"]
 
 QUESTION = (
     "That code did not succeed. Is another attempt worth it? Answer with one JSON object and nothing else:\n"
@@ -44,7 +44,7 @@ DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionResult:
     """A decision and the tokens that it used.
 
     Args:
@@ -80,7 +80,7 @@ class RetryDecider:
         self._deadline = deadline
         self._refused: set[JsonForm] = set()
 
-    async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> Decided:
+    async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> DecisionResult:
         """Decide whether the failure at the end of `messages` is worth another attempt.
 
         An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
@@ -97,11 +97,11 @@ class RetryDecider:
         # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
         first = await self._answer_once(forms, request, cancellation_token)
         if first.decision is not None:
-            return Decided(first.decision, first.usage)
+            return DecisionResult(first.decision, first.usage)
         request += self._correction(first)
         second = await self._answer_once(forms[1:] or forms, request, cancellation_token)
         decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
-        return Decided(decision, total(first.usage, second.usage))
+        return DecisionResult(decision, sum_usage(first.usage, second.usage))
 
     async def _answer_once(
         self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken

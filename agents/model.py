@@ -58,7 +58,7 @@ async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
         task.exception()  # else asyncio reports it as never retrieved
 
 
-async def converse(
+async def stream_answer(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
     cancellation_token: CancellationToken,
@@ -215,7 +215,7 @@ def _sendable(message: LLMMessage) -> LLMMessage:
     return message if fit == content else message.model_copy(update={"content": fit})
 
 
-def total(*usages: RequestUsage) -> RequestUsage:
+def sum_usage(*usages: RequestUsage) -> RequestUsage:
     """Add up token counts."""
     return RequestUsage(
         prompt_tokens=sum(usage.prompt_tokens for usage in usages),

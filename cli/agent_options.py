@@ -13,7 +13,7 @@ import typer
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.sandbox_options import sandbox_option
-from autogen_codeact.cli.shared_options import Command, takes
+from autogen_codeact.cli.shared_options import Command, with_options
 
 agent_option = partial(typer.Option, rich_help_panel="Agent")
 
@@ -114,6 +114,6 @@ def _options(
     return AgentChoice(retries, team, act, steps, describe_environment)
 
 
-def takes_agent() -> Callable[[Command], Command]:
+def with_agent_options() -> Callable[[Command], Command]:
     """Give a command the options of an agent; they reach it as its argument `agent_choice`, an `AgentChoice`."""
-    return takes("agent_choice", _options)
+    return with_options("agent_choice", _options)

@@ -28,7 +28,7 @@ from autogen_codeact.cli.batch_progress import BatchDisplay
 from autogen_codeact.cli.batch_report import print_summary
 from autogen_codeact.cli.batch_tasks import ChosenTasks
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
-from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for, without_secrets
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
@@ -41,7 +41,7 @@ AGAIN = "the same command goes on from here"
 _NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
 
 
-def run_tasks(job: BatchJob, end: JsonEnd) -> int:
+def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     """Run the tasks, and show how far the batch is.
 
     Args:
@@ -129,7 +129,7 @@ def _is_terminal_output() -> bool:
 class _Running:
     """One command, from the first look at the sandbox to the summary."""
 
-    def __init__(self, job: BatchJob, settings: BatchSettings, end: JsonEnd, display: BatchDisplay) -> None:
+    def __init__(self, job: BatchJob, settings: BatchSettings, end: LastJsonLine, display: BatchDisplay) -> None:
         self._job, self._settings, self._end, self._display = job, settings, end, display
         self._maker = AgentMaker(job.agent, job.model, display.note)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from autogen_codeact.cli.agent_options import AgentChoice, Mode, mode_option, takes_agent
+from autogen_codeact.cli.agent_options import AgentChoice, Mode, mode_option, with_agent_options
 from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.model_options import takes_model
+from autogen_codeact.cli.model_options import with_model_options
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.sandbox_options import takes_sandbox
-from autogen_codeact.cli.shared_options import Command, takes
+from autogen_codeact.cli.sandbox_options import with_sandbox_options
+from autogen_codeact.cli.shared_options import Command, with_options
 
 limit_option = partial(typer.Option, rich_help_panel="Limits")
 
@@ -87,9 +87,9 @@ def _limits(
     )
 
 
-def takes_limits() -> Callable[[Command], Command]:
+def with_limit_options() -> Callable[[Command], Command]:
     """Give a command the limits of a batch; they reach it as its argument `limit_choice`, a `LimitChoice`."""
-    return takes("limit_choice", _limits)
+    return with_options("limit_choice", _limits)
 
 
 _JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs: a line for each task.")]
@@ -108,10 +108,10 @@ class BatchCommand(JsonCommand):
         return super().make_context(info_name, args, parent, **extra)
 
 
-@takes_sandbox(isolated=True)
-@takes_agent()
-@takes_limits()
-@takes_model()
+@with_sandbox_options(isolated=True)
+@with_agent_options()
+@with_limit_options()
+@with_model_options()
 def batch(
     tasks: Annotated[
         Path,
@@ -164,9 +164,9 @@ def batch(
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C. `codeact batch report DIR`
     summarizes a batch and compares it with another one; `codeact batch report --help` describes it.
     """
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
 
-    with clean_exit(), JsonEnd(as_json, "batch") as end:
+    with clean_exit(), LastJsonLine(as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks
 
         job = BatchJob(

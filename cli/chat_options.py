@@ -13,15 +13,15 @@ import typer
 
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.model_options import takes_model
+from autogen_codeact.cli.model_options import with_model_options
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.sandbox_options import takes_sandbox
+from autogen_codeact.cli.sandbox_options import with_sandbox_options
 
 agent_option = partial(typer.Option, rich_help_panel="Agent")
 
 
-@takes_sandbox(isolated=True)
-@takes_model(required=False)
+@with_sandbox_options(isolated=True)
+@with_model_options(required=False)
 def chat(
     *,
     model_choice: ModelChoice,

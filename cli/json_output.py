@@ -37,7 +37,7 @@ MAX_MISSES = 2
 _PIECE = 1024 * 1024
 
 
-class JsonEnd:
+class LastJsonLine:
     """Prints the last line of `--json` however the command ends; a context manager around the command.
 
     Args:

@@ -122,7 +122,7 @@ async def _on_page(control: RunControl, code: str) -> ApprovalResponse:
     return ApprovalResponse(approved=approved, reason="" if approved else "the person said no on the run's page")
 
 
-class AskForCode:
+class CodeApproval:
     """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`.
 
     Args:

@@ -13,15 +13,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
+from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, with_agent_options
 from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
 from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
-from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
+from autogen_codeact.cli.model_options import ModelTimeoutOption, with_model_options
 from autogen_codeact.cli.sandbox_choice import EngineChoice, SandboxChoice
-from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, takes_engines, takes_sandbox
+from autogen_codeact.cli.sandbox_options import (
+    ImageOption,
+    SandboxKind,
+    SandboxOption,
+    with_engine_options,
+    with_sandbox_options,
+)
 
 
 class ImageVariant(StrEnum):
@@ -120,7 +126,7 @@ def _demo(
 
 
 @app.command("exec")
-@takes_sandbox()
+@with_sandbox_options()
 def _exec(
     file: Annotated[
         str,
@@ -148,9 +154,9 @@ def _exec(
 
 
 @app.command("run", cls=JsonCommand)
-@takes_sandbox()
-@takes_agent()
-@takes_model()
+@with_sandbox_options()
+@with_agent_options()
+@with_model_options()
 def _run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
     *,
@@ -183,10 +189,10 @@ def _run(
     have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
     CODEACT_RUNS_SIZE says), the oldest are removed.
     """
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import Job, run_task
 
@@ -285,10 +291,10 @@ def _resume(
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run that was interrupted, at its last completed step."""
-    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
         from autogen_codeact.runs.store import find_run
@@ -354,7 +360,7 @@ def _view(
 
 
 @app.command("mcp")
-@takes_sandbox(isolated=True)
+@with_sandbox_options(isolated=True)
 def _mcp(*, choice: SandboxChoice) -> None:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
@@ -367,7 +373,7 @@ def _mcp(*, choice: SandboxChoice) -> None:
 
 
 @app.command("doctor")
-@takes_engines()
+@with_engine_options()
 def _doctor(
     engines: EngineChoice,
     image: ImageOption = None,
@@ -387,7 +393,7 @@ def _doctor(
 
 
 @app.command("clean")
-@takes_engines()
+@with_engine_options()
 def _clean(
     engines: EngineChoice,
     everything: Annotated[
@@ -412,7 +418,7 @@ def _clean(
 
 
 @image_app.command("build")
-@takes_engines()
+@with_engine_options()
 def _image_build(
     engines: EngineChoice,
     variant: Annotated[
@@ -440,7 +446,7 @@ def _image_build(
 
 
 @image_app.command("list")
-@takes_engines()
+@with_engine_options()
 def _image_list(engines: EngineChoice) -> None:
     """List the sandbox images of this engine or of others, newest first."""
     with clean_exit():

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
-from autogen_codeact.cli.shared_options import Command, takes
+from autogen_codeact.cli.shared_options import Command, with_options
 
 model_option = partial(typer.Option, rich_help_panel="Model")
 
@@ -59,10 +59,10 @@ def _options(
     return ModelChoice(model, base_url, api_key_env, untrusted, model_timeout)
 
 
-def takes_model(*, required: bool = True) -> Callable[[Command], Command]:
+def with_model_options(*, required: bool = True) -> Callable[[Command], Command]:
     """Give a command the options of a model; they reach it as its argument `model_choice`, a `ModelChoice`.
 
     Args:
         required: Whether a model has to be named; if not, the name may be empty.
     """
-    return takes("model_choice", _options, {} if required else {"model": {"default": ""}})
+    return with_options("model_choice", _options, {} if required else {"model": {"default": ""}})

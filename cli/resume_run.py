@@ -11,8 +11,8 @@ from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
-from autogen_codeact.cli.json_output import JsonEnd
-from autogen_codeact.cli.live_page import AskForCode
+from autogen_codeact.cli.json_output import LastJsonLine
+from autogen_codeact.cli.live_page import CodeApproval
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for
@@ -44,7 +44,7 @@ class ResumeJob:
     model_timeout: float = DEFAULT_TIMEOUT_S
 
 
-def resume_run(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
+def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
     """Continue a run, and print its new messages.
 
     Args:
@@ -73,7 +73,7 @@ def resume_run(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
     return run_until_interrupted(_resume(job, end, progress), end.cancelled)
 
 
-async def _resume(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
+async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
     key = os.environ.get(job.api_key_env) if job.api_key_env is not None else None
     if job.api_key_env is not None and not key:
         raise CommandError(
@@ -87,7 +87,7 @@ async def _resume(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
         job.path,
         api_key=key or key_for,
         wrap_model=lambda client: ReliableClient(client, job.model_timeout, tell=say),
-        approval_func=AskForCode(None, lambda: progress.set(None)),
+        approval_func=CodeApproval(None, lambda: progress.set(None)),
         trust=job.trust,
         rebuild=job.rebuild,
         rebuild_limit=job.rebuild_limit,
@@ -109,7 +109,7 @@ async def _resume(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
     finally:
         progress.set(None)
         printer.end()
-    outcome.complain()
+    outcome.print_problems()
     return outcome.status
 
 

@@ -26,7 +26,7 @@ from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
-from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
@@ -35,7 +35,7 @@ from autogen_codeact.cli.run_storage import (
     choose_run_folder,
     has_log,
     max_total_size,
-    print_where_kept,
+    print_run_location,
     remove_oldest,
     run_name,
     short_run_name,
@@ -84,7 +84,7 @@ class Job:
     approve: bool = False
 
 
-def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
+def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
     Args:
@@ -159,7 +159,7 @@ class _Run:
     """One run, from the start of the sandbox to its end."""
 
     def __init__(
-        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: JsonEnd, progress: Progress
+        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
         self._outcome = RunOutcome(job.agent.team)
@@ -198,9 +198,9 @@ class _Run:
                 say(f"`codeact resume {run_name(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
-        self._outcome.complain()
+        self._outcome.print_problems()
         if self._folder is not None and has_log(self._folder) and not self._end.enabled:
-            print_where_kept(self._folder)
+            print_run_location(self._folder)
         if not self._end.enabled:
             _say_files(files, self._folder)
         return self._outcome.status
@@ -226,11 +226,11 @@ class _Run:
     def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
         """With `--approve`, ask the user before code runs."""
         if self._job.approve:
-            from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
+            from autogen_codeact.cli.live_page import CodeApproval  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
 
             control = self._page.control if self._page is not None else None
-            set_approval(agent_or_team, AskForCode(control, lambda: self._progress.set(None)))
+            set_approval(agent_or_team, CodeApproval(control, lambda: self._progress.set(None)))
 
     async def _follow(self, executor: CodeExecutor) -> TaskResult | None:
         """Print the messages, and return the result."""
@@ -324,7 +324,7 @@ class RunOutcome:
         """The exit status."""
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
 
-    def complain(self) -> None:
+    def print_problems(self) -> None:
         """Print what is wrong with the answer."""
         if self.empty_answer:
             say("the model's answer is empty")

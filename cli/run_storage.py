@@ -64,7 +64,7 @@ def short_run_name(run: Path) -> str:
     return LAST if run_name(run) != str(run) else str(run)
 
 
-def print_where_kept(run: Path) -> None:
+def print_run_location(run: Path) -> None:
     """Print where a run that has just ended is kept, and the commands that show it.
 
     Args:

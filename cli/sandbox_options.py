@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from autogen_codeact.cli.sandbox_choice import MEMORY_BESIDE_DISK, EngineChoice, SandboxChoice
-from autogen_codeact.cli.shared_options import Command, takes
+from autogen_codeact.cli.shared_options import Command, with_options
 
 sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
 
@@ -154,13 +154,13 @@ def _options(
     )
 
 
-def takes_sandbox(*, isolated: bool = False) -> Callable[[Command], Command]:
+def with_sandbox_options(*, isolated: bool = False) -> Callable[[Command], Command]:
     """Give a command the options of a sandbox; they reach it as its argument `choice`, a `SandboxChoice`.
 
     Args:
         isolated: Whether it does not run code outside a sandbox. Default False.
     """
-    return takes("choice", _options, {"sandbox": {"annotation": IsolatedSandboxOption}} if isolated else None)
+    return with_options("choice", _options, {"sandbox": {"annotation": IsolatedSandboxOption}} if isolated else None)
 
 
 def _engines(
@@ -182,6 +182,6 @@ def _engines(
     return EngineChoice(tuple(host or ()), hosts)
 
 
-def takes_engines() -> Callable[[Command], Command]:
+def with_engine_options() -> Callable[[Command], Command]:
     """Give a command without a sandbox of its own the options of engines; they reach it as its argument `engines`."""
-    return takes("engines", _engines)
+    return with_options("engines", _engines)

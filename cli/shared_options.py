@@ -9,7 +9,7 @@ from typing import Any
 Command = Callable[..., None]
 
 
-def takes(
+def with_options(
     argument: str, options: Callable[..., Any], changes: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Callable[[Command], Command]:
     """Give a command a group of options, in the place of one of its arguments.

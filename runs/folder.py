@@ -36,7 +36,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class NoLine:
+class UnreadableLine:
     """A part of a log that is not a whole line of permitted length.
 
     Args:
@@ -60,7 +60,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def lines(self, longest: int) -> Iterator[Line | NoLine]:
+    def lines(self, longest: int) -> Iterator[Line | UnreadableLine]:
         """Read the log line by line.
 
         Args:
@@ -80,7 +80,7 @@ class RunFolder:
                     else:
                         size, ended = _skip_line(file, len(data))
                         end += size + ended
-                        yield NoLine(number, size, cut_off=not ended)
+                        yield UnreadableLine(number, size, cut_off=not ended)
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 

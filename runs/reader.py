@@ -15,7 +15,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.files import restore_large
-from autogen_codeact.runs.folder import Line, NoLine, RunFolder
+from autogen_codeact.runs.folder import Line, RunFolder, UnreadableLine
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -233,7 +233,7 @@ def _read_line(line: Line) -> RawEvent | Gap:
     return RawEvent(data["type"], data, line.number, line.end)
 
 
-def _describe(line: NoLine) -> Gap:
+def _describe(line: UnreadableLine) -> Gap:
     if line.cut_off:
         return Gap(line.number, "the last line is incomplete", cut_off=True)
     return Gap(line.number, f"the line has {line.size:,} bytes; at most {MAX_LINE:,} are read")

@@ -91,7 +91,7 @@ class Run:
             self.reason = reason
             self.events.put_nowait(None)
 
-    def driven(self, driver: asyncio.Task[str | None]) -> None:
+    def loop_ended(self, driver: asyncio.Task[str | None]) -> None:
         """End the run as the loop ended."""
         self.stop_if_failed(driver)
         if not self.is_over:

@@ -350,7 +350,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 run.stop_with(token)
             timer = run.limit_seconds(lambda: self._only_teams(run), self._turn_grace_s)
             driver = asyncio.create_task(self._loop(run))
-            driver.add_done_callback(run.driven)
+            driver.add_done_callback(run.loop_ended)
             try:
                 while (event := await run.events.get()) is not None:
                     yield event

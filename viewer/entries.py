@@ -88,7 +88,7 @@ class StepEntry:
         """The seconds spent in the model, the sandbox and host tools."""
         return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
 
-    def name_it(self, text: object) -> None:
+    def set_title(self, text: object) -> None:
         """Take the first words of a text as the title, unless it is empty, and its size into the height."""
         if isinstance(text, str) and text.strip():
             self.title = title(text.lstrip())

@@ -139,7 +139,7 @@ class StepIndex:
         else:
             last = self._new("gap", None, None)
             last.gap = (reason, lines)
-            last.name_it(reason)
+            last.set_title(reason)
         self.touch(last)
 
     def _agent(self, key: object) -> _Agent:
@@ -167,7 +167,7 @@ class StepIndex:
             self._agent(each["name"])
         if not self.entries and task:
             entry = self._new("task", str(task[0].get("source", "user")), line)
-            entry.name_it(task_text(task))
+            entry.set_title(task_text(task))
 
     def _turn_started(self, line: LogLine) -> None:
         task = line.data["task"]
@@ -176,42 +176,44 @@ class StepIndex:
             return  # the first message of a conversation, which its first line has as well
         self._task_ids |= ids
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
-        entry.name_it(task_text(task))
+        entry.set_title(task_text(task))
 
     def _turn_finished(self, line: LogLine) -> None:
         if line.data["outcome"] != "completed":
             entry = self._new("event", None, line)
             entry.outcome = str(line.data["outcome"])
             error = line.data.get("error")
-            entry.name_it(f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped.")
+            entry.set_title(
+                f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped."
+            )
 
     def _conversation_changed(self, line: LogLine) -> None:
-        self._new("event", None, line).name_it(change_text(line.data["change"]))
+        self._new("event", None, line).set_title(change_text(line.data["change"]))
 
     def _run_resumed(self, line: LogLine) -> None:
         self.resumed += 1
         self.finished = None
-        self._new("resumed", None, line).name_it("The run was continued by another process.")
+        self._new("resumed", None, line).set_title("The run was continued by another process.")
 
     def _run_finished(self, line: LogLine) -> None:
         self.finished = line.data
         entry = self._new("end", None, line)
         entry.outcome = str(line.data["outcome"])
         error = line.data.get("error")
-        entry.name_it(
+        entry.set_title(
             f"{error['type']}: {error['message']}" if error else line.data.get("stop_reason") or entry.outcome
         )
 
     def _log_stopped(self, line: LogLine) -> None:
-        self._new("gap", None, line).name_it(f"The run went on without a log: {line.data['reason']}")
+        self._new("gap", None, line).set_title(f"The run went on without a log: {line.data['reason']}")
         self.gaps += 1
 
     def _value(self, line: LogLine) -> None:
         if line.data["kind"] == "rebuild":
-            self._new("event", str(line.data["agent"]), line).name_it("The session was rebuilt.")
+            self._new("event", str(line.data["agent"]), line).set_title("The session was rebuilt.")
 
     def _unknown(self, line: LogLine) -> None:
-        self._new("event", None, line).name_it(f"An event of a type that this version does not know: {line.name}")
+        self._new("event", None, line).set_title(f"An event of a type that this version does not know: {line.name}")
 
     def _model_call_started(self, line: LogLine) -> None:
         agent = self._agent(line.data["agent"])
@@ -229,7 +231,7 @@ class StepIndex:
         error, result = line.data.get("error"), line.data.get("result")
         if error is not None:
             entry.outcome = "error"
-            entry.name_it(f"{error['type']}: {error['message']}")
+            entry.set_title(f"{error['type']}: {error['message']}")
             agent.call = None
             return
         self.model_calls += 1
@@ -237,7 +239,7 @@ class StepIndex:
         content = self._take_answer(entry, result)
         if reason := _reason_of_decision(content):
             entry.kind = "decision"
-            entry.name_it(reason)
+            entry.set_title(reason)
 
     def _take_answer(self, entry: StepEntry, result: Any) -> str | None:
         if not isinstance(result, dict):
@@ -249,7 +251,7 @@ class StepIndex:
             self.prompt_tokens += read
             self.completion_tokens += written
         content = result.get("content")
-        entry.name_it(content)
+        entry.set_title(content)
         entry.answer = content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None
         return entry.answer
 
@@ -258,7 +260,7 @@ class StepIndex:
         entry, agent.generated = agent.generated, None
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
         entry.kind, entry.is_open, entry.process = "block", True, self.resumed
-        entry.name_it("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
+        entry.set_title("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
         for old in list(agent.blocks):
             if len(agent.blocks) > 8:  # of a log that starts blocks only
                 del agent.blocks[old]
@@ -348,7 +350,7 @@ class StepIndex:
             case "ThoughtEvent" if agent.call is not None:
                 self._extend(agent.call, line)
             case "CodeGenerationEvent" if "replayed" in metadata:
-                self._new("event", agent.key, line).name_it(message["content"])
+                self._new("event", agent.key, line).set_title(message["content"])
             case "CodeGenerationEvent" if "retry" in metadata:
                 self._answered(agent, "decision", line, message)
             case "CodeGenerationEvent":
@@ -381,7 +383,7 @@ class StepIndex:
             entry = self._new(kind, agent.key, line)
         if kind != "decision" or not entry.title:
             words = content.partition("```")[0] if isinstance(content, str) else None
-            entry.name_it(words or content if isinstance(content, str) else message.get("type"))
+            entry.set_title(words or content if isinstance(content, str) else message.get("type"))
         agent.ran = None
         return entry
 

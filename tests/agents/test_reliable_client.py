@@ -12,7 +12,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.agents.model import converse
+from autogen_codeact.agents.model import stream_answer
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN, ModelTimeoutError, ReliableClient
 from tests.openai_server import OpenAIServer, Reply
 
@@ -239,7 +239,7 @@ async def test_stream_that_ends_without_a_reason_is_an_error_without_retries():
 
 
 def _conversation(client):
-    return converse(client, QUESTION, CancellationToken(), stream=True)
+    return stream_answer(client, QUESTION, CancellationToken(), stream=True)
 
 
 # Transparency
