@@ -19,7 +19,8 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from . import oracles
 from .canaries import Canaries
-from .oracles import MIB, HostState
+from .faults import eventually
+from .oracles import MIB, HostState, processes_in
 from .subject import Subject, each_engine
 
 
@@ -294,9 +295,9 @@ async def test_a_process_that_outlives_its_block_is_noticed(subject: Subject, mo
         pytest.skip("in a session processes may outlive their block")
     await subject.start()
     running = asyncio.ensure_future(
-        subject.run("import subprocess, time; subprocess.Popen(['sleep', '9']); time.sleep(2)")
+        subject.run("import subprocess, time; subprocess.Popen(['sleep', '9']); time.sleep(4)")
     )
-    await asyncio.sleep(0.5)
+    await eventually(lambda: any("sleep" in each for each in processes_in(subject.namespaces)))
     with pytest.raises(AssertionError, match="sleep"):
         await subject.check_nothing_runs_on()
     await running
