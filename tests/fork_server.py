@@ -166,6 +166,16 @@ def set_warnings(options):
     warnings._filters_mutated()
 
 
+def fill_caches():
+    """Prepare what each sandbox of a new process would prepare again: the runner's modules, and which Python it can run."""
+    runner_modules = sys.modules["autogen_codeact.sandbox.host.runner_modules"]
+    runner_modules.compiled_frame()
+    runner_modules.sources_frame()
+    interpreter = sys.modules["autogen_codeact.sandbox.backends.bubblewrap.interpreter"]
+    with contextlib.suppress(sys.modules["autogen_codeact.sandbox"].SandboxUnavailable):
+        interpreter.find_interpreter(None, interpreter.host_user())
+
+
 def load():
     """Import the modules, and check that a fork copies all that they have made."""
     del sys.path[0]
@@ -173,6 +183,7 @@ def load():
         importlib.import_module(name)
     # Its first client, and the first look at what a client offers, import a hundred more, which depend on its version.
     assert sys.modules["openai"].AsyncOpenAI(api_key="none").chat.completions
+    fill_caches()
     assert len(os.listdir("/proc/self/task")) == 1, "a module has started a thread, which a fork does not copy"
     assert tempfile.tempdir is None, "a module has read TMPDIR"
     gc.collect()

@@ -115,15 +115,20 @@ def second_engine() -> Iterator[SecondEngine]:
         engine.clear()
 
 
+@pytest.fixture(scope="session")
+def default_image(docker_engine: str) -> None:
+    """The image of the sandboxes, which is asked for once."""
+    with connect() as client:
+        if not find_image(client, DEFAULT_IMAGE):
+            pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+
+
 @pytest.fixture(params=SUBJECTS, ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Which executor in which mode; skipped where this machine has not got it."""
     kind: Kind = request.param
     if kind.engine == "docker":
-        request.getfixturevalue("docker_engine")
-        with connect() as client:
-            if not find_image(client, DEFAULT_IMAGE):
-                pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+        request.getfixturevalue("default_image")
     else:
         request.getfixturevalue("bubblewrap")
     return kind

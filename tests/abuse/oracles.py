@@ -188,14 +188,13 @@ def known_engine() -> docker.APIClient:
 
     To make one, and to ask the engine for its version, takes longer than a request.
     """
-    where = engine._endpoint(None)
-    if "tls" in where:
-        return engine.connect()
-    host = str(where.get("base_url"))
-    known: dict[str, docker.APIClient] = _engines.__dict__.setdefault("clients", {})
-    if host not in known:
-        known[host] = engine.connect()
-    return known[host]
+    variables = reused.engine_variables()
+    known: dict[Any, docker.APIClient] = _engines.__dict__.setdefault("clients", {})
+    if variables not in known:
+        known[variables] = engine.connect()
+        # It would look for proxies in the environment with each request.
+        known[variables].trust_env = False
+    return known[variables]
 
 
 def containers() -> set[str]:

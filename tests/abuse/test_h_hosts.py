@@ -42,7 +42,7 @@ from .engines import IMAGE, NAMES, Engines, engines_in
 from .faults import eventually
 from .oracles import descriptors, eventually_empty, threads, with_details
 
-TASKS = 80
+TASKS = 200
 USES = 25
 """How many tasks of the batch use a sandbox: with a container for each, they would take minutes on a small machine."""
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(300)]

@@ -131,7 +131,7 @@ def chain(of: int, make: Any) -> dict[str, Any]:
 
 START = {"properties": {"thing": {"$ref": "#/$defs/D0"}}}
 LARGE = {
-    "4,000 properties": {"properties": {f"p{n}": {"type": "string", "default": "x"} for n in range(4000)}},
+    "10,000 properties": {"properties": {f"p{n}": {"type": "string", "default": "x"} for n in range(10_000)}},
     "400 classes": {
         "properties": {
             f"p{n}": {"title": "Same", "type": "object", "properties": {f"q{n}": {"type": "string"}}}
@@ -154,7 +154,7 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     subject.kept = 64 * MIB  # what was read of them stays as long as the tools
     async with LoopLag() as lag:
         await subject.start({"tools": [workbench(tools)]})
-        await subject.out("print(tool_0(p1='a', p3999='b'))")
+        await subject.out("print(tool_0(p1='a', p9999='b'))")
         for number in range(2, 9):
             code = f"try: print(tool_{number}(thing='x'))\nexcept TypeError as error: print(error)"
             await subject.out(code)

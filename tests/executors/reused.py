@@ -39,6 +39,10 @@ MAX_USES = 10_000
 RESET_TIMEOUT_S = 10.0
 """Longer than the product's, so that fewer sandboxes are started on a machine under load."""
 SETTLED_S = 40.0
+ENGINE_VARIABLES = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "HOME"),
+    *("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+)
 OWN_SANDBOX = {
     *("allow_domains", "allow_pip", "auto_remove", "data", "docker_host", "extra_hosts", "extra_volumes", "hosts"),
     *("image", "packages", "python", "readable", *UNFIT),
@@ -105,7 +109,7 @@ def loaded(made: Loaded) -> Loaded:
 
 def _can_share(made: SandboxLifecycle) -> bool:
     """Return whether its sandbox can be reset, and there will be others like it."""
-    if made._pool is not None or _engine() != _first_engine:
+    if made._pool is not None or engine_variables() != _first_engine:
         return False
     values, defaults = made.options.values(), type(made.options)().values()
     if any(values[name] != defaults[name] for name in OWN_SANDBOX & values.keys()):
@@ -161,11 +165,12 @@ _pools: list[_Pool] = []
 _clients: list[tuple[RunnerClient, Any, set[str]]] = []
 
 
-def _engine() -> tuple[str | None, ...]:
-    return tuple(os.environ.get(name) for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "HOME"))
+def engine_variables() -> tuple[str | None, ...]:
+    """The values of the variables that decide which engine is used."""
+    return tuple(map(os.environ.get, ENGINE_VARIABLES))
 
 
-_first_engine = _engine()
+_first_engine = engine_variables()
 
 
 def _pool_for(like: SandboxLifecycle) -> _Pool:

@@ -44,13 +44,15 @@ class Backend:
         """An executor that has not been started, with a sandbox of its own."""
         return self.kind(mode=self.mode, **{"timeout": 30, **options})
 
-    def kill(self, executor: SandboxCodeExecutor, others: set[int]) -> None:
-        """End its sandbox from outside; the others below this process are not its."""
+    def kill(self, executor: SandboxCodeExecutor) -> None:
+        """End its sandbox from outside."""
         if isinstance(executor, DockerCommandLineCodeExecutor):
             with closing(connect()) as client:
                 client.kill(executor.container_name)
         else:
-            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
+            assert executor.sandbox.client is not None
+            launcher: Any = executor.sandbox.client._launcher
+            os.kill(pid_one(launcher._process.pid), signal.SIGKILL)
 
     def require_memory_group(self) -> None:
         """Bubblewrap bounds the memory of all processes together only where it may make a control group."""

@@ -14,8 +14,8 @@ from tests.executors.sandboxes import block, out, run, short_result
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 COUNT = 4 * 1024 * 1024
-UNUSUAL = {"split_streams": True, "limits": Limits(output=4096), "languages": {"reverse": "rev"}}
-"""Options of tests that share a sandbox."""
+UNUSUAL = {"split_streams": True, "limits": Limits(output=4096, cpus=0.3), "languages": {"reverse": "rev"}}
+"""Options of tests that share a sandbox, some of them with code that never rests."""
 FLOODS = {
     "print": f"print('head'); print('x' * {COUNT}); print('tail')",
     "write": f"""
@@ -202,7 +202,7 @@ class TestDeadline:
             "number": "9 ** 9 ** 9",
             "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
         }
-        executor = await make(limits=Limits(cpus=0.3))  # half of the blocks never rest
+        executor = await make(**UNUSUAL)
         for name, code in {**idle, **busy}.items():
             executor.sandbox.timeout = limit = 1.5 if name in idle else 0.5
             result = await run(executor, code)
@@ -212,9 +212,10 @@ class TestDeadline:
             assert await out(executor, "print('next')") == "next\n", name
             assert await out(executor, running("sleep 60"), "sh") == "", name
 
-    async def test_deadline_keeps_what_was_written_before(self, make):
-        executor = await make(timeout=5)  # a loaded machine has to start the block and to print within this time
+    async def test_deadline_keeps_what_was_written_before(self, executor):
+        executor.sandbox.timeout = 5  # a loaded machine has to start the block and to print within this time
         result = await run(executor, "print('half', end=''); import time; time.sleep(60)")
+        executor.sandbox.timeout = 30
         assert short_result(result) == ("timeout", 124, "half\n Timeout")
 
     async def test_timeout_is_not_guessed_from_the_exit_code(self, executor):
@@ -251,7 +252,7 @@ class TestFiles:
 
     async def test_files_of_the_host_are_in_the_workspace(self, make, tmp_path):
         (tmp_path / "given.txt").write_text("given")
-        executor = await make(work_dir=tmp_path)
+        executor = await make(work_dir=tmp_path, **UNUSUAL)
         (tmp_path / "later.txt").write_text("later")
         assert await out(executor, "print(open('given.txt').read(), open('later.txt').read())") == "given later\n"
 
@@ -271,7 +272,7 @@ class TestFiles:
         target, work = tmp_path / "target.txt", tmp_path / "work"
         target.write_text("untouched")
         work.mkdir()
-        executor = await make(work_dir=work)
+        executor = await make(work_dir=work, **UNUSUAL)
         await run(executor, f"import os; os.symlink({str(target)!r}, 'link.txt'); os.mkfifo('pipe')")
         await run(executor, "import os; os.remove('link.txt'); open('link.txt', 'w').write('new')")
         (work / "trap.txt").symlink_to(target)

@@ -16,7 +16,6 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
 from tests.abuse.canaries import host_addresses
 from tests.executors import privileged
-from tests.executors.bubblewrapped import descendants
 from tests.executors.filtered import run as run_without_filter
 from tests.executors.filtered import run_here
 from tests.executors.sandboxes import out, run, run_past_oom
@@ -266,11 +265,10 @@ class TestLifecycle:
         assert texts == ["elsewhere\n"]
 
     async def test_death_of_the_sandbox_is_an_exception_and_the_next_block_says_what_is_lost(self, backend, make):
-        others = descendants(os.getpid())
-        executor = await make(fresh=True)
+        executor = await make(fresh=backend.session)
         executing = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
-        await asyncio.to_thread(backend.kill, executor, others)
+        await asyncio.to_thread(backend.kill, executor)
         with pytest.raises(SandboxDied):
             await executing
         result = await run(executor, "print('next')")
