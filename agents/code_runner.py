@@ -46,7 +46,7 @@ from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.waiting import in_thread
-from autogen_codeact.sandbox.protocols import KnowsSandbox
+from autogen_codeact.sandbox.protocols import HasSandboxFacts
 from autogen_codeact.sandbox.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
@@ -472,7 +472,7 @@ class CodeRunner:
                 self._interrupted.append(call.call())
 
 
-async def _facts(executor: KnowsSandbox, token: CancellationToken) -> SandboxFacts:
+async def _facts(executor: HasSandboxFacts, token: CancellationToken) -> SandboxFacts:
     return await awaited(executor.facts(), token)
 
 

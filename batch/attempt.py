@@ -32,7 +32,7 @@ from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
-from autogen_codeact.batch.waits import SANDBOX, Waits
+from autogen_codeact.batch.waits import SANDBOX, WaitCounter
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.recording_parts import wrap_models
@@ -115,7 +115,7 @@ class WorkerContext:
     sandboxes: Sandboxes
     gate: ModelGate
     task_timeout: float | None = None
-    waits: Waits = field(default_factory=Waits)
+    waits: WaitCounter = field(default_factory=WaitCounter)
     in_use: dict[int, str] = field(default_factory=dict)
     """Agents that run now, by identity, with the tasks that they work on."""
 

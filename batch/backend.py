@@ -13,7 +13,7 @@ from autogen_codeact.batch.components import AgentTemplate, MakeAgent, is_compon
 from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.waits import Waits
+from autogen_codeact.batch.waits import WaitCounter
 from autogen_codeact.executors import SandboxPool
 
 
@@ -34,7 +34,7 @@ class BatchContext:
     sandboxes: SandboxSpec
     gate: ModelGate
     settings: BatchSettings
-    waits: Waits = field(default_factory=Waits)
+    waits: WaitCounter = field(default_factory=WaitCounter)
     expected: Callable[[], int | None] = lambda: None
 
     def worker(self, gate: ModelGate, pool: SandboxPool | None = None) -> WorkerContext:

@@ -53,7 +53,7 @@ def _task_digest(task: Task) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _CountedRow:
     """What a row adds to the sums."""
 
     outcome: str
@@ -61,7 +61,7 @@ class _Counted:
     tokens: tuple[int, int]
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> _Counted:
+    def of(cls, row: Mapping[str, Any]) -> _CountedRow:
         return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
 
 
@@ -100,7 +100,7 @@ class BatchFolder:
         self._accept = accept_changes
         self._index: dict[int, int] = {}
         """Offset of the row of a task and repeat, plus 1; negative if it need not be run again."""
-        self._replaced: dict[int, _Counted] = {}
+        self._replaced: dict[int, _CountedRow] = {}
         """Rows that no longer count when there is a new one: of tasks that failed or were changed."""
         self._known: dict[int, int] = {}
         self._left: set[str] = set()
@@ -222,14 +222,14 @@ class BatchFolder:
                 self._known[row_key(each["id"], 0)] = _short(each["sha256"])
         for offset, line in lines(self.path / RESULTS):
             row = parse_row(line)
-            key, counted = row_key(row["id"], row["repeat"]), _Counted.of(row)
+            key, counted = row_key(row["id"], row["repeat"]), _CountedRow.of(row)
             self._add_row(key, counted, offset)
             digest = self._known.get(row_key(row["id"], 0))
             if digest is not None and not _is_of(row, digest):  # its task was changed, and then not finished
                 del self._index[key]
                 self._replaced[key] = counted
 
-    def _add_row(self, key: int, row: _Counted, offset: int) -> None:
+    def _add_row(self, key: int, row: _CountedRow, offset: int) -> None:
         if (before := self._replaced.pop(key, None)) is not None:
             self._count(before, -1)
         self._count(row)
@@ -238,7 +238,7 @@ class BatchFolder:
             self._index[key] = offset + 1
             self._replaced[key] = row
 
-    def _count(self, row: _Counted, by: int = 1) -> None:
+    def _count(self, row: _CountedRow, by: int = 1) -> None:
         self.rows += by
         self.failed += by * (row.outcome == "failed")
         self.invalid += by * (row.outcome == "invalid")
@@ -325,7 +325,7 @@ class BatchFolder:
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:
                 file.seek(-place - 1)
-                self._replaced[key] = _Counted.of(parse_row(file.readline()))
+                self._replaced[key] = _CountedRow.of(parse_row(file.readline()))
 
     def see_bad_task(self, task: BadTask) -> None:
         """Remember a task that can't be used, for the order of the rows."""
@@ -369,7 +369,7 @@ class BatchFolder:
         line = _as_line(row)
         with self._writing:
             offset = self._append(self._results, line, sync=True)
-            self._add_row(row_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
+            self._add_row(row_key(row.id, row.repeat), _CountedRow.of(vars(row)), offset)
         if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)

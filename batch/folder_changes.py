@@ -94,8 +94,8 @@ class FolderChanges:
         before, now = self._work or {}, dict(_regular_files(self._work_dir))
         for name in before.keys() - now.keys():
             yield Piece(Header(kind="removed", name=name))
-        for name, mark in now.items():
-            if before.get(name) != mark:
+        for name, fingerprint in now.items():
+            if before.get(name) != fingerprint:
                 with suppress(FileNotFoundError):
                     yield from read_file("work", name, self._work_dir / name)
         self._work = now

@@ -15,7 +15,7 @@ from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.waits import MODEL_CALLS, Waits
+from autogen_codeact.batch.waits import MODEL_CALLS, WaitCounter
 from autogen_codeact.sandbox.formatting import format_count
 
 
@@ -28,10 +28,10 @@ class RateLimit:
         waits: Counts the callers that wait; None to count none.
     """
 
-    def __init__(self, per_minute: float | None, reason: str, waits: Waits | None = None) -> None:
+    def __init__(self, per_minute: float | None, reason: str, waits: WaitCounter | None = None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
         self._reason = reason
-        self._waits = waits or Waits()
+        self._waits = waits or WaitCounter()
         self._next = 0.0
         self._turn = asyncio.Lock()
 
@@ -73,7 +73,7 @@ class LocalGate:
         self,
         settings: BatchSettings,
         on_spent: Callable[[str], None] = lambda reason: None,
-        waits: Waits | None = None,
+        waits: WaitCounter | None = None,
     ) -> None:
         self._settings = settings
         self._on_spent = on_spent

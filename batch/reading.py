@@ -60,7 +60,7 @@ async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
 
 
 async def _read_file(path: Path) -> AsyncGenerator[Task | BadTask, None]:
-    rows = _made(path)
+    rows = _tasks_in(path)
     more = True
     while more:
         tasks, more = await in_thread(_take, rows)
@@ -68,10 +68,10 @@ async def _read_file(path: Path) -> AsyncGenerator[Task | BadTask, None]:
             yield task
 
 
-def _made(path: Path) -> Iterator[Task | BadTask | None]:
-    maker = _Maker(path if path.is_dir() else path.parent)
+def _tasks_in(path: Path) -> Iterator[Task | BadTask | None]:
+    factory = _TaskFactory(path if path.is_dir() else path.parent)
     for found in read_path(path):
-        yield None if found is None else maker.make(found)
+        yield None if found is None else factory.make(found)
 
 
 def _take(rows: Iterator[Task | BadTask | None]) -> tuple[list[Task | BadTask], bool]:
@@ -89,14 +89,14 @@ def _take(rows: Iterator[Task | BadTask | None]) -> tuple[list[Task | BadTask], 
 async def _read_items(source: Any) -> AsyncGenerator[Task | BadTask, None]:
     if not isinstance(source, Iterable | AsyncIterable):
         raise TypeError(f"tasks has to be a path or an iterable of tasks, not {type(source).__name__}.")
-    maker = _Maker(Path())
+    factory = _TaskFactory(Path())
     items = source if isinstance(source, AsyncIterable) else _each(source)
     number = 0
     iterator = aiter(items)
     try:
         async for item in iterator:
             number += 1
-            yield maker.make_item(item, number)
+            yield factory.make_item(item, number)
     finally:
         if (close := getattr(iterator, "aclose", None)) is not None:
             await close()
@@ -109,7 +109,7 @@ async def _each(source: Iterable[Any]) -> AsyncIterator[Any]:
         yield item
 
 
-class _Maker:
+class _TaskFactory:
     """Makes tasks with different ids.
 
     Args:
@@ -158,7 +158,7 @@ class _Maker:
     def _only(self, task: Task, found: FoundRow) -> Task | BadTask:
         key = _hash(task.id)
         if (before := self._places.get(key)) is not None:
-            reason = f"its id {task.id!r} is already that of {_place(found.place, before)}"
+            reason = f"its id {task.id!r} is already that of {_location(found.place, before)}"
             return self._bad(found.name, found.place, reason)
         self._places[key] = _number(found.place)
         return task
@@ -175,7 +175,7 @@ def _number(place: str) -> int | str:
     return int(number) if ":" in place and number.isdecimal() and number.isascii() else place
 
 
-def _place(like: str, before: int | str) -> str:
+def _location(like: str, before: int | str) -> str:
     return before if isinstance(before, str) else f"{like.rpartition(':')[0]}:{before}"
 
 

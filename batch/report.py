@@ -184,7 +184,7 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
         ["only in the first", len(found.only_in_first)],
         ["only in the second", len(found.only_in_second)],
     ]
-    lines += [*_table(["tasks", "count"], counts), "", _judgement(found)]
+    lines += [*_table(["tasks", "count"], counts), "", _significance(found)]
     for title, changes in (("Newly passed", found.newly_passed), ("Newly failed", found.newly_failed)):
         if changes:
             rows = [[each.id, _percent(each.first), _percent(each.second)] for each in changes[:shown]]
@@ -202,7 +202,7 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _judgement(found: Comparison) -> str:
+def _significance(found: Comparison) -> str:
     better, worse = len(found.newly_passed), len(found.newly_failed)
     if better + worse == 0:
         return "No task differs."

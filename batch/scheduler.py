@@ -35,7 +35,7 @@ from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_te
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.batch.waits import BACK_OFF, TASKS, Waits
+from autogen_codeact.batch.waits import BACK_OFF, TASKS, WaitCounter
 from autogen_codeact.sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -70,7 +70,7 @@ class Scheduler:
     def __init__(
         self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
-        self.waits = Waits(lambda reason: on_event(Waiting(reason)))
+        self.waits = WaitCounter(lambda reason: on_event(Waiting(reason)))
         """What attempts wait for."""
         self.gate = LocalGate(settings, self._on_spent, self.waits)
         self.ended: Literal["complete", "stopped", "budget"] | None = None

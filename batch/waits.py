@@ -12,7 +12,7 @@ SHOWN_AFTER_S = 2.0
 """Seconds after which somebody who waits is counted: sandboxes are started for each task."""
 
 
-class Waits:
+class WaitCounter:
     """Counts the present waits, by reason.
 
     Args:
@@ -33,13 +33,13 @@ class Waits:
         key = object()
         before = self._limits()
         self._since[key] = (reason, time.monotonic())
-        self._tell(before)
+        self._notify_if_changed(before)
         try:
             yield
         finally:
             before = self._limits()
             del self._since[key]
-            self._tell(before)
+            self._notify_if_changed(before)
 
     def counts(self) -> dict[str, int]:
         """Return how many have waited for some time, by what for; any thread may call it."""
@@ -49,6 +49,6 @@ class Waits:
     def _limits(self) -> list[str]:
         return list(dict.fromkeys(reason for reason, _ in self._since.values() if reason != SANDBOX))
 
-    def _tell(self, before: list[str]) -> None:
+    def _notify_if_changed(self, before: list[str]) -> None:
         if (now := self._limits()) != before:
             self._on_change(", ".join(now) or None)

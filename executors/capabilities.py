@@ -12,7 +12,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.protocols import (
-    KnowsSandbox,
+    HasSandboxFacts,
     ObservedExecutor,
     SessionSandbox,
     ToolSandbox,
@@ -51,13 +51,13 @@ class Capabilities:
     Args:
         tools: The executor, if it is a `ToolExecutor`, else None.
         session: The executor, if it is a `SessionExecutor` in session mode, else None.
-        facts: The executor, if it `KnowsSandbox`, else None.
+        facts: The executor, if it `HasSandboxFacts`, else None.
         observed: The executor, if it is an `ObservedExecutor`, else None.
     """
 
     tools: ToolExecutor | None = None
     session: SessionExecutor | None = None
-    facts: KnowsSandbox | None = None
+    facts: HasSandboxFacts | None = None
     observed: ObservedExecutor | None = None
 
 
@@ -72,4 +72,4 @@ def capabilities_of(executor: object) -> Capabilities:
     session = provided(SessionExecutor)
     if session is not None and session.mode != "session":
         session = None
-    return Capabilities(provided(ToolExecutor), session, provided(KnowsSandbox), provided(ObservedExecutor))
+    return Capabilities(provided(ToolExecutor), session, provided(HasSandboxFacts), provided(ObservedExecutor))

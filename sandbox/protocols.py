@@ -71,7 +71,7 @@ class SessionSandbox(Protocol):
 
 
 @runtime_checkable
-class KnowsSandbox(Protocol):
+class HasSandboxFacts(Protocol):
     """An executor that knows facts about its sandbox."""
 
     @property

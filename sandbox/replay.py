@@ -14,10 +14,10 @@ from autogen_codeact.sandbox.files.manifest import (
     MAX_HASHED_AT_ONCE,
     MAX_HASHED_BYTES,
     Manifest,
-    is_known,
+    fingerprint_in_sandbox,
+    fingerprint_of,
+    has_hash,
     is_safe,
-    mark_inside,
-    mark_of,
 )
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace, signature_of
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -64,8 +64,8 @@ class ReplayWorkspace:
         self._reader = Workspace(workspace.root)
         self._in_sandbox = workspace.in_sandbox
         self._host: dict[str, HostFile] = {}
-        self._host_marks: Manifest = {}
-        self._by_mark: dict[str, HostFile] = {}
+        self._host_fingerprints: Manifest = {}
+        self._by_fingerprint: dict[str, HostFile] = {}
         # Files that only the sandbox has, from its start, such as the module of functions.
         self._own: dict[str, tuple[str, int, list[bytes]]] = {}
         # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
@@ -73,9 +73,9 @@ class ReplayWorkspace:
         self._placeholders: dict[str, int] = {}
         self._sees_reads = False
 
-    async def begin(self, marks: set[str]) -> None:
+    async def begin(self, fingerprints: set[str]) -> None:
         """Find out which of the needed files the host has."""
-        sizes = {int(mark.partition(":")[0]) for mark in marks if is_known(mark)}
+        sizes = {int(fingerprint.partition(":")[0]) for fingerprint in fingerprints if has_hash(fingerprint)}
         await asyncio.to_thread(self._read_host, sizes)
         await self._read_own()
         self._sees_reads = await self._records_reads()
@@ -88,19 +88,21 @@ class ReplayWorkspace:
                 with contextlib.suppress(SandboxFileError):
                     chunks = [chunk async for chunk, now in self._client.read_file(name) if now <= size]
                     left -= size
-                    mark = self._inside[name] = mark_of(sum(map(len, chunks)), chunks)
-                    self._own[name] = mark, entry["mode"], chunks
+                    fingerprint = self._inside[name] = fingerprint_of(sum(map(len, chunks)), chunks)
+                    self._own[name] = fingerprint, entry["mode"], chunks
 
     def _read_host(self, sizes: set[int]) -> None:
         for file in self._reader.outgoing():
-            self._host[file.name], self._host_marks[file.name] = file, f"{_AS_ON_HOST}:"
+            self._host[file.name], self._host_fingerprints[file.name] = file, f"{_AS_ON_HOST}:"
             as_sent = self._is_as_sent(file)
             if file.size in sizes and file.size <= MAX_HASHED_BYTES:
                 with contextlib.suppress(SandboxFileError):
-                    mark = self._host_marks[file.name] = mark_of(file.size, self._reader.read(file))
-                    self._by_mark[mark] = file
+                    fingerprint = self._host_fingerprints[file.name] = fingerprint_of(
+                        file.size, self._reader.read(file)
+                    )
+                    self._by_fingerprint[fingerprint] = file
             if as_sent:
-                self._inside[file.name] = self._host_marks[file.name]
+                self._inside[file.name] = self._host_fingerprints[file.name]
 
     def _is_as_sent(self, file: HostFile) -> bool:
         try:
@@ -146,7 +148,7 @@ class ReplayWorkspace:
             Whether that was possible, with placeholders if their use can be traced.
         """
         present = await self._listing()
-        same = {name for name, mark in manifest.items() if name in present and self._is(name, mark)}
+        same = {name for name, fingerprint in manifest.items() if name in present and self._is(name, fingerprint)}
         await self._remove([name for name in present if name not in same])
         self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
         self._placeholders = {}
@@ -157,11 +159,11 @@ class ReplayWorkspace:
             await self._put_placeholders(sizes)
         except SandboxFileError:
             return False
-        self._inside |= {name: mark_of(size) for name, size in sizes.items()}
+        self._inside |= {name: fingerprint_of(size) for name, size in sizes.items()}
         return True
 
-    def _is(self, name: str, mark: str) -> bool:
-        return is_known(mark) and self._inside.get(name) == mark
+    def _is(self, name: str, fingerprint: str) -> bool:
+        return has_hash(fingerprint) and self._inside.get(name) == fingerprint
 
     async def _listing(self) -> list[str]:
         return [entry["name"] for entry in await self._client.list_files()]
@@ -171,25 +173,25 @@ class ReplayWorkspace:
         for name in names:
             self._inside.pop(name, None)
 
-    async def _fetch(self, name: str, mark: str) -> bool:
+    async def _fetch(self, name: str, fingerprint: str) -> bool:
         """Send a file that the host has, under any name, or that the sandbox had at its start."""
-        if name in self._own and self._own[name][0] == mark:
+        if name in self._own and self._own[name][0] == fingerprint:
             _, mode, chunks = self._own[name]
             await self._client.write_file(name, mode, chunks)
-            self._inside[name] = mark
+            self._inside[name] = fingerprint
             return True
-        file = self._by_mark.get(mark)
+        file = self._by_fingerprint.get(fingerprint)
         if file is None:
             return False
         try:
             chunks = await self._content(file)
             # In a thread: hashing 64 MiB would hold up the event loop.
-            if await asyncio.to_thread(mark_of, file.size, chunks) != mark:
+            if await asyncio.to_thread(fingerprint_of, file.size, chunks) != fingerprint:
                 return False
             await self._client.write_file(name, file.mode, chunks)
         except SandboxFileError:
             return False
-        self._inside[name] = mark
+        self._inside[name] = fingerprint
         return True
 
     async def _content(self, file: HostFile) -> list[bytes]:
@@ -222,12 +224,14 @@ class ReplayWorkspace:
         for entry in checked_entries(reply.message.get("files", [])):
             name, size, inline = entry["name"], entry["size"], entry.get("inline")
             if inline is not None:
-                self._inside[name] = mark_of(inline, [reply.data[offset : offset + inline]])
+                self._inside[name] = fingerprint_of(inline, [reply.data[offset : offset + inline]])
                 offset += inline
                 continue
             hashed = is_safe(name) and size <= min(left, MAX_HASHED_BYTES)
             left -= size if hashed else 0
-            self._inside[name] = await mark_inside(self._client, name, size) if hashed else mark_of(size)
+            self._inside[name] = (
+                await fingerprint_in_sandbox(self._client, name, size) if hashed else fingerprint_of(size)
+            )
 
     # Blocks
 
@@ -285,13 +289,13 @@ class ReplayWorkspace:
             await self._remove(foreign)
         else:
             raise SandboxDied(f"the files of the sandbox {self._client.name} could not be removed")
-        for name, (mark, *_) in self._own.items():
-            if name not in present or self._inside.get(name) != mark:
-                await self._fetch(name, mark)
+        for name, (fingerprint, *_) in self._own.items():
+            if name not in present or self._inside.get(name) != fingerprint:
+                await self._fetch(name, fingerprint)
         for name, file in self._host.items():
             if name in self._own:
                 continue
-            if name not in present or self._inside.get(name) != self._host_marks[name]:
+            if name not in present or self._inside.get(name) != self._host_fingerprints[name]:
                 chunks = await self._content(file)
                 await self._client.write_file(name, file.mode, chunks)
 

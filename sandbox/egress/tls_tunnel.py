@@ -60,10 +60,10 @@ async def tunnel(channel: Channel, host: str, port: int, streams: Streams) -> No
     if is_hello_retry_request(answer):
         # The second hello has a name, too, and the server uses that one.
         await _pass_hello(channel, host, port, writer, second=True)
-    await relay(channel, _up(channel, writer), _down(channel, reader))
+    await relay(channel, _relay_to_server(channel, writer), _relay_to_sandbox(channel, reader))
 
 
-async def _up(channel: Channel, writer: asyncio.StreamWriter) -> None:
+async def _relay_to_server(channel: Channel, writer: asyncio.StreamWriter) -> None:
     while data := await channel.read():
         writer.write(data)
         await writer.drain()
@@ -71,7 +71,7 @@ async def _up(channel: Channel, writer: asyncio.StreamWriter) -> None:
         writer.write_eof()
 
 
-async def _down(channel: Channel, reader: asyncio.StreamReader) -> None:
+async def _relay_to_sandbox(channel: Channel, reader: asyncio.StreamReader) -> None:
     with contextlib.suppress(ChannelClosed):
         while data := await reader.read(PIECE):
             await channel.write(data)
@@ -201,7 +201,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> bytes:
     """Read as much of what the server sends as shows whether it requests a second hello; all of such a request."""
     answer = b""
     async with asyncio.timeout(IDLE_S):
-        while len(answer) < _wanted(answer):
+        while len(answer) < _needed_bytes(answer):
             more = await reader.read(PIECE)
             if not more:
                 break
@@ -209,7 +209,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> bytes:
     return answer
 
 
-def _wanted(answer: bytes) -> int:
+def _needed_bytes(answer: bytes) -> int:
     if answer and answer[0] != _HANDSHAKE:
         return 0
     return _RECORD_HEADER + int.from_bytes(answer[3:_RECORD_HEADER]) if is_hello_retry_request(answer) else _RETRY_ENDS

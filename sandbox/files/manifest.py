@@ -29,8 +29,8 @@ MAX_READ_FILES = 16
 _FRESH_NS = 50_000_000
 
 
-def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
-    """Make the mark of a file.
+def fingerprint_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
+    """Make the fingerprint of a file.
 
     Args:
         size: Its size in bytes.
@@ -44,9 +44,9 @@ def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
     return f"{size}:{digest.hexdigest()}"
 
 
-def is_known(mark: str) -> bool:
-    """Whether a mark contains a hash of the content."""
-    return not mark.endswith(":")
+def has_hash(fingerprint: str) -> bool:
+    """Whether a fingerprint contains a hash of the content."""
+    return not fingerprint.endswith(":")
 
 
 async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest | None:
@@ -72,17 +72,17 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
     sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
     manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
     left = MAX_READ_BYTES
-    unknown = [name for name, mark in manifest.items() if not is_known(mark)]
+    unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
     for name in unknown[:MAX_READ_FILES]:
         if sizes[name] <= left:
             left -= sizes[name]
             # A small file that the host does not have, such as the module of functions.
-            manifest[name] = await mark_inside(sandbox, name, sizes[name])
+            manifest[name] = await fingerprint_in_sandbox(sandbox, name, sizes[name])
     return manifest
 
 
-async def mark_inside(sandbox: RunnerClient, name: str, limit: int) -> str:
-    """Make the mark of a file of a sandbox, without its content where that can't be read.
+async def fingerprint_in_sandbox(sandbox: RunnerClient, name: str, limit: int) -> str:
+    """Make the fingerprint of a file of a sandbox, without its content where that can't be read.
 
     Args:
         sandbox: The sandbox.
@@ -95,10 +95,10 @@ async def mark_inside(sandbox: RunnerClient, name: str, limit: int) -> str:
         async for chunk, size in sandbox.read_file(name):
             total += len(chunk)
             if max(total, size) > limit:
-                return mark_of(max(total, size))
+                return fingerprint_of(max(total, size))
             digest.update(chunk)
     except SandboxFileError:
-        return mark_of(size)
+        return fingerprint_of(size)
     return f"{total}:{digest.hexdigest()}"
 
 
@@ -117,7 +117,7 @@ def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Si
     left = MAX_HASHED_AT_ONCE
     manifest = {}
     for name, size in sizes.items():
-        manifest[name] = mark_of(size)
+        manifest[name] = fingerprint_of(size)
         signature = in_sandbox.get(name)
         if signature is None or signature[0] != size or size > MAX_HASHED_BYTES:
             continue
@@ -133,13 +133,13 @@ def _hash(workspace: Workspace, name: str, signature: Signature) -> str:
     """Hash a file of the host, if it is still the one that the sandbox has."""
     size = signature[0]
     try:
-        mark = mark_of(size, HostFolder(workspace.root).chunks(name, size))
+        fingerprint = fingerprint_of(size, HostFolder(workspace.root).chunks(name, size))
         status = os.lstat(workspace.root / name)
     except (OSError, SandboxFileError):
-        return mark_of(size)
+        return fingerprint_of(size)
     if signature_of(status) != signature:
-        return mark_of(size)
+        return fingerprint_of(size)
     # The timestamps of a file that was just written may not change with another write.
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
-        workspace.hashes[name] = (signature, mark)
-    return mark
+        workspace.hashes[name] = (signature, fingerprint)
+    return fingerprint

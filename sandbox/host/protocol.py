@@ -113,11 +113,11 @@ def check_nesting(data: bytes, limit: int) -> None:
     if data.count(b"[") + data.count(b"{") <= limit:
         return
     # Removing strings costs most, and is needed only if they contain brackets.
-    if _deeper(data, limit) and _deeper(_STRING.sub(b"", data), limit):
+    if _exceeds_depth(data, limit) and _exceeds_depth(_STRING.sub(b"", data), limit):
         raise ValueError(f"lists and objects are nested deeper than {limit}, or not closed")
 
 
-def _deeper(data: bytes, limit: int) -> bool:
+def _exceeds_depth(data: bytes, limit: int) -> bool:
     brackets = data.translate(_ONE_KIND, _NO_BRACKETS)
     opening, closing = b"[" * (limit + 1), b"]" * (limit + 1)
     for _ in range(limit):

@@ -268,7 +268,7 @@ class BlockCalls:
             request = await self._read(call, payload)
             answers = self._caller.answers
             if answers is None:
-                answer = await self._make(call, request)
+                answer = await self._make_call(call, request)
             else:
                 call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
                 answer = await answers(request.name, request.copies[1])
@@ -305,7 +305,7 @@ class BlockCalls:
         call.name, call.arguments = request.name, request.copies[0]
         return request
 
-    async def _make(self, call: _Call, request: Request) -> ToolAnswer:
+    async def _make_call(self, call: _Call, request: Request) -> ToolAnswer:
         """Make a call if it is approved and recorded."""
         tool = self._caller.tools.get(request.name) or self._broker.tools.get(request.name)
         if tool is None:

@@ -90,7 +90,7 @@ class ArgumentSchema:
             _drop_unknown_references(schema, origin)
         except (SchemaError, RecursionError, ValueError) as error:
             raise ValueError(
-                f"The JSON schema of {origin} is not valid: {_complaint(error)}. Correct it there."
+                f"The JSON schema of {origin} is not valid: {_describe_schema_error(error)}. Correct it there."
             ) from None
         self._validator = _bounded(kind)(schema, registry=Registry())
 
@@ -298,7 +298,7 @@ def _limit(error: Any) -> str:
     return _show.repr(value)
 
 
-def _complaint(error: Exception) -> str:
+def _describe_schema_error(error: Exception) -> str:
     if not isinstance(error, SchemaError):
         return "it refers to itself" if isinstance(error, RecursionError) else str(error)[:200]
     return f"{_path(error) or 'the schema'}: {error.message[:200]}"

@@ -71,7 +71,7 @@ class AskPerson:
             return ToolApproval(True)
 
         def remember(line: str) -> None:
-            if _word(line) in ALWAYS:
+            if _normalise(line) in ALWAYS:
                 self._always.add(request.name)
 
         name = request.name
@@ -85,7 +85,7 @@ class AskPerson:
             return ToolApproval(False, str(error))
         except TimeoutError:
             return ToolApproval(False, f"nobody answered within {self.timeout:g} s")
-        word = _word(answer)
+        word = _normalise(answer)
         if word in YES or word in ALWAYS:
             return ToolApproval(True)
         if word in NO:
@@ -156,5 +156,5 @@ def call_text(request: ToolApprovalRequest) -> str:
     return f"{shown} … and {len(text) - MAX_SHOWN_CHARS:,} characters more"
 
 
-def _word(answer: str) -> str:
+def _normalise(answer: str) -> str:
     return answer.strip().lower()

@@ -155,7 +155,7 @@ class _Terminal:
 
     def __init__(self) -> None:
         try:
-            self._fd = _opened_again(sys.stdin.fileno())
+            self._fd = _reopen(sys.stdin.fileno())
         except (OSError, ValueError):
             raise EOFError(CLOSED) from None
 
@@ -211,7 +211,7 @@ class _Terminal:
         return bool(poll.poll(0))
 
 
-def _opened_again(fd: int) -> int:
+def _reopen(fd: int) -> int:
     """Return a descriptor of the same terminal, which does not block if the terminal can be opened."""
     try:
         opened = os.open(os.ttyname(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)

@@ -70,7 +70,7 @@ class Threads:
 
     def _work(self) -> None:
         while (item := self._next()) is not None:
-            _do(*item)
+            _run_job(*item)
             del item
 
     def _next(self) -> Job | None:
@@ -151,7 +151,7 @@ class OwnThread(Threads):
         super().close()
 
 
-def _do(job: Future[Any], function: Callable[[], Any]) -> None:
+def _run_job(job: Future[Any], function: Callable[[], Any]) -> None:
     if not job.set_running_or_notify_cancel():
         return
     try:

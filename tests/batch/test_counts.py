@@ -38,7 +38,7 @@ async def _all(running: Batch) -> list[Row]:
 
 async def test_waits_are_reported_when_they_change_and_counted_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
-    found = waits.Waits(told.append)
+    found = waits.WaitCounter(told.append)
     with found.on("tasks a minute"), found.on("tasks a minute"), found.on(waits.SANDBOX):
         with found.on("back-off"):
             pass

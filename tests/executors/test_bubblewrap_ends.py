@@ -180,7 +180,7 @@ class TestFailedStart:
     async def test_does_not_start_with_a_python_that_is_none(self):
         for python, words in (
             ("/bin/false", "it does not run"),
-            ("/bin/true", "it is no Python"),
+            ("/bin/true", "it is not Python"),
             ("/no/py", "no such"),
         ):
             with pytest.raises(SandboxUnavailable, match=words):

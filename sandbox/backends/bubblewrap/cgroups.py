@@ -117,14 +117,14 @@ def _version_1(name: str, limits: Limits) -> Cgroup:
     unlimited = []
     for controller, files in settings.items():
         try:
-            folder = _make(ROOT / controller / PARENT, name, files, optional if controller == "memory" else {})
+            folder = _make_group(ROOT / controller / PARENT, name, files, optional if controller == "memory" else {})
             folders[f"/sys/fs/cgroup/{controller}"] = folder
         except OSError:
             if controller == "memory":
                 raise
             unlimited.append(controller)
     with contextlib.suppress(OSError):  # one folder with cpu on many machines; it limits nothing, so nothing is missing
-        folders["/sys/fs/cgroup/cpuacct"] = _make(ROOT / "cpuacct" / PARENT, name, {}, {})
+        folders["/sys/fs/cgroup/cpuacct"] = _make_group(ROOT / "cpuacct" / PARENT, name, {}, {})
     return Cgroup(folders, tuple(unlimited))
 
 
@@ -134,7 +134,7 @@ def _version_2(name: str, limits: Limits) -> Cgroup:
         "cpu": {"cpu.max": f"{_quota_us(limits)} {PERIOD_US}"},
         "pids": {"pids.max": limits.pids},
     }
-    above = _delegated()
+    above = _parent_group()
     parent = above / PARENT
     allowed: dict[str, object] = {}
     unlimited = []
@@ -148,10 +148,10 @@ def _version_2(name: str, limits: Limits) -> Cgroup:
             if controller == "memory":
                 raise
             unlimited.append(controller)
-    return Cgroup({"/sys/fs/cgroup": _make(parent, name, allowed, {"memory.swap.max": 0})}, tuple(unlimited))
+    return Cgroup({"/sys/fs/cgroup": _make_group(parent, name, allowed, {"memory.swap.max": 0})}, tuple(unlimited))
 
 
-def _delegated() -> Path:
+def _parent_group() -> Path:
     """Return where this process may make groups: at the top as root, else beside its own, as systemd allows its users."""
     if os.geteuid() == 0:
         return ROOT
@@ -170,7 +170,7 @@ def _allow(folder: Path, controller: str) -> None:
         control.write_text(f"+{controller}")
 
 
-def _make(parent: Path, name: str, settings: Mapping[str, object], optional: Mapping[str, object]) -> Path:
+def _make_group(parent: Path, name: str, settings: Mapping[str, object], optional: Mapping[str, object]) -> Path:
     """Make one folder and write its settings; it is removed again if that fails.
 
     Args:
