@@ -98,8 +98,11 @@ async def test_tasks_of_a_removed_node_and_of_a_killed_worker_go_on_where_they_w
         running = batch(server, ray, out, 6, settings={"concurrency": 3}, on_event=events.append)
         first = asyncio.ensure_future(anext(running))
         await wait_for(
-            lambda: sum(log.count('"model_call_started"') == 2 for log in logs_in(out)) == 3,
-            "three tasks have ended their first step",
+            lambda: (
+                sum(log.count('"model_call_started"') == 2 for log in logs_in(out)) == 3
+                and len(server.requests) == 6  # a call begins before its request is sent
+            ),
+            "three tasks have asked for the second time",
         )
         (worker,) = cluster.workers(cluster.second)
         os.kill(worker, signal.SIGKILL)

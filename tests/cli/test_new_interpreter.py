@@ -32,12 +32,13 @@ ERASE = "\r\x1b[2K"
 
 
 def alike(done: Finished) -> tuple[int, str, str]:
-    """What is the same in each run: no times and the space that they fill, no names, no other tests' sandboxes."""
+    """What is the same in each run: no times and the space that they fill, no names, no other tests' sandboxes and images."""
     shown = "".join(f"{line.split(ERASE)[-1]}\n" for line in RUN.sub("RUN", done.out).split("\n"))
     out = re.sub(
         r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d[\d.]* (m?s|kB)\b|\d+\.\d+(e-\d+)?", "N", shown
     )
     out = re.sub(r'\{"name": "leftovers".*?\}|"sandboxes": .*', "", re.sub(r"[ ─]+", " ", out))
+    out = re.sub(r"(?m)^(sha256:|autogen-codeact/derived:).*\n", "", out)
     return done.status, out, RUN.sub("RUN", done.err)
 
 

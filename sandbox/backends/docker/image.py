@@ -244,7 +244,8 @@ def list_images(client: docker.APIClient) -> list[ImageInfo]:
         if entry["Labels"][KIND_LABEL] in _KINDS
         for name in _names(entry)
     ]
-    return sorted(infos, key=lambda info: info.created, reverse=True)
+    # The engine lists images of the same second in any order.
+    return sorted(infos, key=lambda info: (info.created, info.reference), reverse=True)
 
 
 def _names(entry: dict[str, Any]) -> list[str]:
