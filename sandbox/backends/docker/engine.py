@@ -96,7 +96,7 @@ def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) ->
         if client is None:
             version = docker.constants.MINIMUM_DOCKER_API_VERSION
             client = _client(**_endpoint(engine), version=version, timeout=timeout)
-        in_time(partial(_check_ping, client, timeout), timeout)
+        in_time(partial(_ask_version, client, timeout), timeout)
     except Exception as error:
         if client is not None:
             client.close()
@@ -106,16 +106,12 @@ def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) ->
     return client
 
 
-def _check_ping(client: docker.APIClient, timeout: float) -> None:
-    check_socket(client)
-    _ask_version(client, timeout)
-
-
 def _ask_version(client: docker.APIClient, timeout: float) -> str:
     """Return the engine's API version. Unlike `/version`, `/_ping` makes the engine start no programs."""
     import docker.errors
     import requests
 
+    check_socket(client)
     with contextlib.closing(client.get(f"{client.base_url}/_ping", timeout=timeout, stream=True)) as answer:
         try:
             answer.raise_for_status()
@@ -145,13 +141,9 @@ def check_socket(client: docker.APIClient) -> None:
     """
     path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
     if path is not None and hasattr(socket, "AF_UNIX"):
-        _try_socket(str(path), client.timeout)
-
-
-def _try_socket(path: str, timeout: float) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-        attempt.settimeout(timeout)
-        attempt.connect(path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+            attempt.settimeout(client.timeout)
+            attempt.connect(str(path))
 
 
 def is_local(client: docker.APIClient) -> bool:
@@ -390,10 +382,6 @@ def _api_version(where: dict[str, Any], timeout: float) -> str:
     """Return the engine's API version, which at the same time shows that it answers."""
     import docker.constants
 
-    address = _sdk_address(where)
-    if address.startswith("http+unix://"):
-        # First without the SDK, which leaves a socket open when its connect fails.
-        _try_socket("/" + address.removeprefix("http+unix://").lstrip("/"), timeout)
     # A fixed version for now: with "auto", the constructor itself sends a request and leaves nothing to close when it fails.
     options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
     client = _client(**options)
