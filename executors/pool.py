@@ -53,7 +53,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]
-        for name in options.keys() - known | options.keys() & {"pool"}:
+        for name in options.keys() - (known - {"pool"}):
             raise ValueError(
                 f"{name}= is not for a pool of sandbox={sandbox!r}: see the arguments of {self._executor.__name__}"
             )
