@@ -117,6 +117,15 @@ class HostState:
             assert self.disk[folder] - free < HOST_DISK_BYTES, f"{folder} has lost {self.disk[folder] - free} bytes"
 
 
+def empty_in_time(look: Callable[[], dict[str, set[str]]], seconds: float | None = None) -> dict[str, set[str]]:
+    """What is still found when time for clearing up is over; blocks meanwhile."""
+    until, pause = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds), 0.02
+    while (found := look()) and time.monotonic() <= until:
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.3)  # to look takes processor time, which what is to go may need
+    return found
+
+
 async def eventually_empty(
     look: Callable[[], dict[str, set[str]]], seconds: float | None = None
 ) -> dict[str, set[str]]:

@@ -6,7 +6,6 @@ import gc
 import inspect
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -142,10 +141,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     request.getfixturevalue("docker_engine")
     before = present()
     yield
-    until, pause = time.monotonic() + oracles.CLEARING_UP_S, 0.02
-    while (left := leftovers(before)) and time.monotonic() < until:
-        time.sleep(pause)
-        pause = min(1.5 * pause, 0.3)  # to look takes processor time, which what is to go may need
+    left = oracles.empty_in_time(lambda: leftovers(before))
     assert not left, f"left behind: {left}"
 
 

@@ -30,13 +30,9 @@ def left() -> dict[str, set[str]]:
 
 def what_is_new(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What of ours there is more than before, once time for clearing up is over."""
-    until, pause = time.monotonic() + 20, 0.02
-    while True:
-        new = {name: found - before[name] for name, found in left().items() if found - before[name]}
-        if not new or time.monotonic() > until:
-            return new
-        time.sleep(pause)
-        pause = min(1.5 * pause, MOST_PAUSE_S)
+    return oracles.empty_in_time(
+        lambda: {name: found - before[name] for name, found in left().items() if found - before[name]}, 20
+    )
 
 
 def alive(kind: str) -> int:
