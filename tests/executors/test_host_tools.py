@@ -136,6 +136,23 @@ class TestFunctions:
         result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
         assert short_result(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
 
+    async def test_traceback_ends_in_the_code(self, make: Make) -> None:
+        async def fail() -> None:
+            raise ValueError("no such city")
+
+        executor = await make(fail)
+        result = await run(executor, "def f():\n    fail()\ntry:\n    f()\nexcept ValueError:\n    f()")
+        assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
+        assert result.error is not None
+        assert (result.error.message, result.error.line) == ("no such city", 2)
+        # Python 3.13 marks the call with a line of its own.
+        assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
+        assert result.output.count("ValueError: no such city") == 2
+        assert "codeact" not in result.output.replace("autogen_codeact", "")
+        assert "host_tools" not in result.output
+        assert "test_host_tools" not in result.output
+        assert short_calls(result) == [("fail", {}, "error", "ValueError")] * 2
+
 
 class TestConcurrentCalls:
     async def test_calls_from_ten_threads(self, make: Make) -> None:
@@ -289,23 +306,6 @@ class TestResults:
         assert record.getMessage().endswith("\nLookupError: no such thing\\x1b[2J\\ud800")
         assert "s3cr3t" not in caplog.text
         assert "test_host_tools.py" not in result.output
-
-    async def test_traceback_ends_in_the_code(self, make: Make) -> None:
-        async def fail() -> None:
-            raise ValueError("no such city")
-
-        executor = await make(fail)
-        result = await run(executor, "def f():\n    fail()\ntry:\n    f()\nexcept ValueError:\n    f()")
-        assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
-        assert result.error is not None
-        assert (result.error.message, result.error.line) == ("no such city", 2)
-        # Python 3.13 marks the call with a line of its own.
-        assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
-        assert result.output.count("ValueError: no such city") == 2
-        assert "codeact" not in result.output.replace("autogen_codeact", "")
-        assert "host_tools" not in result.output
-        assert "test_host_tools" not in result.output
-        assert short_calls(result) == [("fail", {}, "error", "ValueError")] * 2
 
     async def test_wrong_arguments_are_a_type_error(self, make: Make) -> None:
         executor = await make(add)

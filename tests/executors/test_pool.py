@@ -49,6 +49,8 @@ class Teller:
         return ToolAnswer(self.said)
 
 
+# Sandboxes started in advance where one is as good as several, and a container takes long to start.
+SIZES = {"docker": 1, "bubblewrap": 2}
 # What a pool does is the same code for both: tests of what neither an engine nor the end of a sandbox can change.
 ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
 
@@ -117,17 +119,18 @@ class TestLease:
         assert len(names) == 5
 
     async def test_pool_is_refilled_in_the_background(self, kind: str) -> None:
-        async with make(kind, 2) as pool:
+        size = SIZES[kind]
+        async with make(kind, size) as pool:
             await pool.ready()
-            executors = [pool.executor() for _ in range(2)]
+            executors = [pool.executor() for _ in range(size)]
             for executor in executors:
                 await executor.start()
-            await until(lambda: pool.idle == 2)
-            assert (pool.leased, alive(kind)) == (2, 4)
+            await until(lambda: pool.idle == size)
+            assert (pool.leased, alive(kind)) == (size, 2 * size)
             for executor in executors:
                 await executor.stop()
-            await until(lambda: alive(kind) == 2)
-            assert (pool.idle, pool.leased) == (2, 0)
+            await until(lambda: alive(kind) == size)
+            assert (pool.idle, pool.leased) == (size, 0)
 
     @ONE_KIND
     async def test_lease_brings_the_files_functions_and_command_of_the_executor(
@@ -305,7 +308,7 @@ class TestLimits:
 
 class TestStop:
     async def test_stopped_pool_leaves_nothing_while_it_is_used_and_filling(self, kind: str) -> None:
-        pool = make(kind, 3)
+        pool = make(kind, SIZES[kind] + 1)
         await pool.start()
         await pool.start()
         executor = pool.executor(mode="process")
@@ -361,7 +364,7 @@ class TestStop:
         assert alive(kind) == 0
 
     async def test_a_cancelled_stop_goes_on(self, kind: str) -> None:
-        pool = make(kind, 2)
+        pool = make(kind, SIZES[kind])
         await pool.start()
         await pool.ready()
         task = asyncio.ensure_future(pool.stop())

@@ -482,24 +482,31 @@ class TestPreload:
         assert await out(executor, code) == "True True False\n"
 
     @pytest.mark.parametrize(
-        ("source", "words"),
+        ("sources", "words"),
         [
-            ("raise ValueError('not today')", "broken: ValueError: not today"),
-            ("import sys; sys.exit(3)", "broken: SystemExit: 3"),
-            ("import no_such_module", "broken: ModuleNotFoundError"),
-            ("import os; os._exit(3)", "ended while it imported the modules of `preload`"),
-            ("import os; os.abort()", "ended while it imported the modules of `preload`"),
+            (
+                {
+                    "broken": "raise ValueError('not today')",
+                    "ending": "import sys; sys.exit(3)",
+                    "needing": "import no_such_module",
+                },
+                ("broken: ValueError: not today; ", "ending: SystemExit: 3; ", "needing: ModuleNotFoundError"),
+            ),
+            ({"broken": "import os; os._exit(3)"}, ("ended while it imported the modules of `preload`",)),
+            ({"broken": "import os; os.abort()"}, ("ended while it imported the modules of `preload`",)),
         ],
     )
-    async def test_preloaded_module_that_fails_is_reported_at_the_start(
-        self, sandbox_image: str, tmp_path: Path, source: str, words: str
+    async def test_preloaded_modules_that_fail_are_reported_at_the_start(
+        self, sandbox_image: str, tmp_path: Path, sources: dict[str, str], words: tuple[str, ...]
     ) -> None:
         tmp_path.chmod(0o755)  # noqa: ASYNC240
-        (tmp_path / "broken.py").write_text(source)
+        for name, source in sources.items():
+            (tmp_path / f"{name}.py").write_text(source)
         executor = DockerCommandLineCodeExecutor(
-            preload=["json", "broken"],
+            preload=["json", *sources],
             extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}},
             environment={"PYTHONPATH": "/mnt/given"},
         )
-        with pytest.raises(SandboxStartError, match=words):
+        with pytest.raises(SandboxStartError) as raised:
             await executor.start()
+        assert [each for each in words if each not in str(raised.value)] == []
