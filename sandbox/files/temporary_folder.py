@@ -205,18 +205,29 @@ def _empty(root: int, until: float) -> bool:
             if not is_folder:
                 os.unlink(name, dir_fd=root)
                 continue
+            if _is_removed(name, root):
+                continue
             inner = os.open(name, _OPEN_FLAGS, dir_fd=root)
             try:
                 nested = _some_entries(inner)
                 for each, is_nested_folder in nested:
-                    if is_nested_folder:
-                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
-                    else:
+                    if not is_nested_folder:
                         os.unlink(each, dir_fd=inner)
+                    elif not _is_removed(each, inner):
+                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
             finally:
                 os.close(inner)
             if len(nested) < _ENTRIES_AT_ONCE:
                 os.rmdir(name, dir_fd=root)
+    return True
+
+
+def _is_removed(name: str, parent: int) -> bool:
+    """Remove a folder if it is empty, which takes less than to look."""
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError:
+        return False
     return True
 
 

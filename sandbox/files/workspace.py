@@ -371,7 +371,8 @@ class Workspace:
         if known is None or known.signature != signature_of(status):
             return False
         if known.digest is not None:
-            if known.digest != self._digest(name, status.st_size):
+            # An empty file of the same size has the same content.
+            if status.st_size and known.digest != self._digest(name, status.st_size):
                 return False
             if not self._is_fresh(status):
                 known.digest = None
