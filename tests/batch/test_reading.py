@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.tasks import BadTask, Check, Task
+from tests.texts import ANY
 
 
 def read(source: Any) -> list[Task | BadTask]:
@@ -371,7 +372,7 @@ def test_many_ids_take_little_memory(tmp_path: Path) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(ANY, max_size=5), inner, max_size=3),
     max_leaves=10,
 )
 rows = st.dictionaries(
