@@ -26,6 +26,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from tests.texts import ANY
 
 from .images import build_from, make_wheel, run, silent
 from .registry import Image, registry
@@ -299,7 +300,8 @@ class TestPackages:
             parse_packages(wheels)
 
     @given(
-        st.text(min_size=1) | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True)
+        st.text(ANY, min_size=1)
+        | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True, alphabet=ANY)
     )
     @example("name @ http://a\u2028b")
     def test_accepted_packages_are_one_line_and_not_an_option(self, entry: str) -> None:
