@@ -108,6 +108,7 @@ def bounded(entries: Any) -> Any:
         return entries
     if len(entries) > MAX_BLOCKS:
         raise ValueError(f"there are {len(entries):,} entries; a journal has {MAX_BLOCKS:,} at most")
+    too_large = f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most"
     left, waiting = MAX_BYTES, [(entry, 0) for entry in entries]
     while waiting:
         item, depth = waiting.pop()
@@ -115,9 +116,11 @@ def bounded(entries: Any) -> Any:
         # A number or a brace takes at least two bytes, with its separator.
         left -= len(item) if isinstance(item, str) else 2
         if left < 0:
-            raise ValueError(f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most")
+            raise ValueError(too_large)
         if depth > MAX_DEPTH:
             raise ValueError(f"they are nested more than {MAX_DEPTH} deep")
+        if isinstance(item, dict | list | tuple) and 2 * len(item) > left:
+            raise ValueError(too_large)
         if isinstance(item, dict):
             waiting += ((part, depth + 1) for pair in item.items() for part in pair)
         elif isinstance(item, list | tuple):

@@ -20,6 +20,9 @@ case $variant in
     *) echo "install.sh: there is no variant $variant: default or slim" >&2; exit 1 ;;
 esac
 
+# A sandbox without a network has an empty /etc/hosts. This library resolves `localhost` and the host's own name there.
+name_service=libnss-myhostname
+
 entries() { grep -v -e '^#' -e '^$' "$1"; }
 installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
 
@@ -44,7 +47,7 @@ CONTROL
 }
 
 add_packages() {
-    missing=$(entries "$here/$list" | while read -r name; do installed "$name" || echo "$name"; done)
+    missing=$(for name; do installed "$name" || echo "$name"; done)
     [ -n "$missing" ] || return 0
     apt-get update
     # shellcheck disable=SC2086  # one argument for each package
@@ -82,8 +85,11 @@ clean_up() {
 }
 
 case $(command -v python3 || true) in
-    /usr/local/*) add_wheels ;;
-    *) add_placeholders; add_packages ;;
+    /usr/local/*) add_packages $name_service; add_wheels ;;
+    # shellcheck disable=SC2046  # one argument for each package
+    *) add_placeholders; add_packages $name_service $(entries "$here/$list") ;;
 esac
+# The label of the Dockerfile promises it.
+grep -q '^hosts:.*myhostname' /etc/nsswitch.conf || { echo "install.sh: /etc/nsswitch.conf lacks myhostname" >&2; exit 1; }
 prepare_python
 clean_up

@@ -27,7 +27,8 @@ from tests.environment import PROXIES, is_removed
 
 SERVER = Path(__file__).with_name("fork_server.py")
 READ_LATE = {
-    *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
+    *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
+    *("MY_KEY", "MY_SETTING"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY"),
     "BROWSER",
     *("ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OPENAI_BASE_URL"),

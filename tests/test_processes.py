@@ -123,6 +123,29 @@ def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() ->
 
 
 @pytest.mark.parametrize(
+    ("program", "status", "errors"),
+    [
+        ("import sys; sys.exit(300)", 44, ""),
+        ("import sys; sys.exit('said')", 1, "said\n"),
+        ("import sys; sys.exit(None)", 0, ""),
+        ("file = open('/dev/null')", 0, "ResourceWarning: unclosed file <_io.TextIOWrapper name='/dev/null'"),
+        ("import os; os.close(1); os.open('/dev/full', os.O_WRONLY); print('lost')", 120, "No space left on device"),
+        ("import atexit, os; print('x', end=''); atexit.register(os.write, 2, b'exits')", 0, "exits"),
+    ],
+)
+def test_forked_program_has_the_exit_status_and_last_errors_of_an_interpreter(
+    program: str, status: int, errors: str
+) -> None:
+    for new_interpreter in (False, True):
+        done = processes.run(
+            ["-c", program], env=os.environ, options=("-W", "default"), new_interpreter=new_interpreter
+        )
+        assert done.returncode == status
+        assert errors in done.stderr
+        assert bool(done.stderr) is bool(errors)
+
+
+@pytest.mark.parametrize(
     ("more", "new"),
     [
         *(({name: "x"}, False) for name in ("COLUMNS", "OPENAI_API_KEY", "PYTHONBREAKPOINT", "RAY_CLIENT_MODE")),

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -258,9 +259,14 @@ class BlockCalls:
 
     def _refuse_for_budget(self, call: _Call) -> None:
         self._over_budget += 1
+        self._answer(call.number, self._refusal)
+
+    @cached_property
+    def _refusal(self) -> bytes:
+        """What each call beyond the budget is answered; written once, because code may make any number of them."""
         limits = self._limits
         reason = f"a block may make {limits.calls:,} calls to host tools, with {limits.bytes_in} of arguments; this is one more"
-        self._answer(call.number, write_error("ToolBudgetExceeded", reason, ["RuntimeError"]))
+        return write_error("ToolBudgetExceeded", reason, ["RuntimeError"])
 
     async def _serve(self, call: _Call, payload: bytes) -> None:
         """Make one call; all exceptions of a tool end here."""

@@ -58,24 +58,26 @@ async def works_again(executor: SandboxCodeExecutor) -> None:
         assert await out(executor, "print('again')") == "again\n"
 
 
-@pytest.mark.parametrize("step", ["create", "attach", "start"])
+@pytest.mark.timeout(150)
 async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(
-    proxy: EngineProxy, step: str
+    proxy: EngineProxy,
 ) -> None:
-    rule = proxy.on("POST", f"/{step}", "hold answer", times=1)
+    """The executor starts again after each of them."""
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
-    starting = asyncio.ensure_future(executor.start())
-    assert await asyncio.to_thread(rule.seen.wait, 20)
-    name = executor.container_name
-    await eventually(lambda: exists(name))
-    starting.cancel()
-    await asyncio.sleep(0.3)
-    # It has something to clear away first.
-    assert not starting.done()
-    rule.release()
-    await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
-    assert starting.cancelled()
-    assert not exists(name)
+    for step in ("create", "attach", "start"):
+        rule = proxy.on("POST", f"/{step}", "hold answer", times=1)
+        starting = asyncio.ensure_future(executor.start())
+        assert await asyncio.to_thread(rule.seen.wait, 20), step
+        name = executor.container_name
+        await eventually(lambda: exists(name))  # noqa: B023
+        starting.cancel()
+        await asyncio.sleep(0.3)
+        # It has something to clear away first.
+        assert not starting.done(), step
+        rule.release()
+        await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
+        assert starting.cancelled(), step
+        assert not exists(name), step
     await works_again(executor)
 
 

@@ -18,7 +18,7 @@ from ..executors.sandboxes import block, run
 from .canaries import SECRET
 from .subject import Subject
 
-AT_ONCE = 8
+AT_ONCE = 3
 SNIPPET_S = 2.0
 RESULT_S = 20.0
 ALL_OF_THEM = 270

@@ -255,7 +255,9 @@ async def test_token_limit_ends_the_turn(session: SandboxCodeExecutor) -> None:
 
 
 async def test_time_limit_ends_running_code_and_keeps_the_session(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("x = 1"), python("x = 2\nwhile True:\n    pass"), "No time.", python("print(x)"), "Done.")
+    client = scripted(
+        python("x = 1"), python("x = 2\nimport time\ntime.sleep(60)"), "No time.", python("print(x)"), "Done."
+    )
     agent = CodeActAgent("actor", session, model_client=client, max_seconds=4)
 
     result = await agent.run(task=[TASK])
@@ -264,7 +266,7 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
         [
             generation_event(1, python("x = 1"), "x = 1\n"),
             execution_event(1, ""),
-            generation_event(2, python("x = 2\nwhile True:\n    pass"), "x = 2\nwhile True:\n    pass\n"),
+            generation_event(2, python("x = 2\nimport time\ntime.sleep(60)"), "x = 2\nimport time\ntime.sleep(60)\n"),
             answer_message("No time.", steps="2", stopped="max_seconds"),
         ]
     )
@@ -382,7 +384,7 @@ async def test_refused_code_is_reported_to_the_model(session: SandboxCodeExecuto
 
 
 async def test_cancelling_stops_the_code_and_restores_the_conversation(session: SandboxCodeExecutor) -> None:
-    client = scripted("Hello.", python("open('started', 'w').close()\nwhile True:\n    pass"), "Still here.")
+    client = scripted("Hello.", python("open('started', 'w').close()\nimport time\ntime.sleep(60)"), "Still here.")
     agent = CodeActAgent("actor", session, model_client=client)
     await agent.run(task="Hello.")
     before = await agent.save_state()

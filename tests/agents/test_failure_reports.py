@@ -90,7 +90,7 @@ async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
 async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:
     bank = Bank()
     async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=4) as executor:
-        client, next_attempt = await decided(executor, PAYS + "while True: pass", bank)
+        client, next_attempt = await decided(executor, PAYS + "import time\ntime.sleep(60)", bank)
 
     failure = next_attempt[2]
     assert isinstance(failure, UserMessage)
@@ -140,7 +140,7 @@ async def test_out_of_memory_is_reported_as_such(docker_engine: str) -> None:
 
 async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: SandboxCodeExecutor) -> None:
     bank = Bank()
-    client = scripted(python(PAYS + "while True: pass"), "Paid already.", "And again.")
+    client = scripted(python(PAYS + "import time\ntime.sleep(60)"), "Paid already.", "And again.")
     agent = CodeActAgent("actor", session, model_client=client, tools=[bank.pay])
     token = CancellationToken()
     running = asyncio.create_task(agent.run(task="Pay Ann 3.", cancellation_token=token))

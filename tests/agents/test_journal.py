@@ -159,7 +159,9 @@ async def test_replay_reports_differences(make: Make, tmp_path: Path) -> None:
 
 
 async def test_killed_code_is_not_run_again(make: Make) -> None:
-    state = await saved(await make(timeout=4), "x = 1", "while True: pass", "import os\nos.abort()", "x += 1")
+    state = await saved(
+        await make(timeout=4), "x = 1", "import time\ntime.sleep(60)", "import os\nos.abort()", "x += 1"
+    )
     assert [entry["code"] for entry in state["journal"]["entries"]] == ["x = 1\n", "x += 1\n"]
 
     other = CodeActAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))

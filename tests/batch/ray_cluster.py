@@ -40,7 +40,13 @@ class Cluster:
                 **self._options,
             },
         )
-        self.second = self.add("second")
+        self.first_program = folder / "second" / "sitecustomize.py"
+        """What each new process of the second node runs first."""
+        self.first_program.parent.mkdir()
+        self.first_program.touch()
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setenv("PYTHONPATH", str(self.first_program.parent))
+            self.second = self.add("second")
 
     @property
     def address(self) -> str:

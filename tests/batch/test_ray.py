@@ -190,42 +190,30 @@ sys.meta_path.insert(0, Finder())
 OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
 
 
-@pytest.fixture(scope="class")
-def first_program(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What each new process of a further node runs first."""
-    program = tmp_path_factory.mktemp("other") / "sitecustomize.py"
-    program.touch()
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setenv("PYTHONPATH", str(program.parent))
-        node = cluster.add("other")
-    yield program
-    cluster.remove(node)
-
-
-class TestOtherNode:
-    @pytest.mark.parametrize(
-        ("program", "reason"),
-        [
-            (
-                WITHOUT_BATCHES,
-                r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
-                r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
-            ),
-            (
-                OTHER_VERSION,
-                r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
-                r"each node",
-            ),
-        ],
-    )
-    async def test_another_version_on_a_node_is_named(
-        self, cluster: Cluster, first_program: Path, tmp_path: Path, program: str, reason: str
-    ) -> None:
-        await asyncio.to_thread(first_program.write_text, program)
-        ray = Ray(cluster.address, actors=1, actor_options={"resources": {"other": 1}})
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (
+            WITHOUT_BATCHES,
+            r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
+            r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
+        ),
+        (
+            OTHER_VERSION,
+            r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
+            r"each node",
+        ),
+    ],
+)
+async def test_another_version_on_a_node_is_named(cluster: Cluster, tmp_path: Path, program: str, reason: str) -> None:
+    await asyncio.to_thread(cluster.first_program.write_text, program)
+    try:
+        ray = Ray(cluster.address, actors=1, actor_options={"resources": {"second": 1}})
         with pytest.raises(BatchBackendError) as raised:
             await anext(run_batch(no_agent, ["1"], out=tmp_path / "out", backend=ray))
-        assert re.fullmatch(f"no Ray actor can be used: {reason}", str(raised.value)), str(raised.value)
+    finally:
+        await asyncio.to_thread(cluster.first_program.write_text, "")
+    assert re.fullmatch(f"no Ray actor can be used: {reason}", str(raised.value)), str(raised.value)
 
 
 async def test_docker_sandboxes_run_on_nodes_and_end_with_their_worker(

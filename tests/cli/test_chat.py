@@ -52,7 +52,7 @@ def test_undo_takes_back_the_session_and_the_conversation(tmp_path):
         assert "There is no turn that can be undone.\n" in chat.say("/undo")
 
 
-@pytest.mark.parametrize("block", [code("x = 2", "print('on', flush=True)", "while True: pass")])
+@pytest.mark.parametrize("block", [code("x = 2", "print('on', flush=True)", "import time", "time.sleep(60)")])
 def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
     answers = [code("x = 1"), "One.", block, block, code("print(x)"), "Still one.", block, block]
     with Chat("--model", replay(tmp_path, *answers), *BOX, state=tmp_path) as chat:

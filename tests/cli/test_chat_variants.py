@@ -19,7 +19,7 @@ from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_
 pytestmark = pytest.mark.timeout(180)
 
 BOX = ["--sandbox", "bubblewrap"]
-BLOCK = code("print('on', flush=True)", "while True: pass")
+BLOCK = code("print('on', flush=True)", "import time", "time.sleep(60)")
 TIMES = re.compile(r"[\d.]+ m?s\b")
 
 

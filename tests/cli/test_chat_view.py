@@ -53,7 +53,7 @@ def test_first_answer_counts_and_a_withdrawn_question_is_not_answered_by_chance(
 
 
 def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
-    model = replay(tmp_path, code("while True: pass"), "Hello.")
+    model = replay(tmp_path, code("import time", "time.sleep(60)"), "Hello.")
     with Chat("--model", model, *BOX, state=tmp_path) as chat:
         chat.until_prompt()
         chat.send("loop\r")

@@ -86,7 +86,11 @@ def test_a_continued_run_asks_before_code_runs_as_before(tmp_path):
 @pytest.mark.usefixtures("bubblewrap")
 def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     folder = tmp_path / "run"
-    answers = ["```python\nx = 6\n```", "```python\nwhile True: pass\n```", "```python\nfinal_answer(x * 7)\n```"]
+    answers = [
+        "```python\nx = 6\n```",
+        "```python\nimport time\ntime.sleep(60)\n```",
+        "```python\nfinal_answer(x * 7)\n```",
+    ]
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     model = ["--model", f"replay:{tmp_path / 'answers.json'}", "--sandbox", "bubblewrap"]
     log = folder / "events.jsonl"

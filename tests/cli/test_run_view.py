@@ -65,7 +65,7 @@ def test_code_is_approved_or_denied_on_the_page(bubblewrap, tmp_path, approve):
 
 
 def test_stop_on_the_page_ends_the_run_as_ctrl_c_does(bubblewrap, tmp_path):
-    with run(tmp_path, code("while True: pass"), approve=False) as process:
+    with run(tmp_path, code("import time", "time.sleep(60)"), approve=False) as process:
         page = page_of(process)
 
         def block_runs():

@@ -33,8 +33,8 @@ Kind = TypeVar("Kind", DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeE
 Loaded = TypeVar("Loaded", bound=SandboxCodeExecutor)
 Found = dict[str, set[str]]
 
-MOST_IDLE = 8
-"""Sandboxes of this process that wait for a test; a pool that was not used for long stops when there are more."""
+MOST_IDLE = 12
+"""Sandboxes of this process that wait for a test; when there are more, the pools that were used least stop."""
 MAX_USES = 10_000
 RESET_TIMEOUT_S = 10.0
 """Longer than the product's, so that fewer sandboxes are started on a machine under load."""
@@ -182,9 +182,9 @@ def _pool_for(like: SandboxLifecycle) -> _Pool:
 async def _stop_unused(most_idle: int) -> None:
     """Stop pools of which no sandbox is in use until few sandboxes are idle.
 
-    Those that were used once come first: most are for options that no other test has.
+    Those with few uses come first: most are for options that hardly another test has, and many tests use those without options.
     """
-    for pool in sorted(_pools[:-1], key=lambda each: each.uses > 1):
+    for pool in sorted(_pools[:-1], key=lambda each: each.uses):
         if sum(each.idle for each in _pools) <= most_idle:
             break
         if pool.leased == 0:

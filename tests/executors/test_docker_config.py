@@ -240,9 +240,14 @@ class TestLoadedConfig:
             await executor.start()
         assert containers() == set()
 
-    async def test_environment(self, sandbox_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_environment_split_streams_preload_and_timeout(
+        self, sandbox_image: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("MY_KEY", "the key")
-        executor = round_trip(DockerCommandLineCodeExecutor(environment={"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"}))
+        environment = {"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"}
+        executor = round_trip(
+            DockerCommandLineCodeExecutor(environment=environment, split_streams=True, preload=["decimal"], timeout=3)
+        )
         # A default is a value too, and stays behind.
         with pytest.raises(ValueError, match="NO_SUCH"):
             await executor.start()
@@ -251,6 +256,9 @@ class TestLoadedConfig:
             code = "import os; print(os.environ['KEY'], os.environ['TZ'], 'MY_KEY' in os.environ)"
             assert await out(executor, code) == "the key CET False\n"
             assert await out(executor, "echo $KEY", "sh") == "the key\n"
+            result = await run(executor, "import sys; print('decimal' in sys.modules); print('e', file=sys.stderr)")
+            assert (result.stdout, result.stderr) == ("True\n", "e\n")
+            assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
 
     @pytest.mark.parametrize(
         ("place", "own"),
@@ -315,17 +323,16 @@ class TestLoadedConfig:
             assert (await out(executor, "12345", "wc")).split()[0] == "5"
             assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
 
-    async def test_split_streams_preload_and_timeout(self, sandbox_image: str) -> None:
-        given = DockerCommandLineCodeExecutor(split_streams=True, preload=["decimal"], timeout=3)
-        async with round_trip(given) as executor:
-            result = await run(executor, "import sys; print('decimal' in sys.modules); print('e', file=sys.stderr)")
-            assert (result.stdout, result.stderr) == ("True\n", "e\n")
-            assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
-
-    async def test_auto_remove_off_keeps_the_container(self, sandbox_image: str) -> None:
+    async def test_docker_host_and_auto_remove_off_which_keeps_the_container(
+        self, sandbox_image: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(SandboxUnavailable, match="no such socket"):
+            await DockerCommandLineCodeExecutor(docker_host=f"unix://{tmp_path}/none.sock").start()
+        address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
+        given = DockerCommandLineCodeExecutor(container_name=name, auto_remove=False, docker_host=address)
         try:
-            async with round_trip(DockerCommandLineCodeExecutor(container_name=name, auto_remove=False)) as executor:
+            async with round_trip(given) as executor:
                 assert await out(executor, "print(1)") == "1\n"
             with closing(connect()) as client:
                 state = inspect(client, name)["State"]
@@ -348,13 +355,6 @@ class TestLoadedConfig:
         finally:
             executor.sandbox.options = executor.sandbox.options.model_copy(update={"stop_container": True})
             await executor.stop()
-
-    async def test_docker_host(self, sandbox_image: str, tmp_path: Path) -> None:
-        with pytest.raises(SandboxUnavailable, match="no such socket"):
-            await DockerCommandLineCodeExecutor(docker_host=f"unix://{tmp_path}/none.sock").start()
-        address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-        async with round_trip(DockerCommandLineCodeExecutor(docker_host=address)) as executor:
-            assert await out(executor, "print(1)") == "1\n"
 
 
 class TestTwoFromOneConfig:

@@ -72,7 +72,11 @@ def test_dump_has_references_only_and_loads_again():
     assert dump(parse_environment(["API_KEY"])) == {"API_KEY": "${API_KEY}"}
 
 
-@given(st.text(min_size=4, alphabet=st.characters(codec="utf-8", exclude_characters="\0${}")).map("s3cret".__add__))
+@given(
+    st.text(min_size=4, alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0${}")).map(
+        "s3cret".__add__
+    )
+)
 def test_no_value_is_ever_shown(value: str):
     parsed = parse_environment({"A": value, "B": f"${{NO:-{value}}}"})
     shown = repr(parsed) + str(parsed["A"]) + f"{parsed['B']}" + json.dumps(dump(parsed))

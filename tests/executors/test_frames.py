@@ -26,6 +26,7 @@ from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import RunnerSettings, checked_entries
+from tests.texts import ANY
 
 
 def _load_wire() -> ModuleType:
@@ -43,8 +44,8 @@ wire = _load_wire()
 
 FRAMES = st.tuples(st.binary(min_size=1, max_size=1), st.integers(0, 2**32 - 1), st.binary(max_size=300))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=20) | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(ANY, max_size=20) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(ANY, max_size=5), inner, max_size=4),
     max_leaves=10,
 )
 
@@ -134,7 +135,7 @@ class TestOutboxes:
 
 
 class TestPayloads:
-    @given(st.dictionaries(st.text(max_size=10), JSON, max_size=5), st.binary(max_size=100))
+    @given(st.dictionaries(st.text(ANY, max_size=10), JSON, max_size=5), st.binary(max_size=100))
     def test_payloads_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:
         value = json.loads(json.dumps(value))
         (frame,) = wire.Parser().feed(protocol.pack(b"X", 7, value, data))
@@ -165,7 +166,7 @@ class TestPayloads:
         with pytest.raises(wire.ProtocolError, match="exceeds"):
             wire.pack(b"D", 1, {}, bytes(8 * 1024 * 1024))
 
-    @given(st.dictionaries(st.text(), st.text(), max_size=40), st.integers(1, 400))
+    @given(st.dictionaries(st.text(ANY), st.text(ANY), max_size=40), st.integers(1, 400))
     def test_payloads_of_a_worker_pass_whatever_their_texts_hold(self, environment: dict[str, str], times: int) -> None:
         whole = {
             "environment": {name: value * times for name, value in environment.items()},

@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.launcher import LOCALHOST_LABEL
 
 from . import reused
 from .conftest import MakeExecutor
+from .images import build_from
 from .sandboxes import inspect, out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -186,6 +189,33 @@ class TestContainerConfiguration:
         }
         assert (config["User"], config["WorkingDir"]) == ("65534:65534", "/workspace")
         assert (config["Tty"], config["OpenStdin"], config["StdinOnce"]) == (False, True, True)
+        assert config["NetworkDisabled"] is True
+
+    async def test_localhost_and_the_own_name_have_addresses(self, executor: DockerCommandLineCodeExecutor) -> None:
+        code = """
+            import json, socket
+            names = ("localhost", socket.gethostname())
+            print(json.dumps([socket.gethostbyname(name) for name in names] + [open("/etc/hosts").read()]))
+        """
+        assert await ask(executor, code) == ["127.0.0.1", "127.0.0.2", ""]
+
+    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_executor: MakeExecutor) -> None:
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        with closing(connect()) as client:
+            build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL {LOCALHOST_LABEL}=""\n', tag)
+            try:
+                executor = await make_executor(image=tag)
+                assert container_of(executor)["Config"].get("NetworkDisabled", False) is False
+                code = """
+                    import json, os, socket
+                    named = "localhost" in open("/etc/hosts").read()
+                    print(json.dumps([named, os.listdir("/sys/class/net"), socket.gethostbyname("localhost")]))
+                """
+                found = await ask(executor, code)
+                await executor.stop()
+            finally:
+                client.remove_image(tag)
+        assert found == [True, ["lo"], "127.0.0.1"]
 
     async def test_labels_name_the_owner(self, executor: DockerCommandLineCodeExecutor) -> None:
         labels = container_of(executor)["Config"]["Labels"]

@@ -81,8 +81,8 @@ def client(sandbox_image: str) -> Iterator[APIClient]:
 class TestStartAndStop:
     async def test_start_and_stop_may_be_repeated(self, executor: DockerCommandLineCodeExecutor) -> None:
         await executor.stop()
-        for _ in range(2):
-            await executor.start()
+        for starting in (executor.start, executor.restart):
+            await starting()  # a restart starts what was stopped
             name = executor.container_name
             await out(executor, "x = 1")
             await executor.start()
@@ -110,15 +110,6 @@ class TestStartAndStop:
         code = "import os; 'x' in globals(), open('kept.txt').read(), os.path.exists('/tmp/lost.txt')"
         assert await out(executor, code) == "(False, 'kept', False)\n"
         assert len(containers()) == 1
-
-    async def test_a_restart_starts_what_was_never_started_or_stopped(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
-        await executor.restart()
-        await executor.stop()
-        await executor.restart()
-        assert await out(executor, "print(1)") == "1\n"
-        await executor.stop()
 
     async def test_first_block_starts_the_sandbox_once(self, executor: DockerCommandLineCodeExecutor) -> None:
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
@@ -151,15 +142,17 @@ class TestStartAndStop:
         async def fail() -> None:
             async with DockerCommandLineCodeExecutor() as executor:
                 assert len(containers()) == 1
-                await out(executor, "print(1)")
+                result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
+                assert result.output == "1\n"
                 raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
-            await fail()
-        assert containers() == set()
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            assert containers() == set()
 
     async def test_stop_during_a_block_ends_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
-        await executor.start()
+        await executor.restart()  # which starts what was never started
         running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
         await executor.stop()
@@ -247,60 +240,52 @@ class TestEventLoopsAndThreads:
 
 class TestFromOutside:
     @pytest.mark.parametrize("mode", ["process", "session"])
-    @pytest.mark.parametrize("way", ["kill", "remove", "stop"])
     async def test_a_container_that_is_gone_mid_block_is_an_error_and_the_next_block_has_another(
-        self, make_executor: MakeExecutor, make_fresh_executor: MakeExecutor, client: APIClient, mode: str, way: str
+        self, make_fresh_executor: MakeExecutor, client: APIClient, mode: str
     ) -> None:
-        make = make_fresh_executor if way == "kill" else make_executor
-        executor = await make(mode=mode, timeout=30)
-        await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
-        running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
-        await asyncio.sleep(0.3)
-        began = time.monotonic()
-        name = executor.container_name
-        if way == "kill":
-            await asyncio.to_thread(client.kill, name)
-        elif way == "remove":
-            await asyncio.to_thread(client.remove_container, name, force=True)
-        else:
-            await asyncio.to_thread(client.stop, name, timeout=30)
-        with pytest.raises(SandboxDied, match=r"exit code is 137"):
-            await running
-        assert time.monotonic() - began < 25  # of the 30 s after which `stop` kills
-        result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
-        assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost")
-        assert "had ended since the last block" in result.notes[0]
-        assert (await run(executor, "print(1)")).state == "kept"
-        assert executor.container_name != name
+        executor = await make_fresh_executor(mode=mode, timeout=30)
+        for way in ("kill", "remove", "stop"):
+            await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
+            running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
+            await asyncio.sleep(0.3)
+            began = time.monotonic()
+            name = executor.container_name
+            if way == "kill":
+                await asyncio.to_thread(client.kill, name)
+            elif way == "remove":
+                await asyncio.to_thread(client.remove_container, name, force=True)
+            else:
+                await asyncio.to_thread(client.stop, name, timeout=30)
+            with pytest.raises(SandboxDied, match=r"exit code is 137"):
+                await running
+            assert time.monotonic() - began < 25, way  # of the 30 s after which `stop` kills
+            result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
+            assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost"), way
+            assert "had ended since the last block" in result.notes[0], way
+            assert (await run(executor, "print(1)")).state == "kept", way
+            assert executor.container_name != name, way
+            assert len(containers()) == 1, way
 
     async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
-        self, make_executor: MakeExecutor, client: APIClient
+        self, make_fresh_executor: MakeExecutor, client: APIClient
     ) -> None:
-        executor = await make_executor(mode="session")
+        executor = await make_fresh_executor(mode="session")
         await out(executor, "x = 1")
         await kill(client, executor)
         result = await run(executor, "'x' in globals()")
         assert (result.output, result.state) == ("False\n", "lost")
-
-    async def test_loss_is_reported_also_by_calls_that_run_nothing(
-        self, make_executor: MakeExecutor, client: APIClient
-    ) -> None:
-        executor = await make_executor(mode="session")
+        # A start removes the dead one, too.
+        await kill(client, executor)
+        await executor.start()
+        assert await out(executor, "print(1)") == "1\n"
+        assert len(containers()) == 1
+        # Calls that run nothing report the loss as well.
         await kill(client, executor)
         result = await run(executor, "1", "no-such-language")
         assert (result.outcome, result.state) == ("error", "lost")
         assert (await run(executor, "1")).state == "kept"
 
-    async def test_start_after_a_dead_container_removes_it(
-        self, make_fresh_executor: MakeExecutor, client: APIClient
-    ) -> None:
-        executor = await make_fresh_executor()
-        await kill(client, executor)
-        await executor.start()
-        assert await out(executor, "print(1)") == "1\n"
-        assert len(containers()) == 1
-
-    async def test_paused_container_misses_the_deadline_of_the_host(
+    async def test_paused_container_misses_the_deadline_of_the_host_and_can_be_stopped(
         self, make_fresh_executor: MakeExecutor, client: APIClient
     ) -> None:
         executor = await make_fresh_executor(timeout=3)
@@ -313,11 +298,6 @@ class TestFromOutside:
         result = await run(executor, "print(3)")
         assert (result.output, result.state) == ("3\n", "lost")
         assert len(containers()) == 1
-
-    async def test_paused_container_can_be_stopped(
-        self, executor: DockerCommandLineCodeExecutor, client: APIClient
-    ) -> None:
-        await executor.start()
         client.pause(executor.container_name)
         began = time.monotonic()
         await executor.stop()
@@ -440,11 +420,3 @@ class TestMissing:
             with pytest.raises(SandboxError):
                 await executor.start()
         assert os.listdir(tmp_path) == []
-
-
-async def test_several_times_over_leave_nothing(sandbox_image: str) -> None:
-    for _ in range(2):
-        async with DockerCommandLineCodeExecutor() as executor:
-            result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
-            assert result.output == "1\n"
-    assert containers() == set()

@@ -131,7 +131,7 @@ async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
 async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change(
     sandbox: Any,
 ) -> None:
-    async with SandboxPool(1, sandbox=sandbox) as pool:
+    async with SandboxPool(1, sandbox=sandbox, max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
         with pool._running()._changed:  # what the manager holds while it decides

@@ -150,7 +150,7 @@ async def test_spans_of_a_retry(executor: Executor, exported: Exported) -> None:
 
 
 async def test_spans_of_a_timeout(exported: Exported) -> None:
-    code = "print('begun')\nwhile True: pass"
+    code = "print('begun')\nimport time\ntime.sleep(60)"
     async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=3) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
         with instrument(agent, tracer_provider=exported.provider):

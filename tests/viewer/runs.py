@@ -45,7 +45,7 @@ except Exception as error:
 degrees
 """
 REMOVE = "import os\nos.remove('data.bin')\nprint(degrees)"
-LOOP = "print('looping', flush=True)\nwhile True: pass"
+LOOP = "print('looping', flush=True)\nimport time\ntime.sleep(60)"
 FAILS = "import sys\nprint('boom')\nsys.exit(3)"
 WORKS = "print(42)"
 

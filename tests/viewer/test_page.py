@@ -9,6 +9,7 @@ from playwright.async_api import expect
 
 from autogen_codeact.viewer import serve
 
+from .conftest import VIEWPORT, WAIT_MS
 from .watching import Watched, serious_problems
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,6 +35,19 @@ async def run_page(page, address):
     assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shown_run(browser, address):
+    """The page of the rich run, for tests that only look at it and open parts of steps; it is loaded once."""
+    async with await browser.new_context(viewport=VIEWPORT, reduced_motion="reduce") as context:
+        context.set_default_timeout(WAIT_MS)
+        page = await context.new_page()
+        watched = Watched(page, address)
+        await page.goto(f"{address}runs/20261102-rich")
+        await expect(page.locator("#step-1")).to_contain_text("Make a table of two cities")
+        yield page
+        assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
+
+
 async def show(page, number):
     """Scroll to a step, and return it."""
     await page.evaluate("number => { location.hash = `#step-${number}`; }", number)
@@ -42,25 +56,25 @@ async def show(page, number):
     return step
 
 
-async def test_overview_says_what_the_run_was(run_page):
-    overview = run_page.locator(".overview")
+async def test_overview_says_what_the_run_was(shown_run):
+    overview = shown_run.locator(".overview")
 
-    await expect(run_page).to_have_title("20261102-rich · codeact")
-    await expect(run_page.get_by_role("heading", level=1)).to_have_text("20261102-rich")
-    await expect(run_page.locator(".status")).to_have_text("completed")
+    await expect(shown_run).to_have_title("20261102-rich · codeact")
+    await expect(shown_run.get_by_role("heading", level=1)).to_have_text("20261102-rich")
+    await expect(shown_run.locator(".status")).to_have_text("completed")
     await expect(overview.locator(".facts")).to_contain_text("8 blocks")
     await expect(overview.locator(".facts")).to_contain_text("1k tokens read")
     await expect(overview.locator(".agents li")).to_have_count(2)
     await expect(overview.locator(".timing-line")).to_contain_text("sandbox")
 
 
-async def test_words_code_output_value_and_displays_are_in_their_step(run_page):
-    words = await show(run_page, 2)
+async def test_words_code_output_value_and_displays_are_in_their_step(shown_run):
+    words = await show(shown_run, 2)
     await expect(words.locator("strong")).to_have_text("table")
     await words.get_by_text("thought").click()
     await expect(words).to_contain_text("Two cities are enough.")
 
-    block = await show(run_page, 3)
+    block = await show(shown_run, 3)
     await expect(block.locator("h2")).to_have_text("actor ran Python")
     await expect(block.locator(".code .t-k").first).to_have_text("class")
     await expect(block.locator(".output pre")).to_contain_text("two cities")
@@ -71,16 +85,16 @@ async def test_words_code_output_value_and_displays_are_in_their_step(run_page):
     await expect(frames.nth(1).content_frame.locator("circle")).to_have_count(1)
 
 
-async def test_styles_of_a_display_work_in_its_frame(run_page):
-    block = await show(run_page, 3)
+async def test_styles_of_a_display_work_in_its_frame(shown_run):
+    block = await show(shown_run, 3)
 
     cell = block.locator("iframe.display").nth(0).content_frame.locator("td").first
     # That of the frame's own style sheet, which the policy allows by its nonce.
     await expect(cell).to_have_css("text-align", "right")
 
 
-async def test_calls_and_files_open_with_arguments_results_and_differences(run_page):
-    step = await show(run_page, 5)
+async def test_calls_and_files_open_with_arguments_results_and_differences(shown_run):
+    step = await show(shown_run, 5)
 
     calls = step.locator(".calls li")
     await expect(calls).to_have_count(3)
@@ -95,14 +109,14 @@ async def test_calls_and_files_open_with_arguments_results_and_differences(run_p
     await expect(file.locator(".line.plus")).to_have_text("+Oslo,8")
 
 
-async def test_states_decisions_handoffs_and_the_end_are_marked_where_they_happened(run_page):
-    await expect((await show(run_page, 6)).locator(".kept")).to_have_text("kept")
-    await expect((await show(run_page, 7)).locator(".marks")).to_have_text("timeout · exit code 124state restored")
-    await expect((await show(run_page, 10)).locator("h2")).to_have_text("actor handed over to checker")
-    decision = await show(run_page, 12)
+async def test_states_decisions_handoffs_and_the_end_are_marked_where_they_happened(shown_run):
+    await expect((await show(shown_run, 6)).locator(".kept")).to_have_text("kept")
+    await expect((await show(shown_run, 7)).locator(".marks")).to_have_text("timeout · exit code 124state restored")
+    await expect((await show(shown_run, 10)).locator("h2")).to_have_text("actor handed over to checker")
+    decision = await show(shown_run, 12)
     await expect(decision.locator("h2")).to_have_text("checker tries again")
     await expect(decision).to_contain_text("It ended with exit code 3.")
-    await expect((await show(run_page, 15)).locator(".marks")).to_have_text("completed")
+    await expect((await show(shown_run, 15)).locator(".marks")).to_have_text("completed")
 
 
 async def test_link_to_a_step_shows_it_with_the_focus_on_it(page, address):

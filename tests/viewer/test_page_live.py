@@ -240,7 +240,7 @@ async def test_run_whose_log_is_still_being_read_is_not_called_interrupted(page,
 
 
 async def test_stop_button_ends_the_run(page, tmp_path):
-    async with live(page, tmp_path, python("print('begin', flush=True)\nwhile True: pass")) as (run, task):
+    async with live(page, tmp_path, python("print('begin', flush=True)\nimport time\ntime.sleep(60)")) as (run, task):
         await expect(page.locator(".output pre")).to_contain_text("begin")
         await page.get_by_role("button", name="Stop").click()
         await asyncio.wait([task], timeout=30)

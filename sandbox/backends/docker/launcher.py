@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSP
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
-from autogen_codeact.sandbox.backends.docker.image_requests import Progress
+from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.placement import placement
@@ -42,6 +42,8 @@ GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
 SMALL_BUFFERS = {f"net.ipv4.tcp_{way}mem": "4096 65536 262144" for way in "rw"}
+LOCALHOST_LABEL = "org.autogen-codeact.localhost"
+"""Label of images that resolve `localhost` without /etc/hosts; an image built on one inherits it, and can set it to ""."""
 NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 
 
@@ -140,13 +142,14 @@ class DockerLauncher:
         sources = data_sources(self._options.data)
         try:
             image = self._resolve(client, self._cancelled)
+            managed = self._needs_managed_network(client, image)
         except SandboxError:
             self.image_failed = True
             raise
         stream = None
         try:
             with self._data(client, image, sources) as data:
-                self._container = self._create(client, image, boot, data)
+                self._container = self._create(client, image, boot, data, managed_network=managed)
             self.python = self._find_python(client, self._container)
             stream = DockerStream(client, self._container, self.host_name)
             client.start(self._container)
@@ -164,6 +167,17 @@ class DockerLauncher:
             ) from error
         remove_orphans_in_background(self._options.engine)
         return stream
+
+    def _needs_managed_network(self, client: APIClient, image: str) -> bool:
+        """Return whether the engine must set up the container's network, or at least its /etc/hosts.
+
+        Without that the container still has a network namespace of its own, with a loopback interface only. The engine
+        starts twice as much for each container just to write /etc/hosts, so images that can do without it have a label.
+        """
+        if self._options.network != "none" or self._options.extra_hosts:
+            return True
+        found = find_image(client, image) or {}
+        return not ((found.get("Config") or {}).get("Labels") or {}).get(LOCALHOST_LABEL)
 
     def _find_python(self, client: APIClient, container: str) -> Hashable | None:
         """Look up the container's image: another program can give the name to another one at any time."""
@@ -209,7 +223,15 @@ class DockerLauncher:
         if not self._cancelled.done():
             self._cancelled.set_result(None)
 
-    def _create(self, client: APIClient, image: str, boot: str, data: Mapping[str, Any] = MappingProxyType({})) -> str:
+    def _create(
+        self,
+        client: APIClient,
+        image: str,
+        boot: str,
+        data: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        managed_network: bool = True,
+    ) -> str:
         options = self._options
         created = client.create_container(
             image,
@@ -231,6 +253,7 @@ class DockerLauncher:
             # Not detached means StdinOnce: when this process dies the runner reads the end of the stream and exits.
             detach=False,
             tty=False,
+            network_disabled=not managed_network,
             host_config=client.create_host_config(**self._host_config(data)),
         )
         return str(created["Id"])

@@ -29,7 +29,7 @@ async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make:
 async def test_rebuilding_ends_in_time(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_SECONDS", 4.0)
     state, _, _ = await run_turn(await make(timeout=2), None, "x = 1")
-    slow = {**state["journal"]["entries"][0], "code": "while True: pass"}
+    slow = {**state["journal"]["entries"][0], "code": "import time\ntime.sleep(60)"}
     state["journal"]["entries"] += [slow] * 50
     _, words, printed = await asyncio.wait_for(run_turn(await make(timeout=2), state, "print(x)"), 50)
     assert "- block 2 was not rebuilt: it ended with `timeout` instead of `ok`\n" in words

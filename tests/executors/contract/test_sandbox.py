@@ -240,16 +240,6 @@ class TestPersistence:
 
 
 class TestLifecycle:
-    async def test_stop_may_be_repeated_or_come_before_start_and_nothing_runs_after_it(self, backend):
-        executor = backend.make_fresh()
-        await executor.stop()
-        await executor.start()
-        await executor.start()
-        await asyncio.gather(executor.stop(), executor.stop())
-        await executor.stop()
-        with pytest.raises(SandboxNotStarted):
-            await run(executor, "print(1)")
-
     async def test_restart_brings_a_new_sandbox_with_the_same_files(self, backend, make, tmp_path):
         executor = await make(fresh=backend.session, work_dir=tmp_path)
         await out(executor, "x = 1; open('kept.txt', 'w').write('k'); open('/tmp/gone.txt', 'w').write('g')")
@@ -296,12 +286,25 @@ class TestLifecycle:
         code = "import sys; from functions import double; print(double(21), open('made.txt').read().strip())"
         assert await out(executor, code) == "42 made\n"
 
-    async def test_first_block_starts_the_sandbox_and_stop_leaves_no_processes(self, backend):
-        executor = backend.make_fresh()
+    async def test_first_block_starts_the_sandbox(self, backend):
+        executor = backend.make()
         try:
-            await out(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '64321'])")
+            assert await out(executor, "print('first')") == "first\n"
         finally:
             await executor.stop()
+
+    async def test_stop_may_be_repeated_or_come_before_start_and_nothing_runs_after_it(self, backend):
+        executor = backend.make_fresh()
+        await executor.stop()
+        try:
+            await executor.start()
+            await executor.start()
+            await out(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '64321'])")
+        finally:
+            await asyncio.gather(executor.stop(), executor.stop())
+            await executor.stop()
+        with pytest.raises(SandboxNotStarted):
+            await run(executor, "print(1)")
         left = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
