@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewra
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests import environment
 from tests.executors import reused
-from tests.file_seconds import Recorder, put_long_files_first
+from tests.file_seconds import Recorder, put_long_files_first, share_compilation
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,13 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the files for `make test`; with `--fast`, leave out what needs an engine or takes long."""
-    if hasattr(config, "workerinput"):
+    if _is_worker(config):
         put_long_files_first(items)
     if not config.getoption("fast"):
         return
     left_out = [item for item in items if _needs_engine(item) or item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -53,9 +57,15 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def pytest_sessionfinish() -> None:
-    """Include all objects in garbage collection again, for the last search for what was not closed."""
-    gc.unfreeze()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Include all objects in garbage collection again, for the last search for what was not closed.
+
+    Not in a worker: it has sent its results, so what the five collections of that search find is reported nowhere.
+    """
+    if _is_worker(session.config):
+        gc.freeze()
+    else:
+        gc.unfreeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -69,7 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set what the tests' own processes and their child processes inherit."""
     # To collect thousands of tests makes next to no garbage, and to look for some takes a third of the time.
     gc.disable()
-    if config.getoption("store_seconds") and not hasattr(config, "workerinput"):
+    if _is_worker(config):
+        share_compilation(config)
+    elif config.getoption("store_seconds"):
         config.pluginmanager.register(Recorder())
     # A background run ignores Ctrl-C, and one of nohup the end of its terminal; child processes would, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

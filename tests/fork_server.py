@@ -240,9 +240,8 @@ if __name__ == "__main__":
     code, main_module = become(serve(listener, owner))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
-        exec(
-            code, main_module.__dict__
-        )  # at the top level, so that the interpreter itself reports errors and interruptions
+        # At the top level, so that the interpreter itself reports errors and interruptions.
+        exec(code, main_module.__dict__)
     except SystemExit as stopped:
         ended = 0 if stopped.code is None else stopped.code
         if not isinstance(ended, int):

@@ -30,7 +30,7 @@ EXPECTED_WARNINGS = {
 """Samples that cause warnings with a model server, and the reason."""
 
 
-IN_NEW_INTERPRETERS = {"standalone.py", "codeact_tools.py", "coder_executor_team.py", "save_and_load.py"}
+IN_NEW_INTERPRETERS = {"codeact_tools.py", "coder_executor_team.py"}
 """Samples that also import everything themselves in a test: see `tests/processes.py`."""
 
 
