@@ -18,6 +18,7 @@ import trustme
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.launcher import LOCALHOST_LABEL
 
 from .faults import processes_named
 from .oracles import MEMORY_DISK
@@ -140,12 +141,13 @@ class SecondEngine:
         """Give it an image.
 
         Args:
-            files: The image's files, as a tar.
+            files: The image's files, as a tar; it must be able to resolve `localhost` without /etc/hosts.
             image: Its name and tag.
         """
         repository, _, tag = image.partition(":")
         with closing(connect(self.address)) as client:
-            client.import_image_from_data(files, repository=repository, tag=tag)
+            label = f"LABEL {LOCALHOST_LABEL}=myhostname"
+            client.import_image_from_data(files, repository=repository, tag=tag, changes=[label])
 
     def containers(self) -> set[str]:
         """Names of its containers, in whatever state."""

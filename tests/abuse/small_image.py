@@ -16,7 +16,7 @@ import glob, os, subprocess, sys, sysconfig, tarfile
 stdlib = sysconfig.get_path("stdlib")
 left_out = ("test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3", "site-packages",
             "dist-packages", "config-")
-programs = [os.path.realpath(sys.executable), "/bin/sh", "/bin/cat", "/bin/ls"]
+programs = [os.path.realpath(sys.executable), "/bin/sh", "/bin/cat", "/bin/ls", *glob.glob("/lib/*/libnss_myhostname.so.2")]
 modules = glob.glob(f"{stdlib}/lib-dynload/*.so")
 found = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True).stdout.split()
 libraries = {os.path.normpath(each) for each in found if each.startswith("/") and not each.endswith(":")}
@@ -27,8 +27,8 @@ with tarfile.open("/out.tar", "w", dereference=True) as out:
     for path in sorted(libraries - extensions) + programs:
         out.add(path)
     out.add(stdlib, filter=keep)
-    out.add("/etc/passwd")
-    out.add("/etc/group")
+    for name in ("passwd", "group", "nsswitch.conf"):
+        out.add(f"/etc/{name}")
     for name in {"/usr/bin/python3", "/usr/local/bin/python3", sys.executable}:
         if name not in programs:
             link = tarfile.TarInfo(name.lstrip("/"))
