@@ -251,13 +251,14 @@ class TestPackages:
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
     def test_dependencies_of_a_wheel_are_not_fetched_and_the_failed_build_leaves_no_nameless_image(
-        self, client: APIClient, tmp_path: Path
+        self, client: APIClient, tmp_path: Path, unique: str, keep_none: Callable[[str], str]
     ) -> None:
+        # Images on a base inherit its labels, which tells them from those of builds that run at the same time.
+        base = build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL test="{unique}"\n', keep_none(unique))
         wheel = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
-        before = {entry["Id"] for entry in client.images(filters={"dangling": True})}
         with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
-            resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent)
-        assert {entry["Id"] for entry in client.images(filters={"dangling": True})} <= before
+            resolve_image(client, base, [str(wheel)], progress=silent)
+        assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={unique}"})] == [[unique]]
 
     def test_an_image_without_pip(
         self, client: APIClient, unique: str, tmp_path: Path, keep_none: Callable[[str], str]
