@@ -49,9 +49,16 @@ CONTROL
 add_packages() {
     missing=$(for name; do installed "$name" || echo "$name"; done)
     [ -n "$missing" ] || return 0
-    apt-get update
-    # shellcheck disable=SC2086  # one argument for each package
-    apt-get install -y --no-install-recommends $missing
+    sources=
+    if [ -n "${CODEACT_DEBIAN_MIRROR:-}" ]; then
+        echo "deb $CODEACT_DEBIAN_MIRROR $(. /etc/os-release; echo "$VERSION_CODENAME") main" >/tmp/sources.list
+        sources="-o Dir::Etc::SourceList=/tmp/sources.list -o Dir::Etc::SourceParts=/dev/null"
+    fi
+    # shellcheck disable=SC2086  # one argument for each option and package
+    apt-get $sources update
+    # shellcheck disable=SC2086
+    apt-get $sources install -y --no-install-recommends $missing
+    rm -f /tmp/sources.list
 }
 
 add_wheels() {

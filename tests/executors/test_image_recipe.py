@@ -131,6 +131,23 @@ class TestRecipe:
         ):
             build_default_image(client, progress=silent)
 
+    def test_a_base_with_its_own_python_gets_debian_packages_from_the_named_mirror(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        keep_none: Callable[[str], str],
+    ) -> None:
+        steps = "ln -s /usr/bin/python3 /usr/local/bin/python3; dpkg --purge libnss-myhostname"
+        base = f"FROM {DEFAULT_IMAGE}\nRUN {steps}\n"
+        monkeypatch.setattr(default_image, "BASE_IMAGE", build_from(client, base, keep_none(f"{unique}-base")))
+        monkeypatch.setenv("CODEACT_DEBIAN_MIRROR", "http://127.0.0.1:9/named")
+        with pytest.raises(
+            SandboxStartError, match=r"(?s)come from a Debian mirror.*CODEACT_DEBIAN_MIRROR.*127\.0\.0\.1:9/named"
+        ):
+            build_default_image(client, progress=silent)
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
     def test_without_a_registry_the_base_comes_from_the_script(
         self,

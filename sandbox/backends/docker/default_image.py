@@ -86,8 +86,9 @@ def build_default_image(
     reporter.say(f"building {name} on {base} …")
     with build_context({file: SOURCE / file for file in ("Dockerfile", *_BUILD_FILES)}) as context:
         arguments = {"BASE": base, "VARIANT": variant, "CONTENT": content}
-        if index := os.environ.get("PIP_INDEX_URL"):
-            arguments["PIP_INDEX_URL"] = index
+        arguments |= {
+            name: os.environ[name] for name in ("PIP_INDEX_URL", "CODEACT_DEBIAN_MIRROR") if os.environ.get(name)
+        }
         build(client, context, name, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
     if there:
         remove_nameless(client, there["Id"])
