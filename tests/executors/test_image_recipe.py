@@ -113,39 +113,41 @@ class TestRecipe:
         build_default_image(client, progress=said.append, variant="slim")
         assert said == [f"{slim} exists already, built from the same files"]
 
-    def test_a_base_with_its_own_python_gets_wheels(
+    @pytest.mark.parametrize(
+        ("step", "variable", "address", "said"),
+        [
+            (
+                "rm /usr/lib/python3.*/EXTERNALLY-MANAGED",
+                "PIP_INDEX_URL",
+                "http://127.0.0.1:9/simple",
+                r"(?s)wheels come from a package index.*PIP_INDEX_URL.*nothing-of-this-name",
+            ),
+            (
+                "dpkg --purge libnss-myhostname",
+                "CODEACT_DEBIAN_MIRROR",
+                "http://127.0.0.1:9/named",
+                r"(?s)packages come from a Debian mirror.*CODEACT_DEBIAN_MIRROR.*127\.0\.0\.1:9/named",
+            ),
+        ],
+        ids=["wheels", "debian package"],
+    )
+    def test_a_base_with_its_own_python_gets_packages_from_where_a_variable_says(
         self,
         client: APIClient,
         recipe: Path,
         unique: str,
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
+        step: str,
+        variable: str,
+        address: str,
+        said: str,
     ) -> None:
-        steps = "ln -s /usr/bin/python3 /usr/local/bin/python3; rm /usr/lib/python3.*/EXTERNALLY-MANAGED"
-        base = f"FROM {DEFAULT_IMAGE}\nRUN {steps}\n"
+        base = f"FROM {DEFAULT_IMAGE}\nRUN ln -s /usr/bin/python3 /usr/local/bin/python3; {step}\n"
         monkeypatch.setattr(default_image, "BASE_IMAGE", build_from(client, base, keep_none(f"{unique}-base")))
-        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        monkeypatch.setenv(variable, address)
         (recipe / "requirements.txt").write_text("nothing-of-this-name==1\n")
-        with pytest.raises(
-            SandboxStartError, match=r"(?s)wheels come from a package index.*PIP_INDEX_URL.*nothing-of-this-name"
-        ):
-            build_default_image(client, progress=silent)
-
-    def test_a_base_with_its_own_python_gets_debian_packages_from_the_named_mirror(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        keep_none: Callable[[str], str],
-    ) -> None:
-        steps = "ln -s /usr/bin/python3 /usr/local/bin/python3; dpkg --purge libnss-myhostname"
-        base = f"FROM {DEFAULT_IMAGE}\nRUN {steps}\n"
-        monkeypatch.setattr(default_image, "BASE_IMAGE", build_from(client, base, keep_none(f"{unique}-base")))
-        monkeypatch.setenv("CODEACT_DEBIAN_MIRROR", "http://127.0.0.1:9/named")
-        with pytest.raises(
-            SandboxStartError, match=r"(?s)come from a Debian mirror.*CODEACT_DEBIAN_MIRROR.*127\.0\.0\.1:9/named"
-        ):
+        with pytest.raises(SandboxStartError, match=said):
             build_default_image(client, progress=silent)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
