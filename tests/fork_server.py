@@ -239,14 +239,13 @@ if __name__ == "__main__":
     leave_running()
     code, main_module = become(serve(listener, owner))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    status = 0
     try:
         # At the top level, so that the interpreter itself reports errors and interruptions.
         exec(code, main_module.__dict__)
     except SystemExit as stopped:
-        ended = 0 if stopped.code is None else stopped.code
-        if not isinstance(ended, int):
+        if not isinstance(stopped.code, int | None):
             raise
-    else:
-        ended = 0
-    end(ended, main_module.__dict__)
-    sys.exit(ended)
+        status = stopped.code or 0
+    end(status, main_module.__dict__)
+    sys.exit(status)

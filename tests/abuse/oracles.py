@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,10 +119,12 @@ class HostState:
 
 def empty_in_time(look: Callable[[], dict[str, set[str]]], seconds: float | None = None) -> dict[str, set[str]]:
     """What is still found when time for clearing up is over; blocks meanwhile."""
-    until, pause = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds), 0.02
-    while (found := look()) and time.monotonic() <= until:
+    found = look()
+    for pause in _pauses(seconds):
+        if not found:
+            break
         time.sleep(pause)
-        pause = min(1.5 * pause, 0.3)  # to look takes processor time, which what is to go may need
+        found = look()
     return found
 
 
@@ -130,13 +132,20 @@ async def eventually_empty(
     look: Callable[[], dict[str, set[str]]], seconds: float | None = None
 ) -> dict[str, set[str]]:
     """What is still found when time for clearing up is over."""
-    until = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds)
-    pause = 0.02
-    while True:
-        found = look()
-        if not found or time.monotonic() > until:
-            return found
+    found = look()
+    for pause in _pauses(seconds):
+        if not found:
+            break
         await asyncio.sleep(pause)
+        found = look()
+    return found
+
+
+def _pauses(seconds: float | None) -> Iterator[float]:
+    """Yield how long to wait before the next look, in seconds, until time for clearing up is over."""
+    until, pause = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds), 0.02
+    while time.monotonic() <= until:
+        yield pause
         # To look takes processor time, which what is to go may be waiting for.
         pause = min(1.5 * pause, 0.5)
 

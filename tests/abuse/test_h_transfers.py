@@ -5,14 +5,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autogen_codeact.executors import (
-    DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
     SandboxError,
     SandboxFileError,
@@ -24,7 +23,7 @@ from autogen_codeact.sandbox.backends.docker import image_requests, launcher
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.host import requests
 
-from ..executors.images import build_from
+from ..executors.images import labelled_image
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
@@ -179,7 +178,8 @@ async def test_h19_a_build_that_does_not_end_is_a_typed_error(
     monkeypatch.setattr(image_requests, "BUILD_STALL_S", 2)
     wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK\x05\x06" + bytes(18))
-    with labelled_image() as base:
+    # Nobody hears of what a build that is cut leaves.
+    with closing(connect()) as client, labelled_image(client) as base:
         for act in ("drop", "drop answer", "hold", "hold answer"):
             rule = proxy.on("POST", "/build", act, times=1)  # type: ignore[arg-type]
             executor = DockerCommandLineCodeExecutor(
@@ -191,19 +191,6 @@ async def test_h19_a_build_that_does_not_end_is_a_typed_error(
             assert rule.seen.is_set()
             assert time.monotonic() - began < 50
             proxy.clear()
-
-
-@contextmanager
-def labelled_image() -> Iterator[str]:
-    """Make an image, and remove it at the end with all that was built on it: nobody hears of what a build that is cut leaves."""
-    name = f"autogen-codeact/test-{os.getpid()}-{time.monotonic_ns()}:1"
-    with closing(connect()) as client:
-        build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL test="{name}"\n', name)
-        try:
-            yield name
-        finally:
-            for image in client.images(filters={"label": f"test={name}"}):
-                client.remove_image(image["Id"], force=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])

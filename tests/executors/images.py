@@ -4,11 +4,15 @@ import base64
 import hashlib
 import os
 import time
+import uuid
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from docker.api.client import APIClient
 
+from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, build, build_context
 
 
@@ -19,6 +23,21 @@ def build_from(client: APIClient, dockerfile: str, tag: str) -> str:
     with build_context({"Dockerfile": dockerfile.encode()}) as context:
         build(client, context, tag, reporter=Reporter(silent), advise=str, network_mode="none")
     return tag
+
+
+@contextmanager
+def labelled_image(client: APIClient) -> Iterator[str]:
+    """Make an image, and remove it at the end with all that was built on it.
+
+    It has a label `test` with its name. Images on it inherit that, which tells them from those of builds at the same time.
+    """
+    name = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+    build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL test="{name}"\n', name)
+    try:
+        yield name
+    finally:
+        for image in client.images(filters={"label": f"test={name}"}):
+            client.remove_image(image["Id"], force=True)
 
 
 def run(client: APIClient, image: str, *command: str, user: str = "65534") -> tuple[int, str]:

@@ -28,7 +28,7 @@ from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, fin
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from tests.texts import ANY
 
-from .images import build_from, make_wheel, run, silent
+from .images import build_from, labelled_image, make_wheel, run, silent
 from .registry import Image, registry
 
 REFUSING = "127.0.0.1:1/x/y:z"
@@ -251,14 +251,13 @@ class TestPackages:
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
     def test_dependencies_of_a_wheel_are_not_fetched_and_the_failed_build_leaves_no_nameless_image(
-        self, client: APIClient, tmp_path: Path, unique: str, keep_none: Callable[[str], str]
+        self, client: APIClient, tmp_path: Path
     ) -> None:
-        # Images on a base inherit its labels, which tells them from those of builds that run at the same time.
-        base = build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL test="{unique}"\n', keep_none(unique))
         wheel = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
-        with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
-            resolve_image(client, base, [str(wheel)], progress=silent)
-        assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={unique}"})] == [[unique]]
+        with labelled_image(client) as base:
+            with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
+                resolve_image(client, base, [str(wheel)], progress=silent)
+            assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={base}"})] == [[base]]
 
     def test_an_image_without_pip(
         self, client: APIClient, unique: str, tmp_path: Path, keep_none: Callable[[str], str]

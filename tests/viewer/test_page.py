@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -25,9 +26,9 @@ async def address(rich_run, tmp_path_factory):
         yield url
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def run_page(page, address):
-    """The page of the rich run; at the end, nothing may have gone wrong in it."""
+@asynccontextmanager
+async def showing_run(page, address):
+    """Show the rich run; at the end, nothing may have gone wrong in its page."""
     watched = Watched(page, address)
     await page.goto(f"{address}runs/20261102-rich")
     await expect(page.locator("#step-1")).to_contain_text("Make a table of two cities")
@@ -35,17 +36,20 @@ async def run_page(page, address):
     assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def run_page(page, address):
+    """The page of the rich run."""
+    async with showing_run(page, address):
+        yield page
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shown_run(browser, address):
     """The page of the rich run, for tests that only look at it and open parts of steps; it is loaded once."""
     async with await browser.new_context(viewport=VIEWPORT, reduced_motion="reduce") as context:
         context.set_default_timeout(WAIT_MS)
-        page = await context.new_page()
-        watched = Watched(page, address)
-        await page.goto(f"{address}runs/20261102-rich")
-        await expect(page.locator("#step-1")).to_contain_text("Make a table of two cities")
-        yield page
-        assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
+        async with showing_run(await context.new_page(), address) as page:
+            yield page
 
 
 async def show(page, number):

@@ -24,6 +24,7 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     build_context,
     find_image,
     is_about_certificate,
+    labels_of,
     pull,
     remove_nameless,
 )
@@ -78,7 +79,7 @@ def build_default_image(
     name = image_name(variant)
     content = _digest("Dockerfile", "build-base.sh", *_BUILD_FILES)
     there = find_image(client, name)
-    if there and not force and _labels(there).get(CONTENT_LABEL) == content:
+    if there and not force and labels_of(there).get(CONTENT_LABEL) == content:
         progress(f"{name} exists already, built from the same files")
         return name
     reporter = Reporter(progress)
@@ -256,7 +257,3 @@ def _digest(*names: str) -> str:
         content = (SOURCE / name).read_bytes()
         together.update(f"{name} {len(content)}\n".encode() + content)
     return together.hexdigest()
-
-
-def _labels(image: dict[str, Any]) -> dict[str, str]:
-    return (image.get("Config") or {}).get("Labels") or {}

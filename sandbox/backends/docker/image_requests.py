@@ -105,6 +105,15 @@ def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
     return found
 
 
+def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the labels of an image.
+
+    Args:
+        image: Its description by the engine.
+    """
+    return (image.get("Config") or {}).get("Labels") or {}
+
+
 def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
     """Pull an image, for as long as data arrives.
 

@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSP
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
-from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image
+from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image, labels_of
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.placement import placement
@@ -171,13 +171,12 @@ class DockerLauncher:
     def _needs_managed_network(self, client: APIClient, image: str) -> bool:
         """Return whether the engine must set up the container's network, or at least its /etc/hosts.
 
-        Without that the container still has a network namespace of its own, with a loopback interface only. The engine
-        starts twice as much for each container just to write /etc/hosts, so images that can do without it have a label.
+        Without that, the container has a network namespace of its own with a loopback interface only, as with it. But its
+        /etc/hosts is empty, so only images that say that they resolve `localhost` start in this way. It takes half of the time.
         """
         if self._options.network != "none" or self._options.extra_hosts:
             return True
-        found = find_image(client, image) or {}
-        return not ((found.get("Config") or {}).get("Labels") or {}).get(LOCALHOST_LABEL)
+        return not labels_of(find_image(client, image) or {}).get(LOCALHOST_LABEL)
 
     def _find_python(self, client: APIClient, container: str) -> Hashable | None:
         """Look up the container's image: another program can give the name to another one at any time."""
