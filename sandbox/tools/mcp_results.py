@@ -16,11 +16,15 @@ _WRAPPED = "result"
 
 
 def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
-    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
+    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one.
+
+    Args:
+        schema: A valid schema of the tool's structured results, or None.
+    """
     if not schema:
         return None, False
     properties = schema.get("properties", {})
-    if list(properties) == [_WRAPPED] and schema.get("required") == [_WRAPPED]:
+    if list(properties) == schema.get("required") == [_WRAPPED] and isinstance(properties[_WRAPPED], Mapping):
         return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
     return schema, False
 
