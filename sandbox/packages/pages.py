@@ -168,7 +168,11 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
 def _checked_hashes(hashes: Any) -> dict[str, str]:
     if not isinstance(hashes, dict):
         return {}
-    return {str(name): str(value) for name, value in itertools.islice(hashes.items(), MAX_HASHES) if _HASH.fullmatch(f"{name}={value}")}
+    return {
+        str(name): str(value)
+        for name, value in itertools.islice(hashes.items(), MAX_HASHES)
+        if _HASH.fullmatch(f"{name}={value}")
+    }
 
 
 def _hashes_in(text: str) -> dict[str, str]:
