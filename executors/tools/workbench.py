@@ -12,7 +12,7 @@ from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchem
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import from_tool
 from autogen_codeact.sandbox.tools import mcp_results
-from autogen_codeact.sandbox.tools.json_schema import ArgumentSchema, plain_schema
+from autogen_codeact.sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
 from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
@@ -118,7 +118,8 @@ class McpSource(WorkbenchSource):
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
             self.check_loop()
             answer = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
-            if not answer.isError and (problems := await checks.problems(answer.structuredContent or {})):
+            problems = [] if answer.isError else await checks.problems(answer.structuredContent or {})
+            if problems and problems != [TOO_LONG]:
                 raise RuntimeError(f"the MCP server's result does not fit its schema: {problems[0]}")
             is_structured = result is not None
             return await offload(

@@ -151,7 +151,7 @@ async def in_daemon_thread(function: Callable[[A], R], argument: A, slots: threa
         OSError: Too many run already, or it has raised an exception that is neither this nor a ValueError.
     """
     if not slots.acquire(blocking=False):
-        raise OSError("too many earlier requests are still waiting")
+        raise ConnectionError("too many earlier requests are still waiting")
     future: Future[R] = Future()
     future.set_running_or_notify_cancel()
 

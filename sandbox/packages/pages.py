@@ -100,7 +100,8 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
     for at in range(0, len(text), PIECE):
         parser.feed(text[at : at + PIECE])
         if len(parser.rawdata) > PIECE:
-            parser.rawdata = ""  # an incomplete tag, comment or script: the next piece would be parsed together with it
+            # An incomplete tag, comment or script, which would be parsed again with the next piece; its end may be cut in two.
+            parser.rawdata = parser.rawdata[-16:]
         if time.monotonic() > deadline:
             raise ValueError(f"it is not parsed after {PARSE_TIMEOUT_S:g} s")
     # Not closed: what is incomplete at the end has no link, and parsing it anyway takes quadratic time.

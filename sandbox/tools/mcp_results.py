@@ -48,7 +48,7 @@ def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> Too
     if structured and result.structuredContent is not None:
         value = result.structuredContent
         images = tuple(part for part in parts if isinstance(part, ToolImage))
-        return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
+        return ToolAnswer(value.get(_WRAPPED) if wrapped else value, images)
     texts = to_answer(parts, name)
     return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
 

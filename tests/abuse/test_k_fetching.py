@@ -1,4 +1,4 @@
-"""K9 to K11, K14. What the host fetches for code: hostile pages, names that are looked up for ever, and withdrawn hosts."""
+"""K20 to K23. What the host fetches for code: hostile pages, names that are looked up for ever, and withdrawn hosts."""
 
 import asyncio
 import socket
@@ -48,14 +48,14 @@ def fetching(hosts: Hosts, server: Server) -> Callable[[], asyncio.Future[str]]:
     return lambda: asyncio.ensure_future(tool.run(arguments, CancellationToken()))
 
 
-async def test_k9_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Hosts) -> None:
+async def test_k20_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Hosts) -> None:
     for name, (head, body, expected) in PAGES.items():
         fetch = fetching(hosts, hosts.serve(serving(head, body), "ok.example"))
         assert await fetch() == expected, name
         assert await median_excess(fetch) < MOST_EXCESS_S, name
 
 
-async def test_k9_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
+async def test_k20_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
     server = hosts.serve(lambda sock: bool(sock.recv(65536) and sock.recv(1)) and None, "ok.example")
     fetch = fetching(hosts, server)()
     await eventually(lambda: server.connections == 1)
@@ -66,7 +66,7 @@ async def test_k9_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
 
 
 @each_engine
-async def test_k10_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(
+async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(
     subject: Subject, hosts: Hosts
 ) -> None:
     """Code that hangs up gives its place back, but the thread goes on with the name."""
@@ -99,7 +99,7 @@ async def test_k10_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
     assert await out(subject, f"print(plain('ok.example', {server.port})[:15])") == ["HTTP/1.1 200 OK"]
 
 
-async def test_k11_tags_of_an_index_page_do_not_stall_the_loop() -> None:
+async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
     link = b'<a href="x-1.0.zip">x</a>'
     for name, tag in {"attributes": b"<a " + b"x=y " * 1_000_000, "a quote": b"<a x='" + b"x='" * 1_000_000}.items():
 
@@ -110,7 +110,7 @@ async def test_k11_tags_of_an_index_page_do_not_stall_the_loop() -> None:
         assert await median_excess(parse) < MOST_EXCESS_S, name
 
 
-def test_k11_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
+def test_k22_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
     """Sixty-four such pages are kept: a base of 1 MB made each of 2,000 short links as long."""
     digests = "&amp;".join(f"h{number}={'a' * 64}" for number in range(100))
     page = (
@@ -127,7 +127,7 @@ def test_k11_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
 
 
 @one_kind
-async def test_k14_connections_end_when_hosts_are_withdrawn(subject: Subject, hosts: Hosts) -> None:
+async def test_k23_connections_end_when_hosts_are_withdrawn(subject: Subject, hosts: Hosts) -> None:
     """Before a session is rebuilt it may reach nothing any more, over connections that are open either."""
     listener = Listener()
     server = hosts.serve(listener, "ok.example")

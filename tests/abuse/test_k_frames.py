@@ -1,4 +1,4 @@
-"""K15 and K16. A supervisor that sends whatever it likes: bounded memory, an event loop that goes on, typed errors, no hang."""
+"""K26 and K27. A supervisor that sends whatever it likes: bounded memory, an event loop that goes on, typed errors, no hang."""
 
 import asyncio
 import importlib.util
@@ -52,7 +52,7 @@ def fuzz() -> ModuleType:
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_k15_any_frames_end_in_an_answer_or_a_typed_error(fuzz: ModuleType, seed: int) -> None:
+def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzz: ModuleType, seed: int) -> None:
     for name in FUZZERS:
         getattr(fuzz, name)(fuzz.Maker(seed))
 
@@ -108,7 +108,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-async def test_k16_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None:
+async def test_k27_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None:
     for name, piece in FLOODS.items():
         before = resident()
         async with LoopLag() as lag:
@@ -118,7 +118,7 @@ async def test_k16_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> 
         assert lag.excess_s < 2 * MOST_EXCESS_S, name
 
 
-async def test_k16_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
+async def test_k27_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
     flood = Flood(raw(b"T", 1, CALL))
     answer = protocol.pack(Frame.TOOL_ANSWER, 1, None, bytes(200))
     most: list[int] = []

@@ -1,4 +1,4 @@
-"""K12 and K13. MCP servers as sources of host tools that break the rules of schemas, results and the protocol."""
+"""K24 and K25. MCP servers as sources of host tools that break the rules of schemas, results and the protocol."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def of(**properties: Any) -> Mapping[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-async def test_k12_results_are_not_checked_with_a_servers_own_patterns() -> None:
+async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None:
     """They ran on the event loop, inside one call of the interpreter: 28 letters take seconds, 40 for ever."""
     letters = "a" * 28 + "!"
     cases = {
@@ -51,7 +51,7 @@ async def test_k12_results_are_not_checked_with_a_servers_own_patterns() -> None
         assert lag.excess_s < 5 * MOST_EXCESS_S, name
 
 
-async def test_k12_schemas_and_results_that_do_not_fit_are_errors_that_say_so() -> None:
+async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so() -> None:
     refused: dict[str, tuple[Any, str]] = {
         "properties are a number": ({"type": "object", "properties": 5}, "properties: 5 is not of type 'object'"),
         "properties are a list": ({**of(), "properties": ["result"]}, "is not of type 'object'"),
@@ -79,7 +79,7 @@ async def test_k12_schemas_and_results_that_do_not_fit_are_errors_that_say_so() 
         assert f"the MCP server's result does not fit its schema: {message}" in str(error), (name, error)
 
 
-async def test_k13_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
+async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
     noise = ["", "{", "null", "[]", "\x00", '{"jsonrpc":"2.0","id":999,"result":{}}', "x" * 50_000]
     assert await call(raw=noise, content=TEXT) == "ok"
     assert "Connection closed" in str(await call(dies=True))
@@ -89,6 +89,6 @@ async def test_k13_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"])
-async def test_k13_names_and_descriptions_of_a_server_are_no_code(name: str) -> None:
+async def test_k25_names_and_descriptions_of_a_server_are_no_code(name: str) -> None:
     description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'
     assert await call(name=name, description=description, content=TEXT) == "ok"
