@@ -1,4 +1,4 @@
-"""K28. Source packages: their code runs while they are built, in the sandbox or in a container of the engine, never on the host."""
+"""K28. Source packages: their code runs while they are built, in the sandbox or in a container of the engine."""
 
 import io
 import json
@@ -91,5 +91,5 @@ def test_k28_what_is_no_requirement_is_refused_before_anything_runs() -> None:
         "git+https://x.test/a", "--index-url=http://x", "-r /etc/passwd", "-e .", "./evil", "../evil-1.0.tar.gz", "x --pre",
         "x --hash=sha256:aa", "x\n--index-url=y", "x\\\nRUN id", "/no/such-1.0-py3-none-any.whl",
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="is not a package|There is no wheel"):
+        with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
             parse_packages([entry])
