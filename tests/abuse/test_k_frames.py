@@ -80,7 +80,7 @@ class Flood:
         except OSError:
             pass  # the host has hung up
 
-    async def run(self) -> Exception | None:
+    async def run(self, seconds: float = FLOOD_S) -> Exception | None:
         """Let it go on for a while; return the error of the block that waits, if it has failed."""
         room = 2 * MIB
         self.connection.open()
@@ -88,7 +88,7 @@ class Flood:
         reading = asyncio.ensure_future(self._read())
         self._sender.start()
         try:
-            await asyncio.wait({asyncio.wrap_future(reply), reading}, timeout=FLOOD_S, return_when="FIRST_COMPLETED")
+            await asyncio.wait({asyncio.wrap_future(reply), reading}, timeout=seconds, return_when="FIRST_COMPLETED")
             return reply.exception() if reply.done() else None
         finally:
             self._ended = True
@@ -125,7 +125,7 @@ async def test_k27_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
     handle: Callable[[int, bytes], Any] = lambda _ident, _payload: flood.connection.send(answer)  # noqa: E731
     flood.connection.handlers[Frame.TOOL_CALL] = handle
     flood.connection.ended.add_done_callback(lambda _: most.append(len(flood.connection._outgoing)))
-    error = await flood.run()
+    error = await flood.run(30)
     assert isinstance(error, SandboxProtocolError)
     assert "does not read the answers" in str(error)
     assert most[0] < 2 * MAX_UNSENT

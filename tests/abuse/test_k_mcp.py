@@ -39,7 +39,7 @@ def of(**properties: Any) -> Mapping[str, Any]:
 
 
 async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None:
-    """They ran on the event loop, inside one call of the interpreter: 28 letters take seconds, 40 for ever."""
+    """They ran on the event loop, inside one call of the interpreter: 28 letters take half a minute, 40 for ever."""
     letters = "a" * 28 + "!"
     cases = {
         "pattern": (of(x={"type": "string", "pattern": "^(a+)+$"}), {"x": letters}),
@@ -48,7 +48,7 @@ async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None
     for name, (schema, result) in cases.items():
         async with LoopLag() as lag:
             assert await call(schema=schema, content=TEXT, result=result) == result, name
-        assert lag.excess_s < 5 * MOST_EXCESS_S, name
+        assert lag.excess_s < 20 * MOST_EXCESS_S, name
 
 
 async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so() -> None:
@@ -83,7 +83,7 @@ async def test_k24_results_that_take_too_long_to_check_are_passed_on() -> None:
     for name, schema in schemas.items():
         async with LoopLag() as lag:
             assert await call(schema=schema, content=TEXT, result=result) == result, name
-        assert lag.excess_s < 5 * MOST_EXCESS_S, name
+        assert lag.excess_s < 20 * MOST_EXCESS_S, name
 
 
 async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
