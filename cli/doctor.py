@@ -109,8 +109,9 @@ def _check_host(
         add_here = _labelled(each.engine, add)
         checks = [*each.checks, *([each.image] if each.image is not None else [])]
         if each.image is not None and each.image.status == "lack" and somewhere:
-            copied = "It is copied from another one of these engines when a sandbox starts."
-            checks[-1] = replace(each.image, status="note", advice=copied)
+            checks[-1] = replace(
+                each.image, status="note", advice=f"Sandboxes start on the others. {each.image.advice}"
+            )
         for check in checks:
             add_here(check)
         if each.image is not None and each.image.status != "lack":

@@ -437,7 +437,7 @@ def _image_build(
 ) -> None:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 
-    With several engines it is built on the first one, and copied to the others.
+    With several engines it is built on each.
     """
     with clean_exit():
         from autogen_codeact.cli.image import build_image

@@ -336,8 +336,8 @@ class DockerOptions(SandboxOptions):
         PlainValidator(parse_hosts),
         SerializedHosts,
         Field(
-            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files, capacity and "
-            "weight. Each sandbox starts on the one with the least load (docs/engines.md)."
+            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
+            "capacity. Each sandbox starts on the one with the fewest (docs/engines.md)."
         ),
     ] = ()
     lease: Annotated[
