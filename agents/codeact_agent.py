@@ -66,7 +66,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
         output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
-        output_type: Name of `output_content_type` in version 0.1.
         handoffs: Agents to which code can hand the task over: names, or AutoGen's `Handoff` objects. Each is a function of the
             session, such as `transfer_to_reviewer(message)`, that takes effect when its block ends without an error; then the
             answer is a `HandoffMessage`. The first one in a block counts. Needs an executor with host tools. Default: none.
@@ -123,7 +122,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         supported_languages: list[str] | None = None,
         output_content_type: type[BaseModel] | None = None,
         output_content_type_format: str | None = None,
-        output_type: type[BaseModel] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
@@ -139,10 +137,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
-        check_output_type(output_type, None, "output_type")
-        if output_type is not None and output_content_type is not None:
-            raise ValueError("output_type is the older name of output_content_type: give one of them.")
-        output_content_type = output_content_type or output_type
         check_output_type(output_content_type, output_content_type_format)
         check_lists(handoffs=handoffs)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
-# "adaptive" is accepted as True: see `parse_checkpoint`.
-CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 20 * 1024**2
@@ -45,13 +42,11 @@ def parse_checkpoint(value: object) -> bool:
         value: What was given.
 
     Returns:
-        The value; True for "adaptive", a value of version 0.1 that saved component configs may contain.
+        The value.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: It is neither True nor False.
     """
-    if value == "adaptive":
-        return True
     if isinstance(value, bool):
         return value
     raise ValueError(f"checkpoint is True or False, not {value!r}")

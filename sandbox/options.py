@@ -35,7 +35,6 @@ from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.limits import (
-    CheckpointMode,
     Limits,
     parse_checkpoint,
     parse_names,
@@ -215,7 +214,7 @@ class SandboxOptions(BaseModel):
         Field(description="Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."),
     ] = False
     checkpoint: Annotated[
-        CheckpointMode,
+        bool,
         BeforeValidator(parse_checkpoint),
         Field(
             description="Whether a session is checkpointed before each block, so that a timeout or crash does not cost its "
