@@ -203,9 +203,9 @@ async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
     assert os.listdir(folder) == []
 
 
-@pytest.mark.parametrize("engine", ["Docker", "Bubblewrap"])
+@pytest.mark.parametrize("next_start", ["Docker", "Bubblewrap"])
 async def test_h15_control_groups_whose_processes_end_late_are_gone_after_the_next_start_of_any_engine(
-    docker_engine: str, bubblewrap: None, folder: Path, engine: str
+    docker_engine: str, bubblewrap: None, folder: Path, next_start: str
 ) -> None:
     """The next start found processes in them and left them; nobody looked again."""
     with client("BubblewrapCommandLineCodeExecutor", temporary=folder) as first:
@@ -216,7 +216,7 @@ async def test_h15_control_groups_whose_processes_end_late_are_gone_after_the_ne
         first.kill()
     try:
         assert control_groups(first.process.pid)
-        with client(f"{engine}CommandLineCodeExecutor", temporary=folder):
+        with client(f"{next_start}CommandLineCodeExecutor", temporary=folder):
             for pid in left.processes:
                 os.kill(pid, signal.SIGCONT)
             await gone(left.everything)
@@ -245,12 +245,12 @@ asyncio.run(main())
 async def test_h15_a_start_makes_nothing_without_its_owners_name(
     docker_engine: str, bubblewrap: None, folder: Path
 ) -> None:
-    """Before its first folder in a process, `tempfile` makes a file with a random name; it stayed if the client was killed then."""
-    for engine in ("Docker", "Bubblewrap"):
+    """Before the first folder of a process, `tempfile` makes a file of a random name; it stayed if the client was killed then."""
+    for name in ("DockerCommandLineCodeExecutor", "BubblewrapCommandLineCodeExecutor"):
         env = {**os.environ, "TMPDIR": str(folder)}
-        arguments = ["-c", WITHOUT_PROBE, f"{engine}CommandLineCodeExecutor"]
+        arguments = ["-c", WITHOUT_PROBE, name]
         done = await asyncio.to_thread(processes.run, arguments, env=env, timeout=50)
-        assert done.stdout == "started\n", (engine, done.stderr)
+        assert done.stdout == "started\n", (name, done.stderr)
 
 
 KILLED_EARLY = """
