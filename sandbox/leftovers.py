@@ -20,21 +20,24 @@ _checked_lock = threading.Lock()
 
 
 def remove_leftovers_in_background() -> None:
-    """Remove temporary folders and control groups of killed processes in a thread of limited time, once per process."""
+    """Remove control groups and, once per process, temporary folders of killed processes in a thread of limited time."""
     key = (os.getpid(), temporary_place())
     with _checked_lock:
-        if key in _checked:
-            return
+        first = key not in _checked
         _checked.add(key)
-    threading.Thread(target=_remove_all, name="codeact-leftovers", daemon=True).start()
+    threading.Thread(target=_remove_all, args=(first,), name="codeact-leftovers", daemon=True).start()
 
 
-def _remove_all() -> None:
-    until = time.monotonic() + FOLDERS_TIMEOUT_S
+def _remove_all(folders: bool) -> None:
+    if folders:
+        _remove_folders(time.monotonic() + FOLDERS_TIMEOUT_S)
+    with contextlib.suppress(OSError):  # there are no control groups here
+        cgroups.remove_orphans(time.monotonic() + GROUPS_TIMEOUT_S)
+
+
+def _remove_folders(until: float) -> None:
     for path in abandoned_folders(until):
         try:
             remove_abandoned(path, until - time.monotonic())
         except OSError as error:
             logger.info("the temporary folder of a process that has ended stays: %s", error)
-    with contextlib.suppress(OSError):  # there are no control groups here
-        cgroups.remove_orphans(time.monotonic() + GROUPS_TIMEOUT_S)

@@ -141,7 +141,7 @@ async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_
                 seen: list[Any] = []
                 thread = threading.Thread(target=lambda: seen.append((pool.idle, pool.leased)), daemon=True)
                 thread.start()
-                thread.join(5)
+                thread.join(30)
                 os.write(writing, repr(seen).encode())
                 os._exit(0)
         os.close(writing)
