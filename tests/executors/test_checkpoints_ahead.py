@@ -105,7 +105,10 @@ class TestUndoOfFailedBlock:
     ) -> None:
         executor = await make_executor(mode="session")
         await out(executor, start)
-        await asyncio.sleep(PAUSE_S)
+        began = time.monotonic()
+        await out(executor, "1")
+        # On a busy machine a block takes longer, and what has run before must be long beside that.
+        await asyncio.sleep(PAUSE_S + 5 * (time.monotonic() - began))
         result = await run(executor, f"print({count}, flush=True); import os; os._exit(1)")
         assert (result.outcome, result.state) == RESTORED
         # It was forked a moment before the block printed, and not when the last one ended.

@@ -332,7 +332,7 @@ class TestStop:
             await pool.stop()
             assert time.monotonic() - began < 40
             assert alive(kind) == 0
-            await asyncio.wait({waiting, full}, timeout=5)
+            await asyncio.wait({waiting, full}, timeout=30)
             for future in (waiting, full):
                 error = future.exception()
                 assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
