@@ -98,7 +98,7 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
 def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
     """Return the JSON object for a block and its result."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
-    fields = ("exit_code", "outcome", "output", "value", "duration_s", "truncated", "state", "notes")
+    fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
     return {
         "index": index,
         "language": block.language,

@@ -33,8 +33,8 @@ def remarks(result: CodeResult) -> list[str]:
     if not isinstance(result, ExecutionResult):
         return []
     lines = []
-    if result.value is not None and result.value not in result.output:
-        lines.append(f"Value: {result.value}")
+    if result.value_repr is not None and result.value_repr not in result.output:
+        lines.append(f"Value: {result.value_repr}")
     if end_is_unknown(result) and result.error is not None:
         lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
     elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:

@@ -43,7 +43,7 @@ async def test_variables_stay_from_block_to_block(box: AsyncSandbox) -> None:
     await box.run("x = 41")
     result = await box.run("x + 1")
     assert type(result) is Result
-    assert (result.value, result.output, result.exit_code, result.state) == ("42", "42\n", 0, "kept")
+    assert (result.value_repr, result.output, result.exit_code, result.state) == ("42", "42\n", 0, "kept")
     assert (await box.run("echo $((6 * 7))", "sh")).output == "42\n"
 
 
