@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Unpack
 
+from autogen_codeact.executors.arguments import PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
+from autogen_codeact.sandbox.keyword_model import unknown_option
+from autogen_codeact.sandbox.options import merge_options
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
-    "docker": (DockerCommandLineCodeExecutor, set(DockerArguments.model_fields)),
-    "bubblewrap": (BubblewrapCommandLineCodeExecutor, set(BubblewrapArguments.model_fields)),
+    "docker": (DockerCommandLineCodeExecutor, DockerArguments.names()),
+    "bubblewrap": (BubblewrapCommandLineCodeExecutor, BubblewrapArguments.names()),
 }
+
+
+def check_names(caller: Callable[..., Any], options: Iterable[str], known: set[str], sandbox: str) -> None:
+    """Check names of options for the executor of a kind of sandbox.
+
+    Args:
+        caller: The class or function that the user called.
+        options: The names.
+        known: The accepted ones.
+        sandbox: The kind of sandbox.
+
+    Raises:
+        TypeError: There is no option of that name.
+        ValueError: It is an option of another kind.
+    """
+    everywhere = set().union(*(names for _, names in EXECUTORS.values()))
+    for name in options:
+        if name not in known and name in everywhere:
+            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
+        if name not in known:
+            raise unknown_option(caller, name, known)
 
 
 class SandboxPool(sandbox_pool.SandboxPool):
@@ -48,17 +73,14 @@ class SandboxPool(sandbox_pool.SandboxPool):
         max_idle: float | None = None,
         acquire_timeout: float = 60,
         max_uses: int = 1,
-        **options: Any,
+        **options: Unpack[PoolKeywords],
     ) -> None:
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]
-        for name in options.keys() - (known - {"pool"}):
-            raise ValueError(
-                f"{name}= is not for a pool of sandbox={sandbox!r}: see the arguments of {self._executor.__name__}"
-            )
-        self._arguments = options
-        template = self._executor(**options).sandbox
+        check_names(type(self), options, known - {"pool"}, sandbox)
+        self._arguments: Mapping[str, Any] = options
+        template = self._executor(**self._arguments).sandbox
         super().__init__(
             size,
             sandbox=template.options,
@@ -71,7 +93,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
             progress=options.get("progress"),
         )
 
-    def executor(self, **options: Any) -> SandboxCodeExecutor:
+    def executor(self, **options: Unpack[PoolKeywords]) -> SandboxCodeExecutor:
         """Make an executor, not started, that takes its sandbox from here.
 
         Args:
@@ -80,4 +102,4 @@ class SandboxPool(sandbox_pool.SandboxPool):
         Raises:
             ValueError: An option differs from the pool's in what shapes the sandbox itself.
         """
-        return self._executor(**{**self._arguments, **options}, pool=self)
+        return self._executor(**merge_options(self._arguments, options), pool=self)

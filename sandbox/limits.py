@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from autogen_codeact.sandbox.keyword_model import KeywordModel
 
 # "adaptive" is accepted as True: see `parse_checkpoint`.
 CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
@@ -137,7 +139,7 @@ def _share(most: int, memory: str | int) -> int:
     return min(most, parse_size(memory) // 4)
 
 
-class Limits(BaseModel):
+class Limits(KeywordModel):
     """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:
