@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Unpack
 
 from autogen_codeact.executors.arguments import PoolKeywords
@@ -79,7 +79,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, known = EXECUTORS[sandbox]
         check_names(type(self), options, known - {"pool"}, sandbox)
-        self._arguments: Mapping[str, Any] = options
+        self._arguments: dict[str, Any] = {**options}
         template = self._executor(**self._arguments).sandbox
         super().__init__(
             size,

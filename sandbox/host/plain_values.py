@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from autogen_codeact.sandbox.host.protocol import check_nesting
-from autogen_codeact.sandbox.runner.values import PLAIN_BYTES, encode
+from autogen_codeact.sandbox.runner import values
 
+_encode: Callable[[Any], str | None] = values.encode
 MAX_NESTING = 64
 MAX_EQUAL_HASHES = 50
 """Sets and dicts of keys with the same hash take time that grows with the square of their number."""
@@ -23,7 +24,7 @@ def decode(text: object) -> Any:
     Args:
         text: What the sandbox has sent.
     """
-    if not isinstance(text, str) or len(text) > PLAIN_BYTES or _LONE_SURROGATE.search(text):
+    if not isinstance(text, str) or len(text) > values.PLAIN_BYTES or _LONE_SURROGATE.search(text):
         return None
     try:
         check_nesting(text.encode(), MAX_NESTING)
@@ -38,7 +39,7 @@ def to_json(value: Any) -> Any:
     Args:
         value: The value.
     """
-    text = encode(value)
+    text = _encode(value)
     return None if text is None else json.loads(text)
 
 

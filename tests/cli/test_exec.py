@@ -92,7 +92,7 @@ def test_json_has_one_object_per_block(page):
         "exit_code": 0,
         "outcome": "ok",
         "output": "hello 42\n",
-        "value": None,
+        "value_repr": None,
         "error": None,
         "truncated": 0,
         "state": "kept",
