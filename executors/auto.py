@@ -12,8 +12,9 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorKeywords
-from autogen_codeact.executors.pool import EXECUTORS, check_names
+from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.sandbox.backends.select import choose_backend
+from autogen_codeact.sandbox.options import check_names
 
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
 
@@ -41,9 +42,9 @@ async def choose_executor(sandbox: str = "auto", **options: Unpack[ExecutorKeywo
         sandbox = await asyncio.to_thread(choose_backend, options)
     if sandbox not in makers:
         raise ValueError(f"sandbox must be 'auto', 'docker', 'bubblewrap' or 'none', not {sandbox!r}")
-    make, known = makers[sandbox]
+    make, _ = makers[sandbox]
     given: Mapping[str, Any] = options
-    check_names(choose_executor, given, known, sandbox)
+    check_names(choose_executor, given, {kind: known for kind, (_, known) in makers.items()}, sandbox)
     return make(**given)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any, Literal, Unpack
 
 from autogen_codeact.executors.arguments import PoolKeywords
@@ -10,35 +9,13 @@ from autogen_codeact.executors.bubblewrap import BubblewrapArguments, Bubblewrap
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
-from autogen_codeact.sandbox.keyword_model import unknown_option
-from autogen_codeact.sandbox.options import merge_options
+from autogen_codeact.sandbox.options import check_names, merge_options
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
     "docker": (DockerCommandLineCodeExecutor, DockerArguments.names()),
     "bubblewrap": (BubblewrapCommandLineCodeExecutor, BubblewrapArguments.names()),
 }
-
-
-def check_names(caller: Callable[..., Any], options: Iterable[str], known: set[str], sandbox: str) -> None:
-    """Check names of options for the executor of a kind of sandbox.
-
-    Args:
-        caller: The class or function that the user called.
-        options: The names.
-        known: The accepted ones.
-        sandbox: The kind of sandbox.
-
-    Raises:
-        TypeError: There is no option of that name.
-        ValueError: It is an option of another kind.
-    """
-    everywhere = set().union(*(names for _, names in EXECUTORS.values()))
-    for name in options:
-        if name not in known and name in everywhere:
-            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
-        if name not in known:
-            raise unknown_option(caller, name, known)
 
 
 class SandboxPool(sandbox_pool.SandboxPool):
@@ -77,8 +54,8 @@ class SandboxPool(sandbox_pool.SandboxPool):
     ) -> None:
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
-        self._executor, known = EXECUTORS[sandbox]
-        check_names(type(self), options, known - {"pool"}, sandbox)
+        self._executor, _ = EXECUTORS[sandbox]
+        check_names(type(self), options, {kind: known - {"pool"} for kind, (_, known) in EXECUTORS.items()}, sandbox)
         self._arguments: dict[str, Any] = {**options}
         template = self._executor(**self._arguments).sandbox
         super().__init__(

@@ -28,6 +28,7 @@ from autogen_codeact.sandbox.options import (
     DockerOptions,
     Mode,
     SandboxOptions,
+    check_names,
     merge_options,
     parse_options,
     session_by_default,
@@ -366,4 +367,5 @@ class SandboxLifecycle:
             # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out; Docker has all the others.
             bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
             backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
+        check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
         return parse_options(OPTIONS[backend], {"mode": "session", **options}, type(self))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import keyword
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast, get_args, get_origin
 
@@ -34,7 +34,7 @@ from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error, did_you_mean
+from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error, did_you_mean, unknown_option
 from autogen_codeact.sandbox.limits import (
     CheckpointMode,
     Limits,
@@ -469,6 +469,27 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None 
         return model.model_validate(dict(given))
     except ValidationError as error:
         raise argument_error(error, caller or model, given, [*model.model_fields, *Limits.model_fields]) from None
+
+
+def check_names(
+    caller: Callable[..., Any], given: Iterable[str], kinds: Mapping[str, Collection[str]], sandbox: str
+) -> None:
+    """Check the names of options.
+
+    Args:
+        caller: The class or function that the user called, for messages.
+        given: The names.
+        kinds: The options of each kind of sandbox.
+        sandbox: The kind.
+
+    Raises:
+        TypeError: No kind has an option of that name.
+        ValueError: Another kind has it.
+    """
+    for name in set(given).difference(kinds[sandbox]):
+        if any(name in names for names in kinds.values()):
+            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
+        raise unknown_option(caller, name, kinds[sandbox])
 
 
 def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

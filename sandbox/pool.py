@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, Sand
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
 from autogen_codeact.sandbox.option_types import SandboxKeywords
-from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
+from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, check_names, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 
@@ -79,6 +79,7 @@ class SandboxPool:
         if isinstance(sandbox, SandboxOptions):
             self.options = session_by_default(sandbox)
         elif sandbox in OPTIONS:
+            check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, sandbox)
             self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, type(self))
         else:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
