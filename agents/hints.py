@@ -50,7 +50,7 @@ INSTEAD = {
 }
 """Installed packages that can do part of the same."""
 
-WITHOUT = ": do without it, or say in the answer what is missing."
+DO_WITHOUT = "do without it, or say in the answer what is missing."
 
 _MODULE = re.compile(r"No module named '?([A-Za-z_]\w{0,60})")
 _NO_PACKAGE = re.compile(r"No matching distribution found for ([\w.-]{1,60})")
@@ -60,6 +60,7 @@ _NO_NAME = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Could not resolve host|No address associated with "
     r"hostname|Network is unreachable|unable to resolve host"
 )
+_NOT_ALLOWED = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,253}(?::\d{1,5})?) is not in allow_domains")
 _HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,20})")
 _READ_ONLY = re.compile(
     r"Read-only file system(?:: '([^'\n]{1,200})')?|PermissionError: \[Errno 13\] Permission denied: '(/[^'\n]{1,200})'"
@@ -113,7 +114,10 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _network]
     if failed:
         find += [_read_only, _full]
-    return [hint for one in find if (hint := one(text, facts)) is not None]
+    hints = [hint for one in find if (hint := one(text, facts)) is not None]
+    if isinstance(result, ExecutionResult) and result.outcome == "oom":
+        hints.append(_memory(facts))
+    return hints
 
 
 def metadata_of_hints(hints: list[Hint]) -> dict[str, str]:
@@ -138,7 +142,7 @@ def _package(text: str, facts: SandboxFacts) -> Hint | None:
     if facts.pip or facts.network:
         return Hint(f"{name} is not installed.{instead}", f"`pip install {name}` in a shell block may install it.")
     image = ((f"packages=['{name}']", f"--package {name}"),) if facts.packages_option else ()
-    way_out = f"It can't be installed from code{WITHOUT}"
+    way_out = f"It can't be installed from code: {DO_WITHOUT}"
     return Hint(f"{name} is not installed.{instead}", way_out, (*image, ("allow_pip=True", "--allow-pip")))
 
 
@@ -146,22 +150,29 @@ def _command(text: str, facts: SandboxFacts) -> Hint | None:
     match = _COMMAND.search(text) or _PROGRAM.search(text)
     if match is None:
         return None
-    there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else f"Do{WITHOUT[4:]}"
+    there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
     image = (("an image= that has it", "an --image that has it"),) if facts.packages_option else ()
     return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
 
 
+def _memory(facts: SandboxFacts) -> Hint:
+    more = f"{2 * facts.memory_bytes // 1024**2}m"
+    problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
+    return Hint(problem, "Work on less data at a time.", ((f"memory='{more}'", f"--memory {more}"),))
+
+
 def _network(text: str, facts: SandboxFacts) -> Hint | None:
-    if facts.network or not _NO_NAME.search(text):
+    refused = _NOT_ALLOWED.search(text)
+    if facts.network or not (refused or _NO_NAME.search(text)):
         return None
-    host = _HOST.search(text)
+    host = refused or _HOST.search(text)
     name = host[1].lower() if host else "api.example.com"
     allow = ((f"allow_domains=['{name}']", f"--allow-domain {name}"),)
     if facts.domains:
         some = ", ".join(map(shown_name, facts.domains[:MAX_HOSTS]))
         more = f" and {len(facts.domains) - MAX_HOSTS} more" if len(facts.domains) > MAX_HOSTS else ""
-        return Hint(f"the sandbox reaches only {some}{more}.", f"Other hosts can't be reached{WITHOUT}", allow)
-    return Hint("the sandbox has no network.", f"No host can be reached{WITHOUT}", allow)
+        return Hint(f"the sandbox reaches only {some}{more}.", f"Other hosts can't be reached: {DO_WITHOUT}", allow)
+    return Hint("the sandbox has no network.", f"No host can be reached: {DO_WITHOUT}", allow)
 
 
 def _read_only(text: str, facts: SandboxFacts) -> Hint | None:

@@ -57,26 +57,26 @@ class ToolKeywords(TypedDict, total=False):
     progress: Callable[[str], None] | None
 
 
+class ArgumentKeywords(ToolKeywords, total=False):
+    """The fields of `ExecutorArguments`."""
+
+    pool: SandboxPool | None
+
+
 class PoolKeywords(SandboxKeywords, ToolKeywords, total=False):
     """What a pool takes for its executors."""
 
 
-class ExecutorKeywords(PoolKeywords, total=False):
+class ExecutorKeywords(SandboxKeywords, ArgumentKeywords, total=False):
     """What any executor takes."""
 
-    pool: SandboxPool | None
 
-
-class DockerExecutorKeywords(DockerKeywords, ToolKeywords, total=False):
+class DockerExecutorKeywords(DockerKeywords, ArgumentKeywords, total=False):
     """What `DockerCommandLineCodeExecutor` takes by name alone."""
 
-    pool: SandboxPool | None
 
-
-class BubblewrapExecutorKeywords(BubblewrapKeywords, ToolKeywords, total=False):
+class BubblewrapExecutorKeywords(BubblewrapKeywords, ArgumentKeywords, total=False):
     """What `BubblewrapCommandLineCodeExecutor` takes."""
-
-    pool: SandboxPool | None
 
 
 class ExecutorConfig(BaseModel):

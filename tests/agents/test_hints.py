@@ -111,12 +111,24 @@ def test_hints_follow_the_options() -> None:
     reached = f"Hint: the sandbox reaches only {', '.join(['a.example.com'] * 5)} and 2 more."
     assert hint.for_model == f"{reached} Other hosts can't be reached{WITHOUT}"
     assert hint.for_person(flags=True) == f"{reached} --allow-domain b.example.com would help."
+    (hint,) = hints_for(
+        failed("Tunnel connection failed: 403 c.example.com:443 is not in allow_domains; to allow"), some
+    )
+    assert hint.for_person(flags=True) == f"{reached} --allow-domain c.example.com:443 would help."
     assert hints_for(failed("Network is unreachable"), replace(ASKED, network=True)) == []
     assert for_models(failed("Read-only file system: '/data/x.csv'"), replace(ASKED, data=True)) == [
         "Hint: /data is read-only. Copy files to /workspace to change them."
     ]
     (hint,) = hints_for(failed(SEABORN), replace(ASKED, packages_option=False))
     assert hint.for_person(flags=True) == "Hint: seaborn is not installed. --allow-pip would help."
+
+
+def test_too_little_memory_has_a_hint() -> None:
+    (hint,) = hints_for(ExecutionResult(137, "", outcome="oom"), ASKED)
+    assert hint.for_model.endswith("of memory. Work on less data at a time.")
+    more = f"{2 * ASKED.memory_bytes // 1024**2}m"
+    assert hint.for_person(flags=True).endswith(f"of memory. --memory {more} would help.")
+    assert hint.for_person(flags=False).endswith(f"of memory. memory='{more}' would help.")
 
 
 def test_other_results_have_no_hints() -> None:
