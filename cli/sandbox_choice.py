@@ -99,7 +99,8 @@ class SandboxChoice:
             TypeError: A limit has a wrong type.
             ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
         """
-        from autogen_codeact.sandbox.options import merge_options, parse_texts
+        from autogen_codeact.sandbox.option_texts import parse_texts
+        from autogen_codeact.sandbox.options import merge_options
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
         if self.kind != "none":

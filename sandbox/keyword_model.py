@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -40,6 +40,27 @@ def unknown_option(caller: Callable[..., Any], name: str, known: Iterable[str]) 
     """
     own = [each.name for each in inspect.signature(caller).parameters.values() if each.kind is not each.VAR_KEYWORD]
     return TypeError(f"{caller.__name__}() has no option {name!r}{did_you_mean(name, [*known, *own])}")
+
+
+def check_names(
+    caller: Callable[..., Any], given: Iterable[str], kinds: Mapping[str, Collection[str]], sandbox: str
+) -> None:
+    """Check the names of options.
+
+    Args:
+        caller: The class or function that the user called, for messages.
+        given: The names.
+        kinds: The options of each kind of sandbox.
+        sandbox: The kind.
+
+    Raises:
+        TypeError: No kind has an option of that name.
+        ValueError: Another kind has it.
+    """
+    for name in set(given).difference(kinds[sandbox]):
+        if any(name in names for names in kinds.values()):
+            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
+        raise unknown_option(caller, name, kinds[sandbox])
 
 
 def argument_error(

@@ -21,6 +21,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
+from autogen_codeact.sandbox.keyword_model import check_names
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from autogen_codeact.sandbox.option_types import SandboxKeywords
 from autogen_codeact.sandbox.options import (
@@ -28,7 +29,6 @@ from autogen_codeact.sandbox.options import (
     DockerOptions,
     Mode,
     SandboxOptions,
-    check_names,
     merge_options,
     parse_options,
     session_by_default,

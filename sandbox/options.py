@@ -5,16 +5,14 @@ Executors, pools, `Sandbox`, `AsyncSandbox`, the command line and component conf
 
 from __future__ import annotations
 
-import json
 import keyword
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -34,7 +32,7 @@ from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error, did_you_mean, unknown_option
+from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error
 from autogen_codeact.sandbox.limits import (
     CheckpointMode,
     Limits,
@@ -471,27 +469,6 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None 
         raise argument_error(error, caller or model, given, [*model.model_fields, *Limits.model_fields]) from None
 
 
-def check_names(
-    caller: Callable[..., Any], given: Iterable[str], kinds: Mapping[str, Collection[str]], sandbox: str
-) -> None:
-    """Check the names of options.
-
-    Args:
-        caller: The class or function that the user called, for messages.
-        given: The names.
-        kinds: The options of each kind of sandbox.
-        sandbox: The kind.
-
-    Raises:
-        TypeError: No kind has an option of that name.
-        ValueError: Another kind has it.
-    """
-    for name in set(given).difference(kinds[sandbox]):
-        if any(name in names for names in kinds.values()):
-            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
-        raise unknown_option(caller, name, kinds[sandbox])
-
-
 def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with others in their place; limits by name replace `limits`, and the other way round."""
     replaced = (
@@ -503,41 +480,3 @@ def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict
 def session_by_default(options: SandboxOptions) -> SandboxOptions:
     """Return options with the mode "session" if none was given, as `Sandbox` and `AsyncSandbox` have it."""
     return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
-
-
-def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
-    """Make arguments from texts such as those of a command line.
-
-    Args:
-        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists can be given in several texts.
-
-    Raises:
-        ValueError: A text has another form, or there is no option of that name.
-    """
-    fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields, **Limits.model_fields}
-    arguments: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name not in fields:
-            near = did_you_mean(name, fields) if equals else ""
-            raise ValueError(
-                f"{text!r} is not NAME=VALUE with the name of an option{near}: {', '.join(sorted(fields))}"
-            )
-        parsed = _parse_text(fields[name].annotation, value)
-        if isinstance(parsed, list) and name in arguments:
-            parsed = [*arguments[name], *parsed]
-        arguments[name] = parsed
-    return arguments
-
-
-def _parse_text(kind: Any, text: str) -> Any:
-    kinds = (kind, *get_args(kind))
-    is_list = any(get_origin(each) is Sequence for each in kinds)
-    if str in kinds and not is_list:
-        return text
-    try:
-        value = json.loads(text)
-        models = [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
-        return parse_options(models[0], value) if models and isinstance(value, dict) else value
-    except json.JSONDecodeError:
-        return [text] if is_list else text

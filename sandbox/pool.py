@@ -15,9 +15,10 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.keyword_model import check_names
 from autogen_codeact.sandbox.limits import parse_seconds
 from autogen_codeact.sandbox.option_types import SandboxKeywords
-from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, check_names, parse_options, session_by_default
+from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 
