@@ -29,6 +29,7 @@ from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
+from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
@@ -276,13 +277,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             whole = await self._runner.keep_output(result)
         # Untagged code beside tagged code is there to be read, as the prompt says.
         to_name = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
-        remarks = self._runner.hints(result)
+        hints = self._runner.hints(result)
+        remarks = [hint.for_model for hint in hints]
         if to_name:
             remarks.append(describe_not_run(to_name, self._languages))
         shown = await conversation.add_result(
             result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
         )
-        metadata = metadata_of(result) | {"step": str(step)}
+        metadata = metadata_of(result) | metadata_of_hints(hints) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None

@@ -367,9 +367,9 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
 
 def _hidden_value(result: CodeResult) -> str | None:
     """The last expression's value, if the executor does not echo it into the output."""
-    if not isinstance(result, ExecutionResult) or result.value is None or result.value in result.output:
+    if not isinstance(result, ExecutionResult) or result.value_repr is None or result.value_repr in result.output:
         return None
-    return result.value
+    return result.value_repr
 
 
 def _is_denied(result: CodeResult) -> bool:

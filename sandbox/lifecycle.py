@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
@@ -21,12 +21,15 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
+from autogen_codeact.sandbox.keyword_model import check_names
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
+from autogen_codeact.sandbox.option_types import SandboxKeywords
 from autogen_codeact.sandbox.options import (
     OPTIONS,
     DockerOptions,
     Mode,
     SandboxOptions,
+    merge_options,
     parse_options,
     session_by_default,
 )
@@ -64,14 +67,15 @@ class SandboxLifecycle:
         observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
         pool: SandboxPool | None = None,
-        **options: Any,
+        **options: Unpack[SandboxKeywords],
     ) -> None:
+        given: Mapping[str, Any] = options
         if pool is not None and backend == "auto":
-            options = {**pool.options.given(), **options}
+            given = merge_options(pool.options.given(), given)
             backend = pool.options.backend
-        self.options = _parse(backend, options)
+        self.options = self._parse(backend, given)
         self.timeout = self.options.timeout
-        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
+        self._undecided = given if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.blocks = 0
         """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
@@ -269,7 +273,7 @@ class SandboxLifecycle:
     async def _choose_backend(self) -> None:
         if self._undecided is not None:
             found = await asyncio.to_thread(select.choose_backend, self._undecided)
-            self.options = _parse(found, self._undecided)
+            self.options = self._parse(found, self._undecided)
             self._undecided = None
 
     async def _prepare(self, client: RunnerClient) -> None:
@@ -350,16 +354,18 @@ class SandboxLifecycle:
                 self._lost = True
                 await self._stop(keep_folder=True, reusable=False)
 
-
-def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
-    if isinstance(backend, SandboxOptions):
-        if options:
-            raise TypeError(f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name")
-        return session_by_default(backend)
-    if backend not in ("auto", *OPTIONS):
-        raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
-    if backend == "auto":
-        # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out which one; Docker has all the others.
-        bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
-        backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
-    return parse_options(OPTIONS[backend], {"mode": "session", **options}, "AsyncSandbox")
+    def _parse(self, backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
+        if isinstance(backend, SandboxOptions):
+            if options:
+                raise TypeError(
+                    f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name"
+                )
+            return session_by_default(backend)
+        if backend not in ("auto", *OPTIONS):
+            raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
+        if backend == "auto":
+            # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out; Docker has all the others.
+            bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
+            backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
+        check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
+        return parse_options(OPTIONS[backend], {"mode": "session", **options}, type(self))

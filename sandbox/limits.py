@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from autogen_codeact.sandbox.keyword_model import KeywordModel
 
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 20 * 1024**2
@@ -132,7 +134,7 @@ def _share(most: int, memory: str | int) -> int:
     return min(most, parse_size(memory) // 4)
 
 
-class Limits(BaseModel):
+class Limits(KeywordModel):
     """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:

@@ -147,7 +147,7 @@ class TestRefusal:
             with pytest.raises(ValueError, match="a block is running"):
                 await call()
         await session.upload(Path(__file__), "go")
-        assert (await running).value == "'ended'"
+        assert (await running).value_repr == "'ended'"
 
     async def test_rollback_is_refused_after_code_has_killed_the_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")

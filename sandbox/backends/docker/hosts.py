@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -94,6 +94,17 @@ class DockerHost(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            tls: DockerTLS | str | os.PathLike[str] | None = None,
+            capacity: int | None = None,
+            name: str | None = None,
+        ) -> None: ...
 
     url: Annotated[str, Field(repr=False)]
     tls: Annotated[DockerTLS | None, BeforeValidator(_in_folder)] = None
