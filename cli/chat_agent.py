@@ -21,7 +21,7 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for, open_model
+from autogen_codeact.cli.models import describe_error, key_for, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -151,7 +151,10 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             target = _load(job)
             stack.push_async_callback(_close, target)
         else:
-            target = load_agents(plan, (), _keys(job), trust=job.trust, set_later=("approval_func", "approve_tool"))
+            try:
+                target = load_agents(plan, (), _keys(job), trust=job.trust, set_later=("approval_func", "approve_tool"))
+            except RunError as error:
+                raise without_key(error, (agent.model for agent in plan.started.agents)) from error
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))

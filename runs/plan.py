@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
+from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -79,6 +80,7 @@ class Plan:
         last: Number of the last event.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
+        chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
@@ -94,6 +96,7 @@ class Plan:
     last: int = 0
     size: int = 0
     found: int = 0
+    chain: Chain | None = None
     seconds_since: float = 0.0
     finished: RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
@@ -119,7 +122,8 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
     run = load_run(path)
     reader = _Reader(run)
     found = (run.folder.path / EVENTS).stat().st_size
-    for raw in run.raw_events():
+    chain = user_chain()
+    for raw in run.raw_events(chain):
         if isinstance(raw, Gap):
             if raw.cut_off and raw.lines == 1:
                 continue
@@ -143,13 +147,15 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
                 "autogen-codeact doesn't know. Update it."
             )
+        if isinstance(event, RunStarted):
+            run.started = event  # it is what the chain has checked
         try:
             reader.take(event)
         except ValidationError as error:
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({first_problem(error)})."
             ) from None
-    return replace(reader.plan(), found=found)
+    return replace(reader.plan(), found=found, chain=chain if chain is not None and not chain.broken else None)
 
 
 def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:

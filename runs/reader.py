@@ -12,6 +12,7 @@ from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.files import restore_large
@@ -115,8 +116,11 @@ class Run:
         for each in self.raw_events():
             yield self.parse(each) if isinstance(each, RawEvent) else each
 
-    def raw_events(self) -> Iterator[RawEvent | Gap]:
+    def raw_events(self, chain: Chain | None = None) -> Iterator[RawEvent | Gap]:
         """Return the events without checking their fields, for those who need only some of them.
+
+        Args:
+            chain: Checks who has written them. Default: nobody does.
 
         Raises:
             RunFolderError: The log can't be read.
@@ -124,7 +128,7 @@ class Run:
         """
         gap: Gap | None = None
         before = 0
-        for line in self.folder.lines(MAX_LINE):
+        for line in self.folder.lines(MAX_LINE, chain):
             read = _read_line(line) if isinstance(line, Line) else _describe(line)
             if isinstance(read, Gap):
                 gap = read if gap is None else replace(gap, lines=gap.lines + 1, cut_off=read.cut_off)
