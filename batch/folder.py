@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_ro
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
+from autogen_codeact.sandbox.files.private_folders import keep_private
 from autogen_codeact.sandbox.formatting import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
@@ -104,6 +105,7 @@ class BatchFolder:
         """Rows that no longer count when there is a new one: of tasks that failed or were changed."""
         self._known: dict[int, int] = {}
         self._left: set[str] = set()
+        self._release: Callable[[], None] | None = None
         self._lock = -1
         self._results = -1
         self._tasks = -1
@@ -141,6 +143,7 @@ class BatchFolder:
         if not manifest.exists() and any(each.name != LOCK and not _is_part(each) for each in self.path.iterdir()):
             raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
         self._take_lock()
+        self._keep_private()
         for part in filter(_is_part, self.path.iterdir()):
             part.unlink(missing_ok=True)
         if manifest.exists():
@@ -166,6 +169,15 @@ class BatchFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BatchFolderError(f"another process is working on {self.path}: wait until it has ended.") from None
+
+    def _keep_private(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._release = keep_private(descriptor, with_workspaces=True)
+        except PermissionError as error:
+            raise BatchFolderError(f"A batch can't be kept in {self.path}: {error.strerror}.") from None
+        finally:
+            os.close(descriptor)
 
     def _compare(self, configuration: Mapping[str, Any]) -> None:
         try:
@@ -411,6 +423,8 @@ class BatchFolder:
                 setattr(self, name, -1)
                 if descriptor >= 0:
                     os.close(descriptor)
+            if self._release is not None:
+                self._release()
         with suppress(OSError):
             (self.path / WORK).rmdir()
 

@@ -27,10 +27,10 @@ from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.sessions import Rebuilding
-from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.private_folders import state_folder
 from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 

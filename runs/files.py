@@ -15,6 +15,7 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.sandbox.files.private_folders import Identity
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -42,6 +43,8 @@ class FileStore:
         self._clean = clean
         self._max_file, self._max_all = max_file, max_all
         self._bytes: int | None = None
+        self.identity: Identity | None = None
+        """The run's folder, if it is known: nothing is written into another one that has taken its place."""
 
     def put(
         self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
@@ -98,6 +101,10 @@ class FileStore:
         return self.put(data)
 
     def _write(self, path: Path, data: bytes) -> None:
+        if self.identity is not None:
+            status = os.stat(self._folder.parent)
+            if (status.st_dev, status.st_ino) != self.identity:
+                raise OSError(errno.ESTALE, "it was replaced by another folder", str(self._folder.parent))
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))

@@ -18,10 +18,12 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
+from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.sandbox.files.private_folders import identity_of, keep_private
 from autogen_codeact.sandbox.host.waiting import complete, in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -74,6 +76,7 @@ class LogWriter:
         self._mac = chain.mac if chain is not None else b""  # of what has been written
         self._found: int | None = None
         self._descriptor = -1
+        self._release: Callable[[], None] = _nothing
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
         self._thread: threading.Thread | None = None
@@ -154,7 +157,17 @@ class LogWriter:
                     "`codeact resume` or resume()."
                 )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
-        descriptor = os.open(self.folder / EVENTS, flags, 0o600)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._release = keep_private(folder)
+            self.files.identity = identity_of(folder)
+            descriptor = os.open(EVENTS, flags, 0o600, dir_fd=folder)
+        except PermissionError as error:
+            if error.filename is None:  # of `keep_private`
+                raise RunFolderError(f"A run can't be kept in {self.folder}: {error.strerror}.") from None
+            raise
+        finally:
+            os.close(folder)
         try:
             lock(descriptor, self.folder)
             if self._found is not None and os.fstat(descriptor).st_size != self._found:
@@ -259,6 +272,7 @@ class LogWriter:
         self._close_file()
 
     def _close_file(self) -> None:
+        self._release()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -356,6 +370,10 @@ def lock(descriptor: int, folder: Path) -> None:
         else:
             return
     raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
+
+
+def _nothing() -> None:
+    """Release nothing, before the folder has been opened."""
 
 
 def _reason(error: BaseException) -> str:
