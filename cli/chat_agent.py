@@ -262,14 +262,14 @@ def _resumed_model(
 
 def _unused_answers(client: RecordedModel, plan: Plan) -> list[Any]:
     """Return the answers of a recording that the chat has not used yet."""
-    used = []
+    answers = [each for each in client.chat_completions if not isinstance(each, str)]
+    count, known = 0, True
     for raw in plan.run.raw_events():
         event = plan.run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "model_call_finished" else None
         if isinstance(event, ModelCallFinished) and event.result is not None:
-            used.append(event.result.get("content"))
-    answers = [each for each in client.chat_completions if not isinstance(each, str)]
-    known = [each.content for each in answers[: len(used)]] == used
-    return answers[len(used) :] if known else answers
+            known = known and count < len(answers) and answers[count].content == event.result.get("content")
+            count += 1
+    return answers[count:] if known else answers
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

@@ -27,6 +27,9 @@ from autogen_codeact.sandbox.result import Result
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
 """Messages that other events repeat."""
 _ANSWER = "final_answer"
+MAX_TOOLS = 1_000
+"""Host tools that a notebook defines, and characters of their names."""
+MAX_UNDER_WAY = 8
 
 
 def export_notebook(run: Run, file: TextIO) -> None:
@@ -85,6 +88,8 @@ class _Cells:
                     yield from self._words(event.message)
                 case BlockStarted():
                     self._under_way[event.agent, event.number] = event
+                    if len(self._under_way) > MAX_UNDER_WAY:  # of a log that starts blocks only
+                        yield from self._code(self._under_way.pop(next(iter(self._under_way))), None)
                 case BlockFinished():
                     if begun := self._under_way.pop((event.agent, event.number), None):
                         yield from self._code(begun, event)
@@ -98,7 +103,9 @@ class _Cells:
         names: set[Any] = {tool for agent in self._run.started.agents for tool in agent.tools}
         for raw in self._run.raw_events():
             if isinstance(raw, RawEvent) and raw.name == "host_call_started":
-                names.add(raw.data.get("name"))
+                name = raw.data.get("name")
+                if len(names) < MAX_TOOLS and isinstance(name, str) and len(name) < MAX_TOOLS:
+                    names.add(name)
             elif (
                 isinstance(raw, RawEvent)
                 and raw.name == "block_started"

@@ -38,7 +38,7 @@ MAX_WAITING = 500
 """Events that wait to be written before `put` makes the run wait, too."""
 BATCH = 200
 LARGE_LINE = 64 * 1024
-MAX_LINE = 4 * 1024 * 1024
+MAX_LINE = 1024 * 1024
 """No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
 
 MakeEvent = Callable[[FileStore], Event]

@@ -85,7 +85,7 @@ async def test_k2_what_is_kept_for_the_user_is_not_sent(subject: Subject, monkey
 def reachable() -> Iterator[Path]:
     """A folder that the sandbox's user can reach; pytest's own are closed to it."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        os.chmod(name, 0o777)  # noqa: S103 - nobody else knows its name
+        os.chmod(name, 0o777)
         yield Path(name)
 
 
