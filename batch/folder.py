@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_row, row_key
+from autogen_codeact.batch.lines import MAX_LINE, RESULTS, TASKS, compact, lines, parse_json, parse_row, row_key
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -181,7 +181,8 @@ class BatchFolder:
 
     def _compare(self, configuration: Mapping[str, Any]) -> None:
         try:
-            manifest = from_json((self.path / MANIFEST).read_bytes())
+            with open(self.path / MANIFEST, "rb") as file:
+                manifest = parse_json(file.read(MAX_LINE))
             version, before = manifest["schema_version"], dict(manifest["configuration"])
         except (ValueError, KeyError, TypeError):
             raise BatchFolderError(
@@ -230,7 +231,7 @@ class BatchFolder:
     def _load(self) -> None:
         for _, line in lines(self.path / TASKS):
             with suppress(ValueError, KeyError, TypeError):
-                each = from_json(line)
+                each = parse_json(line)
                 self._known[row_key(each["id"], 0)] = _short(each["sha256"])
         for offset, line in lines(self.path / RESULTS):
             row = parse_row(line)
@@ -270,7 +271,7 @@ class BatchFolder:
         with open(self.path / RESULTS, "rb") as file:
             file.seek(place - 1)
             try:
-                return Row.model_validate_json(file.readline())
+                return Row.model_validate_json(file.readline(MAX_LINE))
             except ValueError:
                 return None
 
@@ -337,7 +338,7 @@ class BatchFolder:
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:
                 file.seek(-place - 1)
-                self._replaced[key] = _CountedRow.of(parse_row(file.readline()))
+                self._replaced[key] = _CountedRow.of(parse_row(file.readline(MAX_LINE)))
 
     def see_bad_task(self, task: BadTask) -> None:
         """Remember a task that can't be used, for the order of the rows."""

@@ -32,6 +32,9 @@ from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.sandbox.formatting import format_count
 
+MAX_NAMES = 100
+"""Names of files that are printed."""
+
 
 def show_run(path: Path, *, as_json: bool) -> int:
     """Print a run's messages, and what can't be read.
@@ -55,9 +58,10 @@ def show_run(path: Path, *, as_json: bool) -> int:
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
-    for name, file in kept_files(run).items():
-        if (copy := run.folder.path_of(file)) is not None:
-            say(f"the file {printable(name)} is {copy}")
+    if files := [printable(name) for name, file in kept_files(run).items() if run.folder.path_of(file) is not None]:
+        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
+        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
+        say(f"with the files {names}: `codeact export {run_name(path)} --files FOLDER` writes them")
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.budget import Budget
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
 from autogen_codeact.runs.notebook import (
@@ -30,6 +31,8 @@ _ANSWER = "final_answer"
 MAX_TOOLS = 1_000
 """Host tools that a notebook defines, and characters of their names."""
 MAX_UNDER_WAY = 8
+MAX_CELL = 6 * 1024 * 1024
+"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def export_notebook(run: Run, file: TextIO) -> None:
@@ -82,7 +85,8 @@ class _Cells:
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
         if tools := self._tools():
             yield definitions(tools)
-        for event in self._run:
+        for raw in self._run.raw_events():
+            event = self._run.parse(raw, Budget(MAX_CELL)) if isinstance(raw, RawEvent) else raw
             match event:
                 case MessageLogged():
                     yield from self._words(event.message)
