@@ -92,6 +92,7 @@ class RunStarted(Event):
         process: The process.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
         conversation: Whether a user gives one message after the other; the task is the first of them.
+        signature: Not used; logs of earlier versions have it.
     """
 
     type: Literal["run_started"] = "run_started"
@@ -106,6 +107,7 @@ class RunStarted(Event):
     process: ProcessInfo
     redacted: bool = False
     conversation: bool = False
+    signature: str | None = Field(default=None, exclude=True)
 
 
 class JournalChange(BaseModel):

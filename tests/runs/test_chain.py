@@ -14,7 +14,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import RunNotResumableError, recorded, resume
 from autogen_codeact.runs.adopt import adopt_run
-from autogen_codeact.runs.chain import Chain, user_chain
+from autogen_codeact.runs.chain import Chain, unsigned, user_chain
 from autogen_codeact.runs.events import parse_event
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import load_agents
@@ -201,3 +201,13 @@ async def test_changed_logs_are_found_at_little_cost(tmp_path: Path) -> None:
         parse_event(json.loads(each))
     assert not chain.broken
     assert max(signing, checking) < time.process_time() - began, (signing, checking)
+
+
+async def test_a_log_of_an_earlier_version_is_a_foreign_one(tmp_path: Path) -> None:
+    folder = await failed_run(tmp_path / "run")
+    log = folder / "events.jsonl"
+    first, *others = map(unsigned, log.read_bytes().splitlines())
+    log.write_bytes(b"\n".join([first[:-1] + b',"signature":"' + b"0" * 64 + b'"}', *others, b""]))
+    assert make_plan(folder).chain is None
+    adopt_run(folder)
+    assert make_plan(folder).chain is not None
