@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
@@ -54,7 +55,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
     finished: RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
-        event = run.parse(raw, Budget(printer.most)) if isinstance(raw, RawEvent) else raw
+        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TextIO
 
 from autogen_codeact.executors import ExecutionResult
@@ -86,7 +87,7 @@ class _Cells:
         if tools := self._tools():
             yield definitions(tools)
         for raw in self._run.raw_events():
-            event = self._run.parse(raw, Budget(MAX_CELL)) if isinstance(raw, RawEvent) else raw
+            event = self._run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             match event:
                 case MessageLogged():
                     yield from self._words(event.message)

@@ -144,7 +144,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.hold(EVENT_BYTES)
             continue
         budget = Budget()
-        event = run.parse(raw, budget, whole=True)
+        event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: its log is damaged in line {event.line} ({event.reason})."

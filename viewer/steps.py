@@ -245,8 +245,8 @@ class RunSteps:
                 yield line
             else:
                 left = budget.left
-                raw = RawEvent(line.name, line.data, place.number, place.start + place.size + 1)
-                event = self.run.parse(raw, budget)
+                end = place.start + place.size + 1
+                event = self.run.parse(RawEvent(line.name, line.data, place.number, end, data, budget))
                 # The line, too: a step can have a thousand of them.
                 budget.left = max(0, budget.left - json_cost(data, left))
                 yield event if budget.left else Gap(place.number, "the step would take too much memory")

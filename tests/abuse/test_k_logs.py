@@ -1,4 +1,4 @@
-"""K2. The log of a run in or around the workspace: code neither reads nor changes it."""
+"""K2, K3. The log of a run in or around the workspace: code neither reads nor changes it."""
 
 import json
 import os
@@ -121,7 +121,7 @@ async def test_k2_a_log_whose_folder_was_replaced_is_ended(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_k2_k3_code_of_a_log_is_run_unasked_only_if_the_user_has_made_it(tmp_path: Path) -> None:
+def test_k3_code_of_a_log_is_run_unasked_only_if_the_user_has_made_it(tmp_path: Path) -> None:
     """An approved block removes the approval from the log; and what a copied or changed log says."""
     proof = "open('proof', 'w').write('unasked')"
     attack = "\n".join(
