@@ -105,7 +105,7 @@ class Transcript:
     def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
         if not self._mid_line:
             self._terminal.line(f"{self._title(message, 'The model')} says:", "cyan", bold=True)
-        self._streamed = "" if message.content == BEGINS_AGAIN else self._streamed + message.content
+        self._streamed = "" if message.content == BEGINS_AGAIN else (self._streamed + message.content)[:MAX_COMPARED]
         self._mid_line = True
         self._terminal.write(message.content)
 

@@ -13,6 +13,7 @@ from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.data import check_data
+from autogen_codeact.sandbox.files.private_folders import mount
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -96,6 +97,7 @@ class SandboxLifecycle:
         self._languages = merge(self.options.languages)
         self._workspace: Workspace | None = None
         self._temporary: TemporaryFolder | None = None
+        self._unmount: Callable[[], None] | None = None
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -244,6 +246,8 @@ class SandboxLifecycle:
             if self.options.bind_dir is None:
                 self._workspace = self._new_workspace(self.work_dir)
                 await in_thread(self._workspace.prepare)
+            else:
+                self._unmount = await in_thread(mount, Path(self.options.bind_dir))
             self.blocks = 0
             client = await self._pool.acquire() if self._pool is not None else self.new_client()
             self.name = client.name
@@ -259,6 +263,7 @@ class SandboxLifecycle:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             if fresh:
                 await self._drop_folder()
+            self._release_mount()
             raise
         self.client = client
         self.starts, self.unrecorded = self.starts + 1, 0
@@ -337,10 +342,16 @@ class SandboxLifecycle:
                 await sync.close(workspace, let_finish=keep_folder)
             if not keep_folder:
                 await self._drop_folder()
+            self._release_mount()
             if client is not None:
                 error = str(reasons[0]) if reasons else None
                 stopped = SandboxStopped(client.name, error, time.monotonic() - began)
                 notify(self.attachments.current, "sandbox_stopped", stopped)
+
+    def _release_mount(self) -> None:
+        if self._unmount is not None:
+            self._unmount()
+            self._unmount = None
 
     async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None
