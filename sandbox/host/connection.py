@@ -32,6 +32,8 @@ from autogen_codeact.sandbox.host.waiting import Completion
 EXIT_DETAIL_TIMEOUT_S = 2.0
 READ_BYTES = 64 * 1024
 MAX_READS = 64
+MAX_UNSENT = 20_000
+"""Frames that may wait for room; far fewer do while the sandbox reads, since what it can ask for at once is limited."""
 _KEEP_ALIVE = protocol.pack(Frame.KEEP_ALIVE, 0, {})
 OutputCallback = Callable[[bytes, bytes | Display], None]
 """Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
@@ -334,6 +336,8 @@ class Connection:
                 if kind not in _ALLOWED[state]:
                     raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
                 handler(ident, payload)
+            if len(self._outgoing) + len(self._bulk) > MAX_UNSENT:
+                raise SandboxProtocolError(f"the sandbox {self._name} does not read the answers to what it sends")
         return True
 
     def _flush(self) -> bool:
