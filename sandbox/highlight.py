@@ -122,7 +122,9 @@ _ALIASES = {
     **dict.fromkeys(("js", "jsx", "node", "ts", "tsx", "typescript", "java", "kotlin", "swift"), "javascript"),
     **dict.fromkeys(("c", "c++", "cpp", "cs", "csharp", "go", "golang"), "javascript"),
     **dict.fromkeys(("yml", "toml", "ini"), "yaml"),
-    "jsonl": "json", "rscript": "r", "patch": "diff",
+    "jsonl": "json",
+    "rscript": "r",
+    "patch": "diff",
 }
 _DIFF: dict[str, Kind] = {"+": "gi", "-": "gd", "@": "gu"}
 _DEFINING = frozenset(("class", "def", "func", "function", "interface", "struct"))

@@ -114,6 +114,7 @@ class FileDocument(TypedDict):
     """A file that a block added, changed or removed. `diff` is a unified diff of text files, or null."""
 
     name: str
+    download: str  # what a copy of it is called
     change: Literal["added", "changed", "removed"]
     size: int
     diff: str | None

@@ -9,6 +9,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.protected_names import protected_name
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 # Joiners are invisible too, but several scripts and most emoji need them.
@@ -56,6 +57,12 @@ def title(text: str) -> str:
     """Return the first words of a text in one line of at most 120 characters."""
     line = " ".join(visible(text[: 4 * TITLE_CHARS]).split())
     return line if len(line) <= TITLE_CHARS else f"{line[: TITLE_CHARS - 1].rstrip()}…"
+
+
+def download_name(name: str) -> str:
+    """Return the last part of a file's name without characters that hide or reorder it, and never a protected name."""
+    shown = "".join(c for c in name[-200:].rpartition("/")[2] if c.isprintable()).lstrip(".")
+    return f"file-{shown}" if protected_name(shown) else shown
 
 
 def json_text(value: Any) -> str:
