@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.highlight import Highlighter, Kind
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
@@ -67,4 +68,4 @@ class AnswerPrinter:
         if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
             self._fence = None
             return [("c", f"{line}\n")]
-        return [*self._highlighter.line(line), ("", "\n")]
+        return [*self._highlighter.line(printable(line, keep="\t")), ("", "\n")]

@@ -26,6 +26,7 @@ from markdown_it.token import Token
 from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.sandbox import Result
 from autogen_codeact.sandbox.displays import cut, escaped, output_to_html
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.highlight import pieces
 from autogen_codeact.sandbox.markdown import markdown_tokens
 from autogen_codeact.sandbox.result import STOPPED, written_by_code
@@ -280,8 +281,8 @@ def _make_printable(tokens: Iterable[Token]) -> None:
     """Make control and invisible characters visible in what the parser has made, because it decodes entities."""
     for token in tokens:
         token.content = html.unescape(escaped(token.content)) if token.content else ""
-        token.info = token.info if token.info.isprintable() else ""
-        token.attrs = {name: value for name, value in token.attrs.items() if str(value).isprintable()}
+        token.info = token.info if printable(token.info) == token.info else ""
+        token.attrs = {name: value for name, value in token.attrs.items() if printable(str(value)) == value}
         if token.type == "link_open":
             token.attrs["rel"] = "noopener noreferrer nofollow"
             token.attrs["target"] = "_blank"

@@ -8,12 +8,10 @@ import re
 from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable, printable_text
 from autogen_codeact.sandbox.files.protected_names import protected_name
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-# Joiners are invisible too, but several scripts and most emoji need them.
-_ALLOWED = "\n\t\xa0\u3000\u200c\u200d"
 TITLE_CHARS = 120
 VALUE_CHARS = 8_000
 """Characters of an argument, a result or an error that a document has."""
@@ -25,7 +23,7 @@ def visible(text: str) -> str:
     Args:
         text: Untrusted text.
     """
-    return printable(_COLOURS.sub("", text.replace("\r\n", "\n")), keep=_ALLOWED)
+    return printable_text(_COLOURS.sub("", text.replace("\r\n", "\n")))
 
 
 def shortened(text: str, limit: int) -> tuple[str, int | None]:
@@ -61,7 +59,7 @@ def title(text: str) -> str:
 
 def download_name(name: str) -> str:
     """Return the last part of a file's name without characters that hide or reorder it, and never a protected name."""
-    shown = "".join(c for c in name[-200:].rpartition("/")[2] if c.isprintable()).lstrip(".")
+    shown = "".join(c for c in name[-200:].rpartition("/")[2] if printable(c) == c).lstrip(".")
     return f"file-{shown}" if protected_name(shown) else shown
 
 
