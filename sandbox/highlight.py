@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -153,10 +153,10 @@ class Highlighter:
             line: The line, without its end.
         """
         self._left -= len(line) + 1
-        if len(line) > MAX_LINE or self._left < 0:
-            return [("", line)]
+        if len(line) > MAX_LINE or self._left < 0 or not line:
+            return [("", line)] if line else []
         if self._is_diff:
-            return [(_DIFF.get(line[:1], ""), line)]
+            return [(_DIFF.get(line[0], ""), line)]
         found: list[tuple[Kind, str]] = []
         end = 0
         for kind, start, stop in self._read(line, self._language) if self._language is not None else ():
@@ -227,6 +227,8 @@ def pieces(code: str, language: str) -> list[tuple[Kind, str]]:
         language: The label of a fence; of an unknown one, all is plain text.
     """
     highlighter = Highlighter(language)
-    lines = ([("", "\n")] * (number > 0) + highlighter.line(line) for number, line in enumerate(code.split("\n")))
-    grouped = groupby(chain.from_iterable(lines), key=itemgetter(0))
+    found: list[tuple[Kind, str]] = []
+    for line in code.split("\n"):
+        found += [*highlighter.line(line), ("", "\n")]
+    grouped = groupby(found[:-1], key=itemgetter(0))
     return [(kind, "".join(text for _, text in group)) for kind, group in grouped]

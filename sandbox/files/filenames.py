@@ -21,7 +21,7 @@ DEFAULT_IGNORABLE = _SELECTORS + _OTHERS
 _BLANK = "\u2800\U00016fe4\U0001d159"
 """Symbols without anything to see; spaces are not printable for Python."""
 _INVISIBLE = re.compile(f"[{DEFAULT_IGNORABLE}{_BLANK}]")
-# A selector has no effect after most of ASCII, after a space, and after another one. What is before the first of a part is unknown.
+# A selector has no effect after most of ASCII, a space or another one; before the first character of a part can be anything.
 _INVISIBLE_IN_TEXT = re.compile(f'[{_OTHERS}{_BLANK}]|(?<=[\x00-"$-)+-/:-\x7f\\s{DEFAULT_IGNORABLE}])[{_SELECTORS}]')
 _BRAILLE = re.compile("[\u2801-\u28ff]")
 # Joiners are invisible too, but several scripts and most emoji need them.
