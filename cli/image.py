@@ -50,7 +50,7 @@ def build_image(
         raise CommandError(str(error)) from error
     first, *others = engines
     with closing(connect(first)) as client:
-        image = build_default_image(client, progress=say, force=force, variant=variant)
+        image = build_default_image(client, progress=say, engine=first, force=force, variant=variant)
         built = resolve_image(client, image, packages, progress=say, engine=first)
     status = 0
     for engine in others:
