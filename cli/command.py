@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -40,9 +40,11 @@ class Application(typer.Typer):
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=Group, add_completion=False, **options)
 
-    def command(self, name: str | None = None, *, cls: type[TyperCommand] = Command, **options: Any) -> Any:
-        """Return a decorator that adds a function as a command; arguments as for `typer.Typer`."""
-        return super().command(name, cls=cls, **options)
+    if not TYPE_CHECKING:  # its signature is typer's
+
+        def command(self, name: str | None = None, *, cls: type[TyperCommand] = Command, **options: Any) -> Any:
+            """Return a decorator that adds a function as a command; arguments as for `typer.Typer`."""
+            return super().command(name, cls=cls, **options)
 
 
 class JsonCommand(Command):

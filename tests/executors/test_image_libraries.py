@@ -1,17 +1,16 @@
 """What the libraries of the default image do in a sandbox: Parquet, styled tables, interactive figures, databases, JavaScript."""
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
-from docker.api.client import APIClient
 
 from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox import AsyncSandbox
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .images import build_from
-from .test_docker_image import client, keep_none, unique
-
-__all__ = ["client", "keep_none", "unique"]
 
 pytestmark = pytest.mark.usefixtures("sandbox_image")
 
@@ -27,6 +26,16 @@ ALTAIR = "alt.Chart(table[:2]).mark_point().encode(x='a', y='a')"
 NO_IMAGE = (
     "<Interactive figure without an image: to look at it, draw it with matplotlib; to keep it, save it as HTML (`%s`)"
 )
+
+
+@pytest.fixture(scope="module")
+def image_without_node(sandbox_image: str) -> Iterator[str]:
+    name = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+    with closing(connect()) as client:
+        build_from(client, f"FROM {DEFAULT_IMAGE}\nRUN rm /usr/bin/node\n", name)
+    yield name
+    with closing(connect()) as client:
+        client.remove_image(name, force=True)
 
 
 async def test_a_session_that_has_read_parquet_is_restored_after_each_timeout_and_reads_again() -> None:
@@ -70,13 +79,10 @@ async def test_styled_tables_and_databases_work() -> None:
         assert (await box.run(SQL)).output == "2\n"
 
 
-async def test_javascript_runs_and_without_node_it_fails(
-    client: APIClient, unique: str, keep_none: Callable[[str], str]
-) -> None:
+async def test_javascript_runs_and_without_node_it_fails(image_without_node: str) -> None:
     async with AsyncSandbox("docker") as box:
         for label in ("javascript", "js"):
             assert (await box.run("console.log([1, 2].map(n => n * 21)[1])", label)).output == "42\n", label
-    image = build_from(client, f"FROM {DEFAULT_IMAGE}\nRUN rm /usr/bin/node\n", keep_none(unique))
-    async with AsyncSandbox("docker", image=image) as box:
+    async with AsyncSandbox("docker", image=image_without_node) as box:
         result = await box.run("console.log(1)", "javascript")
         assert (result.exit_code, result.output) == (127, "node: not found\n")
