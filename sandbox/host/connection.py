@@ -22,7 +22,7 @@ from typing import Any
 from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host import forked, protocol
+from autogen_codeact.sandbox.host import forked, plain_values, protocol
 from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import Frame
@@ -79,12 +79,14 @@ class Reply:
         data: The bytes of its frame.
         streams: The output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`).
         displays: What the block has shown before it.
+        value: The value of the block's last expression if it is plain, else None.
     """
 
     message: dict[str, Any]
     data: bytes
     streams: dict[bytes, bytearray]
     displays: Displays = field(default_factory=Displays)
+    value: Any = None
 
 
 @dataclass
@@ -405,7 +407,8 @@ class Connection:
         with self._lock:
             pending = self._pending.pop(ident, None)
         if pending is not None:
-            pending.reply.set_result(Reply(message, data, pending.streams, pending.displays))
+            value = plain_values.decode(message.get("plain"))
+            pending.reply.set_result(Reply(message, data, pending.streams, pending.displays, value))
 
     def _on_fatal(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)
