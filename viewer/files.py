@@ -40,6 +40,6 @@ def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respons
     if kind in IMAGES:
         return Response(data, media_type=kind, headers={"Content-Disposition": "inline"})
     name = download_name(name) or digest[:16]
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:])
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:]).lstrip(".") or digest[:16]
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
