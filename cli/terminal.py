@@ -30,6 +30,7 @@ MAX_WIDTH = 100
 MAX_LINES = 40
 MAX_LINE = 64 * 1024
 """Characters of a line that wait for its end, because a carriage return could still replace them."""
+MAX_TEXT, MAX_TEXT_LINES = 1_000_000, 10_000
 MAX_BOX_CHARS, MAX_BOX_LINES, MAX_TOKENS = 10_000, 500, 1_500
 """Text that is drawn in a box, and tokens of markdown that is rendered: rich takes about 0.1 ms for each line and token."""
 _STYLES: dict[Kind, str] = {
@@ -65,6 +66,14 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
     return "\n".join([*all_lines[:half], missing, *all_lines[-half:]])
 
 
+def clipped(text: str) -> str:
+    """Return the beginning of a text that is too long for a terminal: for each line, rich makes objects."""
+    if len(text) <= MAX_TEXT and text.count("\n") <= MAX_TEXT_LINES:
+        return text
+    kept = "\n".join(text[:MAX_TEXT].split("\n", MAX_TEXT_LINES)[:MAX_TEXT_LINES])
+    return f"{kept}\n[… {len(text) - len(kept):,} characters left out here; --json has them all …]"
+
+
 def coloured(code: Iterable[tuple[Kind, str]]) -> Text:
     """Return pieces of code in the colours of their classes; unprintable characters are escaped."""
     return Text.assemble(*((printable(text), _STYLES.get(kind, "")) for kind, text in code))
@@ -89,7 +98,7 @@ class Terminal:
             bold: Whether it is bold.
         """
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
-        self._write_styled([(styles, f"{text}\n")])
+        self._write_styled([(styles, f"{clipped(text)}\n")])
 
     def code(self, code: Iterable[tuple[Kind, str]]) -> None:
         """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
@@ -144,7 +153,7 @@ class Terminal:
             style: Colour of the box.
             markdown: Whether to render the text as markdown.
         """
-        title = printable(title)
+        title, text = printable(title), clipped(text)
         if not self.is_terminal:
             self.write(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n\n")
             return

@@ -160,8 +160,8 @@ class CellOutput:
     def _remark(self, result: Result) -> None:
         displays = {display.name for display in result.displays}
         lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
-        if result.value is not None and result.value.strip() not in result.output:
-            lines.append(result.value)
+        if result.value_repr is not None and result.value_repr.strip() not in result.output:
+            lines.append(result.value_repr)
         lines += result.notes[:20]
         names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
         if names:
