@@ -155,7 +155,7 @@ class Terminal:
         """
         title, text = printable(title), clipped(text)
         if not self.is_terminal:
-            self._console.print(Text(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n"), soft_wrap=True)
+            self.write(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n\n")
             return
         if len(text) > MAX_BOX_CHARS or printable(text).count("\n") > MAX_BOX_LINES:
             self.heading(title, style)
