@@ -50,7 +50,7 @@ def build_image(
     for engine in engines:
         try:
             with closing(connect(engine)) as client:
-                image = build_default_image(client, progress=say, force=force, variant=variant)
+                image = build_default_image(client, progress=say, engine=engine, force=force, variant=variant)
                 names.append(resolve_image(client, image, packages, progress=say, engine=engine))
         except SandboxError as error:
             if len(engines) == 1:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
@@ -106,4 +109,9 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
             cell.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else cell.ljust(width)
             for cell, width, name in zip(row, widths, _COLUMNS, strict=True)
         ]
-        print("  ".join(cells).rstrip())  # noqa: T201 - it is the output
+        print(_cut_to_terminal("  ".join(cells).rstrip()))  # noqa: T201 - it is the output
+
+
+def _cut_to_terminal(line: str) -> str:
+    width = get_terminal_size((0, 0)).columns
+    return line if not width or cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"

@@ -16,8 +16,8 @@ import typer
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, with_agent_options
 from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
+from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
-from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, with_model_options
 from autogen_codeact.cli.sandbox_choice import EngineChoice, SandboxChoice
@@ -43,15 +43,14 @@ RunArgument = Annotated[
 ]
 
 
-app = typer.Typer(
+app = Application(
     name="codeact",
     help="AutoGen agents that solve tasks by writing code and running it in a hardened sandbox.",
     epilog="First steps: `codeact doctor` checks this machine, `codeact demo` shows a run without a model or a key.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-image_app = typer.Typer(help="Build or list the sandbox images.", no_args_is_help=True)
+image_app = Application(help="Build or list the sandbox images.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
 
 

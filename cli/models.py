@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.json_file import parse_json
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.model_presets import (
     ANTHROPIC,
@@ -209,14 +210,15 @@ def read_file(name: str) -> str:
 def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletionClient:
     text = read_file(name) if text is None else text
     try:
-        if untrusted:
-            # The user chose to use the key; it is sent only to the vendor's own server.
-            text = json.dumps(check_untrusted(text, allow_keys=True))
-        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate_json(text), name)
+        # The user chose to use the key; it is sent only to the vendor's own server.
+        fields = check_untrusted(text, allow_keys=True) if untrusted else parse_json(text, name)
+        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate(fields), name)
     except ValidationError as error:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
+    except CommandError:
+        raise
     except RefusedConfigError as error:
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:

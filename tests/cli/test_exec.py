@@ -210,6 +210,7 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     [
         ("a.py", " \n", "no code blocks to run.\n"),
         ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
+        ("a.ipynb", '{"cells": [\n', ":2 is not JSON: Expecting value at column 1"),
         ("a.ipynb", notebook(("markdown", "only")), "no code blocks to run.\n"),
         (
             "a.ipynb",
