@@ -8,6 +8,7 @@ import contextvars
 import logging
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -187,6 +188,7 @@ class BlockCalls:
         # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.
         self._calls: list[_Call | ToolCall] = []
         self._running: dict[int, _Call] = {}
+        self._waiting: deque[tuple[_Call, bytes]] = deque()
         self._tasks: dict[asyncio.Task[None], _Call] = {}
         self._records: set[asyncio.Task[None]] = set()
         self._ended = False
@@ -254,9 +256,19 @@ class BlockCalls:
         self._bytes_in += len(payload)
         self._calls.append(call)
         self._running[number] = call
-        call.task = self._loop.create_task(self._serve(call, payload))
-        self._tasks[call.task] = call
-        call.task.add_done_callback(self._tasks.pop)
+        self._waiting.append((call, payload))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._start_next)
+
+    def _start_next(self) -> None:
+        """Start one call in each round of the event loop: an async tool can compute for long before it awaits something."""
+        call, payload = self._waiting.popleft()
+        if self._waiting:
+            self._loop.call_soon(self._start_next)
+        if call.outcome is None:  # not cancelled meanwhile
+            call.task = self._loop.create_task(self._serve(call, payload))
+            self._tasks[call.task] = call
+            call.task.add_done_callback(self._tasks.pop)
 
     def _refuse_for_budget(self, call: _Call) -> None:
         self._over_budget += 1
