@@ -330,7 +330,7 @@ def record_call(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
             logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
             withheld = WITHHELD.format(kind=type(error).__name__)
             result, message = (withheld, "") if call.outcome == "ok" else (None, withheld)
-    # With a set for all of them, this is one object for the garbage collector, which looks at ten thousand while nothing else runs.
+    # One object each, with a set for all: the garbage collector looks at ten thousand while nothing else runs.
     return RecordedCall.model_construct(
         _RECORDED,
         name=call.name,

@@ -19,8 +19,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_calls, move_large
-from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.sandbox.host.waiting import complete, in_thread
 
