@@ -52,7 +52,7 @@ def own_text(value):
 
 
 def _joined(text):
-    return "\n".join(text.splitlines()) if "\n" in text else "".join(text)
+    return "\n".join(text.splitlines()) if "\n" in text else "".join([text])
 
 
 def _is_plain(value, depth):
