@@ -1,6 +1,7 @@
 """K8. What a block's calls, results and errors cost the host's event loop, and the garbage collector, which stops it too."""
 
 import gc
+import re
 import shutil
 from pathlib import Path
 
@@ -64,8 +65,10 @@ async def test_k8_of_ten_thousand_calls_few_objects_are_kept(subject: Subject) -
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(("tool", "many"), [("text", 16), ("numbers", 2)])
 async def test_k8_large_results_in_a_run_with_a_log_do_not_stall_the_loop(
-    subject: Subject, tmp_path: Path, tool: str, many: int
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, many: int
 ) -> None:
+    for name in ("FIRST_API_KEY", "SECOND_API_KEY"):  # secrets are looked for in all that is written
+        monkeypatch.setenv(name, f"the value of {name}")
     subject.kept = 400 * MIB
     executor = await subject.start({"tools": TOOLS, "timeout": 60})
     code = python(CALLS.format(call=f"len({tool}())", count=many))
@@ -78,7 +81,7 @@ async def test_k8_large_results_in_a_run_with_a_log_do_not_stall_the_loop(
             last = message
         assert isinstance(last, TaskResult)
 
-    assert await median_excess(load) < 2 * MOST_EXCESS_S
+    assert await median_excess(load) < MOST_EXCESS_S * (1 if tool == "text" else 2)
     run = load_run(folder)
     events = [run.parse(raw) for raw in run.raw_events() if isinstance(raw, RawEvent)]
     (block,) = (each.result for each in events if isinstance(each, BlockFinished))
@@ -107,6 +110,7 @@ async def test_k8_a_regular_expression_is_compiled_and_applied_outside_this_proc
     patterns = {"(a|b)" * 3_900: False, "(?i)" + "[a-\uffff]" * 500: False, "(a+)+$": None, "(": None}
 
     async def load() -> None:
+        re.purge()
         for pattern, passed in patterns.items():
             task = Task(id="1", task="t", check=Check(kind="regex", expected=pattern, timeout=1.0))
             (found,) = await check_answer(task, "a" * 60 + "!" + "1" * 1_000_000, None)  # type: ignore[arg-type]
