@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable_text
 from autogen_codeact.sandbox.host.protocol import check_nesting
 
 TEXT = "text/plain"
@@ -197,7 +197,7 @@ def cut(text: str, max_chars: int) -> str:
 
 def escaped(text: str) -> str:
     """Return text as HTML: control and invisible characters are visible, progress bars are in their last state."""
-    return html.escape(printable(apply_carriage_returns(_COLORS.sub("", text)), keep="\n\t\xa0\u3000\u200c\u200d"))
+    return html.escape(printable_text(apply_carriage_returns(_COLORS.sub("", text))))
 
 
 def is_json(kind: str) -> bool:
