@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import struct
@@ -46,6 +47,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
+DECODED_BYTES = 64 * 1024
 MAX_NESTING = 32  # the runner uses five levels
 _from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -125,6 +127,13 @@ def _exceeds_depth(data: bytes, limit: int) -> bool:
             break
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
+
+
+def decoded(data: bytes) -> str:
+    """Return UTF-8 of a sandbox as text. Invalid bytes take long; between the pieces, other threads of this program run."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces = [decoder.decode(data[at : at + DECODED_BYTES]) for at in range(0, len(data), DECODED_BYTES)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
 class Parser:
