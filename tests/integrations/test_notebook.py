@@ -264,7 +264,7 @@ from autogen_codeact.integrations.notebook import show
 
 async def main():
     async with AsyncSandbox("bubblewrap") as box:
-        return (await show(box.stream("6 * 7"))).value
+        return (await show(box.stream("6 * 7"))).value_repr
 
 import asyncio
 print("value", asyncio.run(main()))
