@@ -59,7 +59,7 @@ class SandboxChoice:
     Args:
         kind: `auto`, `docker`, `bubblewrap` or `none`.
         image: Docker image; None for the default one.
-        mode: `process` or `session`.
+        mode: `process` or `session`; None for `session`, or `process` without a sandbox.
         timeout: Seconds for one block.
         work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
         allow_domains: Hosts that the code may reach.
@@ -77,7 +77,7 @@ class SandboxChoice:
 
     kind: str = "auto"
     image: str | None = None
-    mode: str = "process"
+    mode: str | None = None
     timeout: float = 60
     work_dir: Path | None = None
     allow_domains: tuple[str, ...] = ()
@@ -101,7 +101,8 @@ class SandboxChoice:
         """
         from autogen_codeact.sandbox.options import parse_texts
 
-        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
+        mode = self.mode or ("process" if self.kind == "none" else "session")
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
         if self.kind != "none":
             # The folder is the user's: what the code made belongs there, the code itself does not.
             options["delete_tmp_files"] = True

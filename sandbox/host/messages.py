@@ -27,6 +27,7 @@ class RunnerSettings:
         rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
         concurrency: Blocks that run at the same time in process mode; further blocks wait.
         proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
+        no_index: What pip shows where it has neither a network nor an index; None where it has one.
         lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
             streams choose their own (`ByteStream.lease_s`). None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
@@ -46,6 +47,7 @@ class RunnerSettings:
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 32
     proxy: Mapping[str, int] | None = None
+    no_index: str | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None
     own_shm: bool = False

@@ -36,10 +36,40 @@ PIP_SETTINGS = {
     "PIP_RETRIES": "0",
     "PIP_ROOT_USER_ACTION": "ignore",
 }
+QUIET_OPTIONS = ("-q", "-qq", "-U", "-qU", "-Uq", "--quiet", "--upgrade", "--user")
+_refusal = None
 HOW_TO = (
     "In this sandbox only a block that contains nothing but one `pip install ...` command can install packages; "
     "later blocks can import them."
 )
+
+
+def refuse(reason):
+    """Let pip end at once with a reason, unless it is told of an index; there is no network.
+
+    Args:
+        reason: What pip shows.
+    """
+    global _refusal  # noqa: PLW0603
+    os.environ.setdefault("PIP_RETRIES", "0")
+    if os.environ.setdefault("PIP_INDEX_URL", reason) == reason:
+        _refusal = reason
+
+
+def refusal_of(command):
+    """Return why a command line can't install packages; None if it is another one, or pip itself has to say.
+
+    Args:
+        command: The command line.
+    """
+    words = command.split()
+    if words[1:3] == ["-m", "pip"]:
+        words = words[2:]
+    if words[:1] in (["pip"], ["pip3"]) and words[1:2] == ["install"]:
+        named = [word for word in words[2:] if word not in QUIET_OPTIONS]
+        if not any(word.startswith("-") or "/" in word or os.path.exists(word) for word in named):
+            return _refusal
+    return None
 
 
 def prepare_folder(config):
@@ -122,7 +152,7 @@ def variables(home):
 
 def may_have_tried_pip(request, code, config):
     """Return whether a block of process mode may have failed because it is not allowed to install packages."""
-    restricted = config["mode"] != "session" and config["packages"] and not request["installs"]
+    restricted = config["mode"] != "session" and config["packages"] and not request["installs"] and not _refusal
     return bool(restricted and b"pip" in code and b"install" in code)
 
 

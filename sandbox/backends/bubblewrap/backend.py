@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap import launcher
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
@@ -45,6 +45,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
         proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None else None,
         tools=tools,
         memory_bytes=parse_size(limits.memory),
         # There is no engine that sets them.

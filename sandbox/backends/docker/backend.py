@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
@@ -61,6 +61,7 @@ def make_client(
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
         proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None and options.network == "none" else None,
         tools=tools,
         memory_bytes=parse_size(options.limits.memory),
         rlimits={"NOFILE": options.limits.nofile},
