@@ -112,7 +112,9 @@ def _check_host(
         if each.image is not None and each.image.status != "lack":
             usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
             hosts = () if each.engine is None else (each.engine,)
-            choices.append((SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here))
+            choices.append(
+                (SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here)
+            )
     add(bubblewrap)
     if all(each.image is None for each in found):
         for check in advisory_checks({"Linux": platform.release()} if sys.platform == "linux" else {}):

@@ -68,6 +68,8 @@ class CellOutput:
         """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
         self._merger = DisplayMerger()
         self._incomplete = ""
+        self._chars = 0
+        """Characters of the output that have come."""
         self._shown: dict[str, str] = {}
         self._bytes = 0
 
@@ -76,6 +78,7 @@ class CellOutput:
         if chunk.display is not None:
             self._add(self._merger.add_display(chunk.display))
         elif chunk.text != TIMEOUT_LINE:
+            self._chars += len(chunk.text)
             self._add(self._merger.add_text(chunk.text))
 
     def finish(self, result: Result) -> None:
@@ -102,6 +105,12 @@ class CellOutput:
             if result.state != "kept":
                 message += _STATES[result.state]
             raise cell_error(name, message, _safe(traceback))
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """Show what the code has written that has not come as a piece."""
+        result: Result | None = getattr(interrupt, "result", None)
+        if result is not None:
+            self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
 
     def close(self) -> None:
         """Show what was held back."""
@@ -161,8 +170,6 @@ class CellOutput:
     def _remark(self, result: Result) -> None:
         displays = {display.name for display in result.displays}
         lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
-        if result.value is not None and result.value.strip() not in result.output:
-            lines.append(result.value)
         lines += result.notes[:20]
         names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
         if names:

@@ -212,7 +212,7 @@ class BlockClient(RequestClient):
 
         Raises:
             SandboxError: The sandbox broke.
-            asyncio.CancelledError: The caller was cancelled; the block is dead by then.
+            asyncio.CancelledError: The caller was cancelled; the block is dead by then. Its `reply` is what came back, or None.
         """
         ident = next(self._idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
@@ -234,8 +234,8 @@ class BlockClient(RequestClient):
             if on_sent is not None:
                 on_sent()
             return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
-        except asyncio.CancelledError:
-            await self._kill_block(connection, ident, reply)
+        except asyncio.CancelledError as cancelled:
+            cancelled.reply = await self._kill_block(connection, ident, reply)  # type: ignore[attr-defined]
             raise
         except SandboxTimeout:
             await self.stop()
@@ -244,19 +244,21 @@ class BlockClient(RequestClient):
             del self._time_limits[ident]
             self._calls.pop(ident, None)
 
-    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> None:
-        """Kill a block and wait for its death."""
+    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> Reply | None:
+        """Kill a block, wait for its death, and return what came back."""
         if ident in self._calls:
             self._calls[ident].end()
         connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
             self.add_undelivered(checked_entries(killed.message.get("files", [])))
+            return killed
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
         except SandboxError:
             pass  # the sandbox has ended, and the block with it
+        return None
 
     def interrupt(self) -> bool:
         """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`.
