@@ -308,10 +308,6 @@ class AsyncSandbox(SandboxLifecycle):
         except SandboxError as error:
             error.tool_calls = calls.log if calls is not None else ()
             raise
-        except asyncio.CancelledError as error:
-            if (killed := getattr(error, "reply", None)) is not None:
-                error.result = to_result(killed, split_streams=options.split_streams)  # type: ignore[attr-defined]
-            raise
         finally:
             if calls is not None:
                 await calls.close()

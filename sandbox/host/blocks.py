@@ -212,7 +212,7 @@ class BlockClient(RequestClient):
 
         Raises:
             SandboxError: The sandbox broke.
-            asyncio.CancelledError: The caller was cancelled; the block is dead by then. Its `reply` is what came back, or None.
+            asyncio.CancelledError: The caller was cancelled; the block is dead by then. Its `result` is the block's.
         """
         ident = next(self._idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
@@ -235,7 +235,7 @@ class BlockClient(RequestClient):
                 on_sent()
             return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError as cancelled:
-            cancelled.reply = await self._kill_block(connection, ident, reply)  # type: ignore[attr-defined]
+            await self._kill_block(connection, ident, reply, cancelled)
             raise
         except SandboxTimeout:
             await self.stop()
@@ -244,21 +244,22 @@ class BlockClient(RequestClient):
             del self._time_limits[ident]
             self._calls.pop(ident, None)
 
-    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> Reply | None:
-        """Kill a block, wait for its death, and return what came back."""
+    async def _kill_block(
+        self, connection: Connection, ident: int, reply: Future[Reply], cancelled: asyncio.CancelledError
+    ) -> None:
+        """Kill a block, wait for its death, and add its result to the exception of its caller."""
         if ident in self._calls:
             self._calls[ident].end()
         connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
             self.add_undelivered(checked_entries(killed.message.get("files", [])))
-            return killed
+            cancelled.result = to_result(killed, split_streams=False)  # type: ignore[attr-defined]
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
         except SandboxError:
             pass  # the sandbox has ended, and the block with it
-        return None
 
     def interrupt(self) -> bool:
         """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`.
