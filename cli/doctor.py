@@ -32,7 +32,6 @@ from autogen_codeact.sandbox.backends.docker.engine import connect, engine_error
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import format_duration
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
             took = format_duration(time.monotonic() - begun)
             probed = json.loads(await _output(executor, PROBE))
             add(Check("sandbox", "ok", f"{choice.kind}, started in {took}, Python {probed['python']}"))
-            for check in limit_checks(probed, Limits()):
+            for check in limit_checks(probed, Limits(memory=await _memory_of(executor))):
                 add(check if choice.kind == "docker" else _for_bubblewrap(check, probed))
             add(await _check_round_trip(executor))
     except (SandboxError, CommandError, ValueError) as error:
@@ -271,7 +270,7 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
     yield check("privileges", probed["no_new_privs"], f"no_new_privs, seccomp mode {probed['seccomp']}")
     yield check("user", 0 not in (probed["uid"], probed["gid"]), f"uid {probed['uid']}, gid {probed['gid']}")
     yield check("root", not probed["root_writable"], "writable" if probed["root_writable"] else "read-only")
-    yield limit("memory", probed["memory"], parse_size(limits.memory), "bytes", cgroup)
+    yield limit("memory", probed["memory"], limits.memory_bytes, "bytes", cgroup)
     yield limit("processes", probed["pids"], limits.pids, "at once", cgroup)
     yield limit("open files", probed["nofile"], limits.nofile, "for each process")
     yield _check_isolation(probed["landlock"], signals=probed["signals_reach_others"])

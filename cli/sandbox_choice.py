@@ -134,8 +134,8 @@ class SandboxChoice:
         if self.disk is not None:
             values["workspace"] = self.disk
             disk = parse_size(self.disk)
-            if "memory" not in values:
-                values["memory"] = disk + parse_size(MEMORY_BESIDE_DISK)
+            if values.get("memory") is None:
+                values["memory"] = max(disk + parse_size(MEMORY_BESIDE_DISK), Limits().memory_bytes)
             elif disk >= parse_size(values["memory"]):
                 raise ValueError(
                     f"--disk {self.disk} needs more than memory={values['memory']!r}: files in the workspace count as memory. "

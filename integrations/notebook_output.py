@@ -18,7 +18,7 @@ from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
 from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, written_by_code
+from autogen_codeact.sandbox.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
@@ -77,7 +77,7 @@ class CellOutput:
         """Show a piece of output."""
         if chunk.display is not None:
             self._add(self._merger.add_display(chunk.display))
-        elif chunk.text != TIMEOUT_LINE:
+        elif chunk.text not in (TIMEOUT_LINE, *MEMORY_LINES.values()):
             self._chars += len(chunk.text)
             self._add(self._merger.add_text(chunk.text))
 

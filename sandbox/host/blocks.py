@@ -26,7 +26,7 @@ from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
 from autogen_codeact.sandbox.host.requests import RequestClient
 from autogen_codeact.sandbox.host.stream import Calls
 from autogen_codeact.sandbox.host.waiting import wait_for
-from autogen_codeact.sandbox.result import STOPPED, TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
+from autogen_codeact.sandbox.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -308,10 +308,10 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
         if message["outcome"] == "cancel":
             message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
-        outcome = _OUTCOMES[message["outcome"]]
+        outcome, state = _OUTCOMES[message["outcome"]], _STATES[message["state"]]
         return Result(
             exit_code=int(message["exit_code"]),
-            output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
+            output="".join(texts) + last_line(outcome, state),
             outcome=outcome,
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
@@ -319,7 +319,7 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
             error=_error_info(error) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
-            state=_STATES[message["state"]],
+            state=state,
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
             notes=tuple(map(_text_of, message["notes"])),

@@ -65,6 +65,7 @@ class Hello:
         preload: Modules that could not be imported, each with the reason.
         tools: Sources of host tools that could not be run, each with the reason.
         executable: The interpreter, "python3" if the runner does not say.
+        memory: The memory limit in bytes, 0 if the runner does not say.
     """
 
     user: int
@@ -72,6 +73,7 @@ class Hello:
     preload: Mapping[str, str]
     tools: Mapping[str, str]
     executable: str = "python3"
+    memory: int = 0
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
@@ -86,7 +88,9 @@ class Hello:
         if not isinstance(preload, dict) or not isinstance(tools, dict):
             raise SandboxProtocolError("the runner's first message does not say what became of `preload` and `tools`")
         executable = str(message.get("executable") or "python3")
-        return cls(number_of(message, "uid"), message.get("workspace_writable") is True, preload, tools, executable)
+        memory = number_of({"memory": message.get("memory") or 0}, "memory")
+        writable = message.get("workspace_writable") is True
+        return cls(number_of(message, "uid"), writable, preload, tools, executable, memory)
 
     def check(self) -> None:
         """Check that the sandbox can run code.

@@ -281,6 +281,7 @@ def describe(config):
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,
         "landlock": config["landlock"],
+        "memory": config.get("memory_bytes"),
     }
 
 
@@ -303,6 +304,7 @@ def main(configuration, path):
     system.raise_descriptor_limit()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
+    config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
     if config.get("no_index"):

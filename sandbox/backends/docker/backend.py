@@ -24,7 +24,7 @@ from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import parse_size
+from autogen_codeact.sandbox.limits import MOST_DEFAULT_MEMORY
 from autogen_codeact.sandbox.options import DockerOptions
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def make_client(
         proxy=gateway.settings if gateway is not None else None,
         no_index=NO_INDEX if gateway is None and options.network == "none" else None,
         tools=tools,
-        memory_bytes=parse_size(options.limits.memory),
+        memory_bytes=options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY,
         rlimits={"NOFILE": options.limits.nofile},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
         lease_s=options.lease,
