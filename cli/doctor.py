@@ -26,6 +26,7 @@ from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.sandbox import Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
@@ -203,7 +204,9 @@ async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
             took = format_duration(time.monotonic() - begun)
             probed = json.loads(await _output(executor, PROBE))
             add(Check("sandbox", "ok", f"{choice.kind}, started in {took}, Python {probed['python']}"))
-            for check in limit_checks(probed, Limits(memory=await _memory_of(executor))):
+            found = capabilities_of(executor).facts
+            limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
+            for check in limit_checks(probed, limits):
                 add(check if choice.kind == "docker" else _for_bubblewrap(check, probed))
             add(await _check_round_trip(executor))
     except (SandboxError, CommandError, ValueError) as error:

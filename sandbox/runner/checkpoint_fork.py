@@ -23,7 +23,7 @@ SANDBOX_MEMORY_SHARE = 0.95
 ALWAYS_FITS_SHARE = 0.1
 # How often to check, each millisecond, whether the memory of an ending checkpoint has become free.
 ENDING_CHECKS = 50
-NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves too little of the memory limit"
+NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
 _EVERY_SIGNAL = signal.valid_signals()
 # A signal set of the C library: Python's own call creates objects, and memory that is written to has to be copied.
 _ALL_BLOCKED = ctypes.create_string_buffer(b"\xff" * 128, 128)
