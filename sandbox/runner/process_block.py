@@ -57,6 +57,9 @@ class ProcessBlock(block.Block):
             self.request["environment"] = self.supervisor.homes.variables(self.worker)
             if self.request["installs"]:
                 self.request["environment"] = packages.variables(self.worker.home)
+            else:
+                own = packages.own_variables(self.worker.home, self.code, self.supervisor.config)
+                self.request["environment"].update(own)
         if self.request["keep_state"] and self.state_file is None:
             # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
             self.state_file = os.memfd_create("state")

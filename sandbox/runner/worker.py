@@ -10,7 +10,19 @@ import sys
 import threading
 from select import POLLHUP, POLLIN, poll
 
-from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, system, tools, wire
+from . import (
+    checkpoint_fork,
+    code_file,
+    displays,
+    execution,
+    interpreter,
+    landlock,
+    packages,
+    stdio,
+    system,
+    tools,
+    wire,
+)
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -85,6 +97,9 @@ class Worker:
         self._open_streams(request, fds)
         interpreter.enter_environment(request)
         self._add_user_site()
+        own = request["environment"].get("PYTHONUSERBASE")
+        if own:
+            sys.meta_path.append(packages.Finder(own + self.config["site"][len(packages.FOLDER) :]))
         path = request["path"]
         self._save_code(ident, path, code)
         displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])

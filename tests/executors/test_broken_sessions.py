@@ -130,7 +130,7 @@ class TestBrokenSession:
     async def test_files_in_memory_prevent_a_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x') * (100 << 20)")
-        fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(220): file.write(b'x' * (1 << 20))"
+        fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(245): file.write(b'x' * (1 << 20))"
         assert short_result(result := await run(executor, fill)) == ("ok", 0, ""), result
         assert result.notes == ()
         full = "what the session and the files in memory use leaves no room for a copy of it"
