@@ -245,16 +245,27 @@ def _runs(
         Path | None,
         typer.Argument(metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."),
     ] = None,
+    adopted: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="| adopt RUN",
+            help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs that `codeact run` has kept in a folder, the latest first.
+    """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_runs import print_runs
+        from autogen_codeact.cli.list_runs import adopt, print_runs
 
-        raise typer.Exit(print_runs(folder, as_json=as_json))
+        if adopted is None:
+            raise typer.Exit(print_runs(folder, as_json=as_json))
+        if folder != Path("adopt"):
+            raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
+        raise typer.Exit(adopt(adopted))
 
 
 @app.command("show")
@@ -289,6 +300,12 @@ def _resume(
             help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
         ),
     ] = False,
+    approve: Annotated[
+        bool,
+        typer.Option(
+            "--approve", help="Ask before code runs; always if the run is not your own, or was started with --approve."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run that was interrupted, at its last completed step."""
@@ -301,7 +318,7 @@ def _resume(
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
-        job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
+        job = ResumeJob(path, rebuild, rebuild_limit, trust, approve, api_key_env, model_timeout)
         end.run = path
         raise typer.Exit(resume_run(job, end, progress))
 
@@ -438,7 +455,7 @@ def _image_build(
 ) -> None:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 
-    With several engines it is built on the first one, and copied to the others.
+    With several engines it is built on each.
     """
     with clean_exit():
         from autogen_codeact.cli.image import build_image

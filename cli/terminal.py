@@ -25,6 +25,10 @@ NEWLINE = "\n"
 MAX_WIDTH = 100
 MAX_LINES = 40
 MAX_LINE = 64 * 1024
+MAX_TEXT = 1_000_000
+MAX_TEXT_LINES = 10_000
+MAX_MARKDOWN = 64 * 1024
+"""Characters; longer text is shown as it is, because a parsed one takes a thousand times its size."""
 """Characters of a line that wait for its end, because a carriage return could still replace them."""
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
@@ -48,6 +52,14 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
     return "\n".join([*all_lines[:half], missing, *all_lines[-half:]])
 
 
+def clipped(text: str) -> str:
+    """Return the beginning of a text that is too long for a terminal: for each line, rich makes objects."""
+    if len(text) <= MAX_TEXT and text.count("\n") <= MAX_TEXT_LINES:
+        return text
+    kept = "\n".join(text[:MAX_TEXT].split("\n", MAX_TEXT_LINES)[:MAX_TEXT_LINES])
+    return f"{kept}\n[… {len(text) - len(kept):,} characters left out here; --json has them all …]"
+
+
 class Terminal:
     """Standard output for a user."""
 
@@ -68,7 +80,7 @@ class Terminal:
             bold: Whether it is bold.
         """
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
-        self._console.print(Text(printable(text), style=styles), soft_wrap=True)
+        self._console.print(Text(printable(clipped(text)), style=styles), soft_wrap=True)
 
     def text(self, text: Text) -> None:
         """Write a line with colours of its own; long lines are not wrapped."""
@@ -113,11 +125,11 @@ class Terminal:
             style: Colour of the box.
             markdown: Whether to render the text as markdown.
         """
-        title = printable(title)
+        title, text = printable(title), clipped(text)
         if not self.is_terminal:
             self._console.print(Text(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n"), soft_wrap=True)
             return
-        body = _Markdown(text) if markdown else Text(printable(text).strip(NEWLINE))
+        body = _Markdown(text) if markdown and len(text) <= MAX_MARKDOWN else Text(printable(text).strip(NEWLINE))
         heading = Text(title, style=f"bold {style}" if style != "dim" else "dim")
         self._console.print(
             Panel(body, title=heading, title_align="left", border_style=style, box=ROUNDED, width=self._width)

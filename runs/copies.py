@@ -10,6 +10,9 @@ from autogen_codeact.runs.reader import RawEvent, Run
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.sandbox.files.filenames import safe_name
 
+MAX_FILES = 50_000
+"""Names of files in a log; a workspace has at most 10,000."""
+
 
 def kept_files(run: Run) -> dict[str, StoredFile]:
     """Return the last copy of each file that the code has made or changed, by its name in the workspace.
@@ -24,6 +27,8 @@ def kept_files(run: Run) -> dict[str, StoredFile]:
     for raw in run.raw_events():
         event = run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "block_finished" else None
         if isinstance(event, BlockFinished) and event.result is not None:
+            if len(files) > MAX_FILES:
+                raise RunFileError(f"{run.folder.path} names more than {MAX_FILES:,} files of the workspace.")
             for artifact in event.result.artifacts:
                 files.pop(artifact.name, None)  # an older copy is not what the file was at the end
                 if artifact.file is not None and artifact.file.sha256 is not None:

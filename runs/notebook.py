@@ -85,7 +85,7 @@ def outputs_of(result: Result, number: int) -> list[Cell]:
     """
     text = _clean(apply_carriage_returns(written_by_code(result)))
     text, failure = _split_failure(text, result)
-    text, value = _split_value(text, result.value)
+    text, value = _split_value(text, result.value_repr)
     outputs: list[Cell] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
     displays = [{"output_type": "display_data", **_forms(display)} for display in result.displays]
     if value is not None:

@@ -262,7 +262,7 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
     step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
-    step["value"] = bounded(result.value) if result.value is not None else None
+    step["value"] = bounded(result.value_repr) if result.value_repr is not None else None
     step["displays"] = [_display(each) for each in result.displays[:MAX_PARTS]]
     step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
     step["connections"] = [

@@ -16,7 +16,6 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -32,12 +31,9 @@ logger = logging.getLogger("autogen_codeact")
 PREFIX = "codeact-work-"
 # The whole name, so that a folder of the user, such as codeact-work-1, never matches.
 _NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
-BACKGROUND_TIMEOUT_S = 5.0
 REMOVE_TIMEOUT_S = 60.0
 _ENTRIES_AT_ONCE = 1000
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_checked: set[tuple[int, str]] = set()
-_checked_lock = threading.Lock()
 
 
 class TemporaryFolder:
@@ -48,7 +44,7 @@ class TemporaryFolder:
             self.path, lock = make_folder()
         except OSError as error:
             problem = SandboxFileError(
-                f"No temporary work_dir can be made in {tempfile.gettempdir()}: {error.strerror}. Free some space, or pass "
+                f"No temporary work_dir can be made in {temporary_place()}: {error.strerror}. Free some space, or pass "
                 "`work_dir=`."
             )
             problem.errno = error.errno
@@ -63,6 +59,16 @@ class TemporaryFolder:
             logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)
 
 
+def temporary_place() -> str:
+    """Return the folder for temporary folders: that of `tempfile`.
+
+    `tempfile` finds it by making a file, which stays without its owner's name if this process is killed then. So it is asked
+    only where neither TMPDIR nor /tmp can be written to.
+    """
+    place = os.path.abspath(tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - what is made in it is private
+    return place if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) else tempfile.gettempdir()
+
+
 def make_folder() -> tuple[Path, int | None]:
     """Make a folder for this process.
 
@@ -73,7 +79,7 @@ def make_folder() -> tuple[Path, int | None]:
         OSError: No folder can be made.
     """
     while True:
-        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary_place()))
         try:
             lock = _lock(path)
         except (BlockingIOError, FileNotFoundError):
@@ -109,7 +115,7 @@ def abandoned_folders(until: float = math.inf) -> list[Path]:
         until: Monotonic time at which the search stops, because the folder above may have any number of other entries.
     """
     found: list[Path] = []
-    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+    with contextlib.suppress(OSError), os.scandir(temporary_place()) as entries:
         for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
             if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 with _locked(Path(entry.path)) as lock:
@@ -143,25 +149,6 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
             raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
         os.rmdir(path)
     return True
-
-
-def remove_abandoned_in_background() -> None:
-    """Remove the folders of killed processes in a thread, once per process, for `BACKGROUND_TIMEOUT_S` at most."""
-    key = (os.getpid(), tempfile.gettempdir())
-    with _checked_lock:
-        if key in _checked:
-            return
-        _checked.add(key)
-    threading.Thread(target=_remove_all, name="codeact-abandoned-folders", daemon=True).start()
-
-
-def _remove_all() -> None:
-    until = time.monotonic() + BACKGROUND_TIMEOUT_S
-    for path in abandoned_folders(until):
-        try:
-            remove_abandoned(path, until - time.monotonic())
-        except OSError as error:
-            logger.info("the temporary folder of a process that has ended stays: %s", error)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,10 @@
 """What every case of the abuse suite stands on: a sandbox of its own, and the five oracles that look at it."""
 
 import os
-import re
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -21,34 +18,11 @@ from tests import processes
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
 from .lag import Control
-from .oracles import LOST, HostState
+from .oracles import HostState
 from .second_engine import SecondEngine, make_second_engine
-from .subject import STALLED, SUBJECTS, Kind, Subject
+from .subject import SUBJECTS, Kind, Subject
 
 CALL = pytest.StashKey[pytest.TestReport]()
-RERUN_DELAY_S = 3
-"""Another program that loads an image or builds one has then gone on."""
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a case up to three times if only what other programs share says no: three times in a row it is the product.
-
-    That is the time of oracle 6, and what oracle 5 knows of the whole machine: a case that fills its disk always does.
-    """
-    said = [f"^AssertionError: {each}" for each in (STALLED, LOST)]
-    for item in items:
-        if {"subject", "untouched"} & set(getattr(item, "fixturenames", ())):
-            # This marker hides `--reruns`, with which a case that fails for any reason is to run again.
-            allowed = config.getoption("reruns") or 0
-            which: dict[str, Any] = {"only_rerun": said}
-            if allowed:
-                which = {"condition": partial(_may_run_again, item, allowed, said)}
-            item.add_marker(pytest.mark.flaky(reruns=max(2, allowed), reruns_delay=RERUN_DELAY_S, **which))
-
-
-def _may_run_again(item: Any, allowed: int, said: list[str], error: BaseException | None) -> bool:
-    text = f"{type(error).__name__}: {error}"
-    return item.execution_count <= allowed or any(re.search(each, text) for each in said)
 
 
 @pytest.hookimpl(wrapper=True)

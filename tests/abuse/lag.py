@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
@@ -25,8 +26,8 @@ class RunDelays:
         self._files: dict[str, int] = {}
         self._known: dict[str, int] = {}
 
-    def since_last_s(self) -> float:
-        """Sum for all threads since the last call, in seconds."""
+    def since_last_s(self) -> tuple[float, float]:
+        """Since the last call, in seconds: the sum for all threads, and the calling thread's part of it."""
         now = {}
         try:
             if os.stat("/proc/self/task").st_nlink - 2 != len(self._files):
@@ -37,7 +38,8 @@ class RunDelays:
             self._find_threads()
             return self.since_last_s()
         known, self._known = self._known, now
-        return sum(delay - known.get(thread, 0) for thread, delay in now.items()) / 1e9
+        new = {thread: (delay - known.get(thread, 0)) / 1e9 for thread, delay in now.items()}
+        return sum(new.values()), new.get(str(threading.get_native_id()), 0.0)
 
     def _find_threads(self) -> None:
         threads = set(os.listdir("/proc/self/task"))
@@ -58,7 +60,7 @@ class Ticks:
 
     The time for which the kernel let this process wait for a processor does not count: the machine does other things, too.
     Where a thread keeps the interpreter's lock, several threads wait for a processor in turn; then the processor time that this
-    process has used says for how long.
+    process has used says for how long. While the calling thread itself waited for a processor, it waited for no lock.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,8 @@ class Ticks:
     def end(self) -> None:
         """End the tick, record its lag, and start the next tick."""
         took, used = time.monotonic() - self._began, time.process_time() - self._used
-        self.largest_s = max(self.largest_s, max(took - self._delays.since_last_s(), min(used, took)) - TICK_S)
+        delay_s, own_delay_s = self._delays.since_last_s()
+        self.largest_s = max(self.largest_s, min(took - own_delay_s, max(took - delay_s, used)) - TICK_S)
         # Here, so that the next tick does not contain the time that it takes to read the delays.
         self._began, self._used = time.monotonic(), time.process_time()
 

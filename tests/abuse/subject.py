@@ -46,8 +46,6 @@ GRACE_S = 9.0
 TIMEOUT_S = 10.0
 SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", files=2000, output=64 * 1024)
 WITNESS = "/tmp/.witness"
-STALLED = "the event loop was stalled"
-"""How the message of oracle 6 begins; a case that it alone fails runs again."""
 LOOK = f"""
     import os
     print(globals().get("codeact_witness"), os.path.exists({WITNESS!r}) and "there")
@@ -303,7 +301,9 @@ class Subject:
         Args:
             what: What was sent last, for the message. Default: nothing in particular.
         """
-        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"{STALLED} for {self._lag_s:.3f} s {what}"
+        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, (
+            f"the event loop was stalled for {self._lag_s:.3f} s {what}"
+        )
 
     async def end(self, passed: bool) -> None:
         """Stop the sandbox, or keep it for the next case.

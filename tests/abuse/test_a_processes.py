@@ -194,7 +194,7 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
     while True:
         time.sleep(1000)
     """
-    result = await subject.run(code, timeout=1.5)
+    result = await subject.run(code, timeout=3)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
     assert result.output == "deaf\n\n Timeout"
     result = await subject.run("trap '' TERM INT HUP QUIT USR1 USR2; while :; do sleep 100; done", "sh", timeout=0.5)

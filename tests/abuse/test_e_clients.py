@@ -15,7 +15,7 @@ from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWN
 from autogen_codeact.sandbox.backends.docker.leftovers import leftovers, remove_orphans
 
 from ..executors.bubblewrapped import alive, open_folder, pid_one
-from ..executors.sandboxes import out, run
+from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
 from .subject import Kind
@@ -99,7 +99,7 @@ class TestLease:
             await out(executor, "x = 7")
             await asyncio.sleep(4)
             result = await run(executor, "import time; time.sleep(4); x")
-            assert (result.value, result.state) == ("7", "kept")
+            assert (result.value_repr, result.state) == ("7", "kept")
 
     async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(
         self, network: EngineProxy, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +139,7 @@ async def test_71_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -
     try:
         with client() as living, client() as dying:
             # It does not read the end of its stream while it is paused.
-            engine(lambda api: api.pause(dying.name))
+            engine(lambda api: pause_container(api, dying.name))
             dead = dying.labels
             # While it runs, the start of any other test would remove it if its owner were dead.
             kept = make({**dead, KEEP: "1"}, "exited")

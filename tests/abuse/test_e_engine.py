@@ -30,7 +30,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.sandbox.backends.docker import launcher
 from autogen_codeact.sandbox.host import requests
 
-from ..executors.sandboxes import out, run
+from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy, failure
 from .faults import begin, engine, eventually, exists, open_folder, rest
 from .oracles import containers
@@ -165,7 +165,7 @@ class Test68Paused:
             running = await begin(executor)
             name = executor.container_name
             began = time.monotonic()
-            engine(lambda api: api.pause(name))
+            engine(lambda api: pause_container(api, name))
             with pytest.raises(SandboxTimeout, match="did not answer within 14 s"):
                 await rest(running)
             # The block's deadline, ten seconds more, and a container that does not end by itself.
@@ -180,7 +180,7 @@ class Test68Paused:
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             name = executor.container_name
-            engine(lambda api: api.pause(name))
+            engine(lambda api: pause_container(api, name))
             (tmp_path / "new").write_text("new")
             began = time.monotonic()
             with pytest.raises(SandboxTimeout):
@@ -193,7 +193,7 @@ class Test68Paused:
     async def test_68_a_paused_one_is_stopped(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.start()
-        engine(lambda api: api.pause(executor.container_name))
+        engine(lambda api: pause_container(api, executor.container_name))
         began = time.monotonic()
         await executor.stop()
         assert time.monotonic() - began < 30
@@ -282,16 +282,15 @@ class Test73Stop:
 
     @pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
     async def test_73_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
-        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
-        await executor.start()
-        # So that it does not end by itself.
-        engine(lambda api: api.pause(executor.container_name))
-        wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
-        delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
-        await executor.stop()
-        assert wait.seen.is_set()
-        assert delete.seen.is_set()
-        assert not exists(executor.container_name)
+        async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as executor:
+            # So that it does not end by itself.
+            engine(lambda api: pause_container(api, executor.container_name))
+            wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
+            delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
+            await executor.stop()
+            assert wait.seen.is_set()
+            assert delete.seen.is_set()
+            assert not exists(executor.container_name)
 
 
 async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
@@ -313,7 +312,7 @@ class Test76WedgedStop:
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await executor.start()
         name = executor.container_name
-        engine(lambda api: api.pause(name))
+        engine(lambda api: pause_container(api, name))
         proxy.on("POST", "/wait", "drop")
         proxy.on("DELETE", "", "hold")
         began = time.monotonic()

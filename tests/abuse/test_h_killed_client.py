@@ -203,6 +203,56 @@ async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
     assert os.listdir(folder) == []
 
 
+@pytest.mark.parametrize("next_start", ["Docker", "Bubblewrap"])
+async def test_h15_control_groups_whose_processes_end_late_are_gone_after_the_next_start_of_any_engine(
+    docker_engine: str, bubblewrap: None, folder: Path, next_start: str
+) -> None:
+    """The next start found processes in them and left them; nobody looked again."""
+    with client("BubblewrapCommandLineCodeExecutor", temporary=folder) as first:
+        left = Left(folder, first.process.pid)
+        left.note_processes()
+        for pid in left.processes:
+            os.kill(pid, signal.SIGSTOP)
+        first.kill()
+    try:
+        assert control_groups(first.process.pid)
+        with client(f"{next_start}CommandLineCodeExecutor", temporary=folder):
+            for pid in left.processes:
+                os.kill(pid, signal.SIGCONT)
+            await gone(left.everything)
+    finally:
+        for pid in filter(_lives, left.processes):
+            os.kill(pid, signal.SIGKILL)
+
+
+WITHOUT_PROBE = """
+import asyncio, sys, tempfile
+import autogen_codeact.executors as ours
+
+def probe():
+    raise AssertionError("tempfile has made a file to find its folder")
+
+tempfile._get_default_tempdir = probe
+
+async def main():
+    async with getattr(ours, sys.argv[1])():
+        print("started")
+
+asyncio.run(main())
+"""
+
+
+async def test_h15_a_start_makes_nothing_without_its_owners_name(
+    docker_engine: str, bubblewrap: None, folder: Path
+) -> None:
+    """Before the first folder of a process, `tempfile` makes a file of a random name; it stayed if the client was killed then."""
+    for name in ("DockerCommandLineCodeExecutor", "BubblewrapCommandLineCodeExecutor"):
+        env = {**os.environ, "TMPDIR": str(folder)}
+        arguments = ["-c", WITHOUT_PROBE, name]
+        done = await asyncio.to_thread(processes.run, arguments, env=env, timeout=50)
+        assert done.stdout == "started\n", (name, done.stderr)
+
+
 KILLED_EARLY = """
 import asyncio, os, signal, threading
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor

@@ -24,7 +24,7 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.host import requests
 
 from ..executors.images import labelled_image
-from ..executors.sandboxes import out, run
+from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
 from .second_engine import SecondEngine
@@ -56,7 +56,7 @@ def proxy() -> Iterator[EngineProxy]:
 
 def pausing(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:
     """Pause the container, behind the back of the executor."""
-    engine(lambda api: api.pause(executor.container_name))
+    engine(lambda api: pause_container(api, executor.container_name))
     return True
 
 

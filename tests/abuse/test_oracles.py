@@ -200,49 +200,30 @@ def test_memory_and_disk_of_the_host_are_noticed(
         ballast = os.memfd_create("ballast")
         try:
             os.posix_fallocate(ballast, 0, 256 * MIB)  # in no process's memory
-            said |= complaint(host.check_memory)
+            said |= host.lost().keys()
         finally:
             os.close(ballast)
         with (tmp_path / "ballast").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 256 * MIB)
-            said |= complaint(host.check_disk)
+            said |= host.lost().keys()
         (tmp_path / "ballast").unlink()
         if len(said) > 1:
             break
     assert {"the host's memory", "/"} <= said
 
 
-class TestLossOnTheWholeMachine:
-    """Another program's use of the disk fails no case; one that comes with each run of the case does."""
-
-    runs = 0
-
-    async def test_single_loss_on_the_machine_is_not_a_failure(
-        self, untouched: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        TestLossOnTheWholeMachine.runs += 1
-        if self.runs == 1:
-            full = {folder: free - 2 * oracles.HOST_DISK_BYTES for folder, free in oracles.free_disk().items()}
-            monkeypatch.setattr(oracles, "free_disk", lambda: full)
-
-    def test_loss_on_the_machine_runs_the_case_again(self) -> None:
-        assert self.runs == 2
-
-    def test_oracles_report_a_loss_on_the_machine(self, canaries: Canaries) -> None:
-        host = HostState.observe(canaries)
-        host.available, host.disk = 1 << 50, dict.fromkeys(host.disk, 1 << 50)
-        for check in (host.check_memory, host.check_disk):
-            with pytest.raises(AssertionError, match=f"^{oracles.LOST}"):
-                check()
-
-
-def complaint(check: Callable[[], None]) -> set[str]:
-    """What has lost bytes, by its word."""
-    try:
-        check()
-    except AssertionError as error:
-        return {str(error).partition(" has lost")[0]}
-    return set()
+async def test_loss_on_the_machine_fails_a_case_unless_it_is_given_back(
+    canaries: Canaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = HostState.observe(canaries)
+    looks = iter([{"/": host.disk["/"] - 2 * oracles.HOST_DISK_BYTES}, host.disk])
+    monkeypatch.setattr(oracles, "free_disk", lambda: next(looks))
+    await host.check_machine()
+    monkeypatch.undo()
+    monkeypatch.setattr(oracles, "LOSS_S", 0.1)
+    host.available, host.disk = 1 << 50, dict.fromkeys(host.disk, 1 << 50)
+    with pytest.raises(AssertionError, match=r"^lost on this machine: .*'/'.*the host's memory"):
+        await host.check_machine()
 
 
 @each_engine

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from docker.api.client import APIClient
+from docker.errors import APIError, NotFound
 
 from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, build, build_context
@@ -25,6 +26,9 @@ def build_from(client: APIClient, dockerfile: str, tag: str) -> str:
     return tag
 
 
+CONFLICT = 409
+
+
 @contextmanager
 def labelled_image(client: APIClient) -> Iterator[str]:
     """Make an image, and remove it at the end with all that was built on it.
@@ -36,8 +40,22 @@ def labelled_image(client: APIClient) -> Iterator[str]:
     try:
         yield name
     finally:
-        for image in client.images(filters={"label": f"test={name}"}):
-            client.remove_image(image["Id"], force=True)
+        _remove_images(client, f"test={name}")
+
+
+def _remove_images(client: APIClient, label: str) -> None:
+    """Remove images, also while the engine ends a build that was cut: until then its container uses one of them."""
+    until = time.monotonic() + 40
+    while images := client.images(filters={"label": label}):
+        for image in images:
+            try:
+                client.remove_image(image["Id"], force=True)
+            except NotFound:
+                continue  # it went with one before
+            except APIError as error:
+                if error.status_code != CONFLICT or time.monotonic() > until:
+                    raise
+        time.sleep(0.1)
 
 
 def run(client: APIClient, image: str, *command: str, user: str = "65534") -> tuple[int, str]:

@@ -15,6 +15,7 @@ from tests.abuse import oracles
 from . import reused
 from .bubblewrapped import descendants, pid_one
 from .conftest import containers
+from .sandboxes import pause_container
 
 KINDS = ("docker", "bubblewrap")
 MOST_PAUSE_S = 0.3
@@ -57,7 +58,7 @@ def signal_idle(kind: str, number: signal.Signals) -> None:
         (name,) = containers()
         with closing(connect()) as client:
             if number == signal.SIGSTOP:
-                client.pause(name)
+                pause_container(client, name)
             else:
                 client.kill(name, int(number))
     else:

@@ -2,12 +2,14 @@
 
 import json
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from docker.api.client import APIClient
+from docker.errors import APIError
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.seccomp import PROFILE
@@ -36,6 +38,19 @@ FORGE = """
             except OSError:
                 pass
 """
+
+
+def pause_container(client: APIClient, name: str | None) -> None:
+    """Pause a container; with version 1 of control groups, runc may give up while the container's processes are busy."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            client.pause(name)
+        except APIError as error:
+            if "unable to freeze" not in str(error) or time.monotonic() > until:
+                raise
+        else:
+            return
 
 
 def block(code: str, language: str = "python") -> CodeBlock:

@@ -116,7 +116,7 @@ class TestEnd:
         async def next_start() -> None:
             async with BubblewrapCommandLineCodeExecutor():
                 # Groups of the dead are swept away; those of others that live are not.
-                assert not {group for group in groups if f"-{host.pid}-" in group} & cgroups()
+                wait_until(lambda: not {group for group in groups if f"-{host.pid}-" in group} & cgroups())
 
         asyncio.run(next_start())
 

@@ -46,7 +46,7 @@ async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExec
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def throttled(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One for code that never rests until its deadline, so that it takes little from tests that run beside it."""
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=1.5, limits=Limits(cpus=0.3)) as started:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=3, limits=Limits(cpus=0.3)) as started:
         yield started
 
 

@@ -35,7 +35,7 @@ from tests import processes
 from . import reused
 from .conftest import MakeExecutor, containers
 from .pooled import until
-from .sandboxes import block, out, run
+from .sandboxes import block, out, pause_container, run
 
 
 async def none_is_left(seconds: float = 5) -> bool:
@@ -290,7 +290,7 @@ class TestFromOutside:
     ) -> None:
         executor = await make_fresh_executor(timeout=3)
         await out(executor, "print(1)")
-        client.pause(executor.container_name)
+        pause_container(client, executor.container_name)
         began = time.monotonic()
         with pytest.raises(SandboxTimeout, match="did not answer within 13 s"):
             await run(executor, "print(2)")
@@ -298,7 +298,7 @@ class TestFromOutside:
         result = await run(executor, "print(3)")
         assert (result.output, result.state) == ("3\n", "lost")
         assert len(containers()) == 1
-        client.pause(executor.container_name)
+        pause_container(client, executor.container_name)
         began = time.monotonic()
         await executor.stop()
         assert time.monotonic() - began < 30
@@ -309,7 +309,7 @@ class TestFromOutside:
     ) -> None:
         executor = await make_executor(mode="session", timeout=30)
         await out(executor, "x = 1")
-        client.pause(executor.container_name)
+        pause_container(client, executor.container_name)
         running = asyncio.ensure_future(run(executor, "x"))
         await asyncio.sleep(1)
         client.unpause(executor.container_name)

@@ -17,7 +17,7 @@ from autogen_codeact.sandbox import pool as pool_module
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..abuse.test_h_cancel import CancelAt
-from .sandboxes import out
+from .sandboxes import out, pause_container
 
 pytestmark = [pytest.mark.usefixtures("docker_engine", "bubblewrap", "sandbox_image")]
 
@@ -96,7 +96,7 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
         names = [held.sandbox.name for held in pool._running()._sandboxes]
         with connect() as api:
             for name in names:
-                api.pause(name)
+                pause_container(api, name)
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
                 await pool.executor().start()
@@ -141,7 +141,7 @@ async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_
                 seen: list[Any] = []
                 thread = threading.Thread(target=lambda: seen.append((pool.idle, pool.leased)), daemon=True)
                 thread.start()
-                thread.join(5)
+                thread.join(30)
                 os.write(writing, repr(seen).encode())
                 os._exit(0)
         os.close(writing)

@@ -19,9 +19,9 @@ from autogen_codeact.sandbox.files.temporary_folder import (
     make_folder,
     owner_of,
     remove_abandoned,
-    remove_abandoned_in_background,
     remove_folder,
 )
+from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
 
 MAKE = """
 import os, sys, tempfile
@@ -113,9 +113,9 @@ def test_a_users_folder_with_a_similar_name_is_not_removed(place: Path, name: st
     kept.parent.mkdir()
     kept.write_text("1")
     assert abandoned_folders() == []
-    remove_abandoned_in_background()
+    remove_leftovers_in_background()
     for thread in threading.enumerate():
-        if thread.name == "codeact-abandoned-folders":
+        if thread.name == "codeact-leftovers":
             thread.join()
     assert kept.read_text() == "1"
 
@@ -159,13 +159,13 @@ def test_removal_is_limited_in_time_and_the_next_continues(place: Path) -> None:
 
 def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> None:
     folder = left_behind(place)
-    remove_abandoned_in_background()
+    remove_leftovers_in_background()
     until = time.monotonic() + 30
-    while folder.exists() or any(thread.name == "codeact-abandoned-folders" for thread in threading.enumerate()):
+    while folder.exists() or any(thread.name == "codeact-leftovers" for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
     second = left_behind(place)
-    remove_abandoned_in_background()
+    remove_leftovers_in_background()
     time.sleep(0.2)
     assert second.exists()
 

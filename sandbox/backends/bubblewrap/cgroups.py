@@ -24,6 +24,7 @@ SOCKETS_SHARE = (
     8  # buffers of sockets may have this part of the memory limit again, where they have a limit of their own
 )
 REMOVE_TIMEOUT_S = 2.0
+REMOVE_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, name: str, limits: Limits) -> Cgroup | None:
-        """Make a control group with the limits, and remove those of dead processes.
+        """Make a control group with the limits.
 
         Args:
             name: Its name.
@@ -180,7 +181,6 @@ def _make_group(parent: Path, name: str, settings: Mapping[str, object], optiona
         optional: The same for files that some kernels do not have.
     """
     parent.mkdir(exist_ok=True)
-    _remove_orphans(parent)
     folder = parent / name
     folder.mkdir()
     try:
@@ -212,9 +212,30 @@ def owner_state(name: str) -> OwnerState:
     return owner.owner_state(int(pid), started)
 
 
-def _remove_orphans(parent: Path) -> None:
-    """Remove the groups whose owner is dead. One that still has processes can't be removed, so no harm is done."""
-    for folder in parent.iterdir():
-        if owner_state(folder.name.rpartition(".")[2]) == "dead":
+def remove_orphans(until: float) -> None:
+    """Remove the groups whose owner is dead, once their processes have ended, which they do by themselves. This call blocks.
+
+    Args:
+        until: Monotonic time at which this stops, because there still are processes.
+
+    Raises:
+        OSError: There are no control groups here.
+    """
+    while orphans := [
+        folder
+        for parent in _parents()
+        for folder in parent.iterdir()
+        if owner_state(folder.name.rpartition(".")[2]) == "dead"
+    ]:
+        for folder in orphans:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        if time.monotonic() > until:
+            break
+        time.sleep(REMOVE_PAUSE_S)
+
+
+def _parents() -> list[Path]:
+    """List the folders of all groups of this package in which this process may remove some."""
+    above = [_parent_group()] if (ROOT / "cgroup.controllers").exists() else ROOT.iterdir()
+    return [folder / PARENT for folder in above if os.access(folder / PARENT, os.W_OK)]

@@ -97,7 +97,8 @@ async def test_processes_of_a_block_end_with_the_rebuilding(make: Make, hosts: H
     await agent.load_state(state)
     assert await agent.rebuild_session() is not None
     await asyncio.sleep(2.5)
-    assert await out(executor, "import threading\nprint(threading.active_count(), order.__name__)") == "1 order\n"
+    ended = "import threading\n[each.join() for each in threading.enumerate()[1:]]\nprint(order.__name__, child.wait())"
+    assert await out(executor, ended) == "order 0\n"
     assert len(orders) == 2
     assert contents(work) == before
 
