@@ -214,7 +214,7 @@ class Finder:
 def may_have_tried_pip(request, code, config):
     """Return whether a block of process mode may have failed because it is not allowed to install packages."""
     restricted = config["mode"] != "session" and config["packages"] and not request["installs"]
-    restricted = restricted and not config["site"] and not _refusal
+    restricted = restricted and not config["site"]
     return bool(restricted and b"pip" in code and b"install" in code)
 
 
