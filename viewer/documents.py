@@ -31,7 +31,7 @@ from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord,
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox.displays import is_json
 from autogen_codeact.sandbox.highlight import pieces
-from autogen_codeact.sandbox.result import TIMEOUT_LINE
+from autogen_codeact.sandbox.result import last_line
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.indexing import MALFORMED, change_text
@@ -287,8 +287,8 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
 
 
 def _written(result: ResultRecord) -> str:
-    """Return what the code has written, without the line that a timeout appends."""
-    return result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
+    """Return what the code has written, without the line about a timeout or the end of memory."""
+    return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
 def _left_out(result: ResultRecord, files: int) -> list[str]:
