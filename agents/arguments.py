@@ -60,13 +60,12 @@ def check_lists(**lists: Iterable[Any] | None) -> None:
             raise TypeError(f"{name} must be a list, not {_shown(value)}.")
 
 
-def check_output_type(output_type: object, format_string: object, name: str = "output_content_type") -> None:
+def check_output_type(output_type: object, format_string: object) -> None:
     """Check the type that an answer must fit, and how it is shown.
 
     Args:
         output_type: The type, or None.
         format_string: A format string with its fields, or None.
-        name: The argument that the type was given as.
 
     Raises:
         TypeError: The type is not a pydantic model, or the format is not a string.
@@ -74,7 +73,7 @@ def check_output_type(output_type: object, format_string: object, name: str = "o
     """
     if output_type is not None and not (isinstance(output_type, type) and issubclass(output_type, BaseModel)):
         raise TypeError(
-            f"{name} must be a class derived from pydantic's BaseModel, not {_shown(output_type)}; "
+            f"output_content_type must be a class derived from pydantic's BaseModel, not {_shown(output_type)}; "
             "for a single value, make one with one field."
         )
     if format_string is None:

@@ -26,6 +26,7 @@ from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answe
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
+from autogen_codeact.agents.hints import Hint, metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
@@ -210,11 +211,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if outcome_of(result) != "denied":
                 ran += [block.code for block in code.blocks]
             to_name = notes.news(code.not_run)
-            remarks = self._runner.hints(result)
+            hints = self._runner.hints(result)
+            remarks = [hint.for_model for hint in hints]
             if to_name:
                 remarks.append(describe_not_run(to_name, self._languages))
             await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session, remarks=remarks)
-            await emit(self._execution_event(attempt, result))
+            await emit(self._execution_event(attempt, result, hints))
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
 
@@ -288,12 +290,13 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             raise ended.error
         result, session = ended.result, self._runner.in_session
         content = describe(result, limit=self.MAX_OUTPUT_CHARS, session=session, vision=False)
-        remarks = self._runner.hints(result)
+        hints = self._runner.hints(result)
+        remarks = [hint.for_model for hint in hints]
         if code.not_run:
             remarks.append(describe_not_run(code.not_run, self._languages, CODE_IN_THREAD))
         if remarks:
             content = "\n\n".join([content.rstrip(), *remarks])
-        metadata = metadata_of(result) | as_metadata(code.not_run)
+        metadata = metadata_of(result) | metadata_of_hints(hints) | as_metadata(code.not_run)
         return TextMessage(content=content, source=self.name, metadata=metadata)
 
     def _nothing_to_run(self, messages: Sequence[BaseChatMessage]) -> str:
@@ -361,8 +364,9 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata=metadata,
         )
 
-    def _execution_event(self, attempt: int, result: CodeResult) -> CodeExecutionEvent:
-        return CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata_of(result))
+    def _execution_event(self, attempt: int, result: CodeResult, hints: list[Hint]) -> CodeExecutionEvent:
+        metadata = metadata_of(result) | metadata_of_hints(hints)
+        return CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata)
 
     def _decision_event(self, attempt: int, decided: DecisionResult) -> CodeGenerationEvent:
         retry, reason = decided.decision.retry, decided.decision.reason

@@ -17,7 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
 from autogen_codeact.agents.approval import denied, request_approval
 from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash, not_handed_over
-from autogen_codeact.agents.hints import hints_for
+from autogen_codeact.agents.hints import Hint, hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
@@ -145,8 +145,8 @@ class CodeRunner:
             self._facts_for = executor.starts
         return self._facts
 
-    def hints(self, result: CodeResult) -> list[str]:
-        """Return what the model should know about limits of the sandbox that code has met."""
+    def hints(self, result: CodeResult) -> list[Hint]:
+        """Return what is to be said about limits of the sandbox that code has met."""
         if self._knows_sandbox is None:
             return []
         return hints_for(result, self._facts or self._knows_sandbox.known_facts)

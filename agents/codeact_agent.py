@@ -29,6 +29,7 @@ from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
+from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
@@ -66,7 +67,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
         output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
-        output_type: Name of `output_content_type` in version 0.1.
         handoffs: Agents to which code can hand the task over: names, or AutoGen's `Handoff` objects. Each is a function of the
             session, such as `transfer_to_reviewer(message)`, that takes effect when its block ends without an error; then the
             answer is a `HandoffMessage`. The first one in a block counts. Needs an executor with host tools. Default: none.
@@ -123,7 +123,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         supported_languages: list[str] | None = None,
         output_content_type: type[BaseModel] | None = None,
         output_content_type_format: str | None = None,
-        output_type: type[BaseModel] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
@@ -139,10 +138,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
-        check_output_type(output_type, None, "output_type")
-        if output_type is not None and output_content_type is not None:
-            raise ValueError("output_type is the older name of output_content_type: give one of them.")
-        output_content_type = output_content_type or output_type
         check_output_type(output_content_type, output_content_type_format)
         check_lists(handoffs=handoffs)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
@@ -282,13 +277,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             whole = await self._runner.keep_output(result)
         # Untagged code beside tagged code is there to be read, as the prompt says.
         to_name = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
-        remarks = self._runner.hints(result)
+        hints = self._runner.hints(result)
+        remarks = [hint.for_model for hint in hints]
         if to_name:
             remarks.append(describe_not_run(to_name, self._languages))
         shown = await conversation.add_result(
             result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
         )
-        metadata = metadata_of(result) | {"step": str(step)}
+        metadata = metadata_of(result) | metadata_of_hints(hints) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None

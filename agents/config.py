@@ -22,7 +22,6 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
-    model_validator,
 )
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
@@ -93,14 +92,6 @@ class CodeActAgentConfig(AgentConfig):
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_name_of_version_0_1(cls, fields: Any) -> Any:
-        if not isinstance(fields, dict) or "output_type" not in fields:
-            return fields
-        others = {name: value for name, value in fields.items() if name != "output_type"}
-        return {"structured_message_factory": fields["output_type"]} | others
 
 
 class CodeExecutorAgentState(BaseModel):

@@ -35,7 +35,7 @@ MAX_CALL_CHARS = 500
 
 INTERRUPTED = "Interrupted"
 """Type of the error of code whose end is not known."""
-_UNKNOWN = (
+UNKNOWN_END = (
     "It is not known how far this code came: the process of the agent ended while it was running. It is not run again by itself. "
     "Look at what is there, files for example, before you go on."
 )
@@ -44,7 +44,7 @@ _STOPPED = "The person who uses this program stopped the code before its end."
 _NO_END = (
     {STOPPED.type: _STOPPED}
     | {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
-    | {INTERRUPTED: _UNKNOWN}
+    | {INTERRUPTED: UNKNOWN_END}
 )
 MAX_METADATA_CALLS = 100
 MAX_METADATA_BYTES = 64 * 1024
@@ -367,9 +367,9 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
 
 def _hidden_value(result: CodeResult) -> str | None:
     """The last expression's value, if the executor does not echo it into the output."""
-    if not isinstance(result, ExecutionResult) or result.value is None or result.value in result.output:
+    if not isinstance(result, ExecutionResult) or result.value_repr is None or result.value_repr in result.output:
         return None
-    return result.value
+    return result.value_repr
 
 
 def _is_denied(result: CodeResult) -> bool:

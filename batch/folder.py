@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,10 +20,11 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.lines import RESULTS, TASKS, compact, lines, parse_row, row_key
+from autogen_codeact.batch.lines import MAX_LINE, RESULTS, TASKS, compact, lines, parse_json, parse_row, row_key
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
+from autogen_codeact.sandbox.files.private_folders import keep_private
 from autogen_codeact.sandbox.formatting import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
@@ -104,6 +105,7 @@ class BatchFolder:
         """Rows that no longer count when there is a new one: of tasks that failed or were changed."""
         self._known: dict[int, int] = {}
         self._left: set[str] = set()
+        self._release: Callable[[], None] | None = None
         self._lock = -1
         self._results = -1
         self._tasks = -1
@@ -141,6 +143,7 @@ class BatchFolder:
         if not manifest.exists() and any(each.name != LOCK and not _is_part(each) for each in self.path.iterdir()):
             raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
         self._take_lock()
+        self._keep_private()
         for part in filter(_is_part, self.path.iterdir()):
             part.unlink(missing_ok=True)
         if manifest.exists():
@@ -167,9 +170,19 @@ class BatchFolder:
         except BlockingIOError:
             raise BatchFolderError(f"another process is working on {self.path}: wait until it has ended.") from None
 
+    def _keep_private(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._release = keep_private(descriptor, with_workspaces=True)
+        except PermissionError as error:
+            raise BatchFolderError(f"A batch can't be kept in {self.path}: {error.strerror}.") from None
+        finally:
+            os.close(descriptor)
+
     def _compare(self, configuration: Mapping[str, Any]) -> None:
         try:
-            manifest = from_json((self.path / MANIFEST).read_bytes())
+            with open(self.path / MANIFEST, "rb") as file:
+                manifest = parse_json(file.read(MAX_LINE))
             version, before = manifest["schema_version"], dict(manifest["configuration"])
         except (ValueError, KeyError, TypeError):
             raise BatchFolderError(
@@ -218,7 +231,7 @@ class BatchFolder:
     def _load(self) -> None:
         for _, line in lines(self.path / TASKS):
             with suppress(ValueError, KeyError, TypeError):
-                each = from_json(line)
+                each = parse_json(line)
                 self._known[row_key(each["id"], 0)] = _short(each["sha256"])
         for offset, line in lines(self.path / RESULTS):
             row = parse_row(line)
@@ -258,7 +271,7 @@ class BatchFolder:
         with open(self.path / RESULTS, "rb") as file:
             file.seek(place - 1)
             try:
-                return Row.model_validate_json(file.readline())
+                return Row.model_validate_json(file.readline(MAX_LINE))
             except ValueError:
                 return None
 
@@ -325,7 +338,7 @@ class BatchFolder:
         if place < 0:
             with open(self.path / RESULTS, "rb") as file:
                 file.seek(-place - 1)
-                self._replaced[key] = _CountedRow.of(parse_row(file.readline()))
+                self._replaced[key] = _CountedRow.of(parse_row(file.readline(MAX_LINE)))
 
     def see_bad_task(self, task: BadTask) -> None:
         """Remember a task that can't be used, for the order of the rows."""
@@ -411,6 +424,8 @@ class BatchFolder:
                 setattr(self, name, -1)
                 if descriptor >= 0:
                     os.close(descriptor)
+            if self._release is not None:
+                self._release()
         with suppress(OSError):
             (self.path / WORK).rmdir()
 

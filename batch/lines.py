@@ -12,7 +12,12 @@ from pydantic_core import from_json
 
 from autogen_codeact.batch.rows import Outcome
 from autogen_codeact.runs.atomic_file import atomic_binary_file
+from autogen_codeact.runs.budget import json_cost
 
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB."""
+MAX_COST = 64 * 1024 * 1024
+"""Bytes of memory that a row may take."""
 TASKS, RESULTS = "tasks.jsonl", "results.jsonl"
 
 
@@ -22,13 +27,24 @@ def row_key(task_id: str, repeat: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
+def parse_json(line: bytes) -> Any:
+    """Return the value of a line, if it takes little memory.
+
+    Raises:
+        ValueError: It is not JSON, or would take more than `MAX_COST` bytes.
+    """
+    if json_cost(line, MAX_COST) > MAX_COST:
+        raise ValueError("it would take too much memory")
+    return from_json(line)
+
+
 def parse_row(line: bytes) -> dict[str, Any]:
     """Return a row as far as it is needed here: whole rows take long to check.
 
     Raises:
         ValueError: It is none.
     """
-    row = from_json(line)
+    row = parse_json(line)
     if (
         isinstance(row, dict)
         and isinstance(row.get("id"), str)
@@ -40,10 +56,10 @@ def parse_row(line: bytes) -> dict[str, Any]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their offsets."""
+    """Yield the lines of a file with their offsets; one that is too long comes in parts, of which none is a row."""
     offset = 0
     with open(path, "rb") as file:
-        for line in file:
+        while line := file.readline(MAX_LINE):
             yield offset, line
             offset += len(line)
 
@@ -62,7 +78,7 @@ def compact(path: Path, *, invalid: bool = True) -> int:
     order: dict[int, int] = {}
     for _, line in lines(path / TASKS):
         with suppress(ValueError, KeyError, TypeError):
-            order.setdefault(row_key(from_json(line)["id"], 0), len(order))
+            order.setdefault(row_key(parse_json(line)["id"], 0), len(order))
     places: dict[int, tuple[int, int, int]] = {}
     found = damaged = 0
     for offset, line in lines(path / RESULTS):

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.batch.folder import MANIFEST
 from autogen_codeact.batch.results import Results
-from autogen_codeact.batch.statistics import sign_test
 from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Summary, summarize
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.formatting import format_percent
@@ -49,8 +48,6 @@ class Comparison(BaseModel):
         not_comparable: Tasks in both without a result to compare in at least one of them: an error ended them, or their check.
         only_in_first: Tasks that only the first batch has.
         only_in_second: Tasks that only the second one has.
-        p_value: Probability that as many tasks differ in one direction if there is no difference: an exact sign test of both
-            sides, which is McNemar's exact test without repetitions. Above 0.05 the difference may well be chance.
         configuration: What differs between the configurations, by name: the first batch's value and the second one's.
     """
 
@@ -65,7 +62,6 @@ class Comparison(BaseModel):
     not_comparable: list[str] = Field(default_factory=list)
     only_in_first: list[str] = Field(default_factory=list)
     only_in_second: list[str] = Field(default_factory=list)
-    p_value: float = 1.0
     configuration: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
 
 
@@ -88,7 +84,6 @@ def compare(first: Path | str, second: Path | str) -> Comparison:
     for name, one in before.items():
         if name in after:
             _sort_in(found, name, one, after[name])
-    found.p_value = sign_test(len(found.newly_passed), len(found.newly_failed))
     found.configuration = _differences(_configuration(first), _configuration(second))
     return found
 
@@ -184,7 +179,7 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
         ["only in the first", len(found.only_in_first)],
         ["only in the second", len(found.only_in_second)],
     ]
-    lines += [*_table(["tasks", "count"], counts), "", _significance(found)]
+    lines += _table(["tasks", "count"], counts)
     for title, changes in (("Newly passed", found.newly_passed), ("Newly failed", found.newly_failed)):
         if changes:
             rows = [[each.id, _percent(each.first), _percent(each.second)] for each in changes[:shown]]
@@ -200,16 +195,6 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
         rows = [[name, _value(one), _value(two)] for name, (one, two) in found.configuration.items()]
         lines += ["", "## Configuration", "", *_table(["changed", "first", "second"], rows)]
     return "\n".join(lines) + "\n"
-
-
-def _significance(found: Comparison) -> str:
-    better, worse = len(found.newly_passed), len(found.newly_failed)
-    if better + worse == 0:
-        return "No task differs."
-    text = f"{better} better, {worse} worse: p = {found.p_value:.3g} (exact sign test). "
-    if found.p_value < 0.05:
-        return text + "That is unlikely to be chance."
-    return text + "That may well be chance: with this many tasks, don't read it as a difference."
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:

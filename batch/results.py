@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.lines import RESULTS, row_key
+from autogen_codeact.batch.lines import MAX_LINE, RESULTS, parse_json, row_key
 from autogen_codeact.batch.rows import Row
-
-MAX_LINE = 128 * 1024 * 1024
-"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB, and 6 times as many as JSON with escapes."""
 
 
 class Results:
@@ -84,7 +80,7 @@ def load_rows(folder: Path | str) -> list[Row]:
 
 def _key(line: bytes) -> int | None:
     try:
-        row = from_json(line)
+        row = parse_json(line)
         return row_key(row["id"], row.get("repeat", 1))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

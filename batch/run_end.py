@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.writer import MAX_LINE
 
 LAST_BYTES = 256 * 1024
 NOT_WRITTEN = "it could not be written"
@@ -47,7 +48,7 @@ def has_begun(path: Path) -> bool:
     """
     try:
         with open(path / EVENTS, "rb") as file:
-            if file.readline().endswith(b"\n") and file.readline().endswith(b"\n"):
+            if file.readline(MAX_LINE + 1).endswith(b"\n") and file.readline(MAX_LINE + 1).endswith(b"\n"):
                 return True
     except FileNotFoundError:
         if not path.exists():
@@ -103,7 +104,7 @@ def read_end(path: Path, before: LogEnd | None = None) -> LogEnd:
     end = LogEnd()
     try:
         with open(path / EVENTS, "rb") as file:
-            end.run = before.run if before is not None else from_json(file.readline()).get("run")
+            end.run = before.run if before is not None else from_json(file.readline(MAX_LINE)).get("run")
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LAST_BYTES))
             lines = file.read(LAST_BYTES).rstrip(b"\n").rsplit(b"\n", 1)

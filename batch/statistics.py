@@ -1,4 +1,4 @@
-"""The statistics of a report: how far a difference between two batches may be chance."""
+"""The statistics of a report."""
 
 from __future__ import annotations
 
@@ -20,25 +20,6 @@ def pass_at(k: int, tries: int, passed: int) -> float:
     for each in range(k):
         missed *= max(0, tries - passed - each) / (tries - each)
     return 1.0 - missed
-
-
-def sign_test(better: int, worse: int) -> float:
-    """Return the exact two-sided p-value that as many tasks differ in one direction by chance.
-
-    With one repetition this is McNemar's exact test.
-
-    Args:
-        better: Tasks that are better in the second batch.
-        worse: Tasks that are worse in it.
-    """
-    count = better + worse
-    if count == 0:
-        return 1.0
-    logs = [
-        math.lgamma(count + 1) - math.lgamma(each + 1) - math.lgamma(count - each + 1) - count * math.log(2)
-        for each in range(min(better, worse) + 1)
-    ]
-    return min(1.0, 2 * math.fsum(map(math.exp, logs)))
 
 
 def interval(passed: int, count: int) -> tuple[float, float]:

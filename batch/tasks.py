@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -34,6 +35,17 @@ class Check(BaseModel):
     timeout: float = Field(default=30.0, ge=0.001, allow_inf_nan=False)
 
 
+class CheckKeywords(TypedDict, total=False):
+    """The fields of `Check`, for type checkers."""
+
+    kind: CheckKind
+    expected: Any
+    tolerance: float
+    relative: float
+    code: str | None
+    timeout: float
+
+
 def _number_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -56,6 +68,20 @@ class Task(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            id: str | int,  # noqa: A002
+            task: str,
+            files: Mapping[str, str] = ...,
+            data: Sequence[str] = ...,
+            expected: Any = None,
+            check: Check | CheckKeywords | CheckKind | None = None,
+            metadata: Mapping[str, Any] = ...,
+        ) -> None: ...
 
     id: Annotated[str, BeforeValidator(_number_as_text)] = Field(min_length=1, max_length=200)
     task: str = Field(min_length=1)

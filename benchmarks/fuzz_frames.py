@@ -211,7 +211,12 @@ def result(message: dict[str, Any], data: bytes) -> None:
     except SandboxProtocolError:
         return
     assert isinstance(made, ExecutionResult)
-    texts = [made.output, made.value or "", *made.notes, *((made.error.type, made.error.message) if made.error else ())]
+    texts = [
+        made.output,
+        made.value_repr or "",
+        *made.notes,
+        *((made.error.type, made.error.message) if made.error else ()),
+    ]
     "".join(texts).encode()
 
 

@@ -40,9 +40,9 @@ async def one_round(options, figures):
             return result
 
         async def ms(code):
-            before = float((await run(CLOCK)).value)
+            before = (await run(CLOCK)).value
             await run(code)
-            return 1000 * (float((await run(CLOCK)).value) - before)
+            return 1000 * ((await run(CLOCK)).value - before)
 
         resident, private = map(int, (await run(MEMORY)).output.split())
         found = {"resident memory before first use, kB": resident, "private memory before first use, kB": private}

@@ -68,7 +68,7 @@ async def in_session(cells, work_dir, settings, *, kernel=True):
             done.append(
                 {
                     "end": end,
-                    "value": result.value,
+                    "value": result.value_repr,
                     "text": result.output,
                     "error": result.error.message if result.error else "",
                     "figures": [base64.b64encode(image).decode() for image in images],

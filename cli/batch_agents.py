@@ -12,6 +12,7 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.agent_options import AgentChoice
@@ -139,12 +140,18 @@ class _Recording:
 
 
 class _ContinuedRecording(RecordedModel):
-    """A recording for an attempt, which may continue a run log: the answers in the log are not given again."""
+    """A recording for an attempt, which may continue a run log: the answers in the log are not given again.
+
+    Except the one whose code was interrupted: a recording can't look at what is there, as a model is told to do.
+    """
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """Return the next answer."""
         if not self.create_calls:
-            self.leave_out([each.content for each in messages if isinstance(each, AssistantMessage)])
+            places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
+            if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
+                del places[-1]
+            self.leave_out([messages[place].content for place in places])
         return await super().create(messages, **options)
 
 

@@ -14,8 +14,8 @@ import typer
 
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, mode_option, with_agent_options
 from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
+from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import clean_exit
-from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.model_options import with_model_options
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -101,7 +101,7 @@ class BatchCommand(JsonCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options."""
         if args[:1] == ["report"]:
-            reporting = typer.Typer(add_completion=False)
+            reporting = Application()
             reporting.command(cls=JsonCommand)(report)
             command: Any = typer.main.get_command(reporting)
             return command.make_context(f"{info_name} report", args[1:], parent, **extra)

@@ -18,18 +18,19 @@ from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.resume_run import rebuilds
 from autogen_codeact.cli.run import check_folder, silence_libraries
 from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
-from autogen_codeact.runs.rebuilt_agents import had_approval, set_approval
+from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.sessions import Rebuilding
-from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.private_folders import state_folder
 from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
@@ -114,13 +115,13 @@ class Chat:
         terminal = Terminal()
         async with opened(job, plan) as target:
             conversation = await self._conversation(plan, target)
-            approve = job.approve or (plan is not None and had_approval(plan))
+            approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
             files = FileChanges(_folder(target)) if approve else None
             if files is not None:
                 await files.begin()
             view = ChatView(terminal, files, team=len(conversation.agents) > 1)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.choice, leave=self.leave)
-            if approve and not set_approval(target, turns.approve):
+            if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
             try:
@@ -142,7 +143,7 @@ class Chat:
             return await RecordedConversation.resume(
                 plan,
                 target,  # type: ignore[arg-type]
-                rebuild=self._job.rebuild,
+                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.rebuild, trust=self._job.trust),
                 rebuild_limit=self._job.rebuild_limit,
                 on_rebuild=announce,
             )

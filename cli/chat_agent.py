@@ -21,7 +21,7 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for, open_model
+from autogen_codeact.cli.models import describe_error, key_for, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -151,7 +151,10 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             target = _load(job)
             stack.push_async_callback(_close, target)
         else:
-            target = load_agents(plan, (), _keys(job), trust=job.trust, set_later=("approval_func", "approve_tool"))
+            try:
+                target = load_agents(plan, (), _keys(job), trust=job.trust, set_later=("approval_func", "approve_tool"))
+            except RunError as error:
+                raise without_key(error, (agent.model for agent in plan.started.agents)) from error
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))
@@ -259,14 +262,14 @@ def _resumed_model(
 
 def _unused_answers(client: RecordedModel, plan: Plan) -> list[Any]:
     """Return the answers of a recording that the chat has not used yet."""
-    used = []
+    answers = [each for each in client.chat_completions if not isinstance(each, str)]
+    count, known = 0, True
     for raw in plan.run.raw_events():
         event = plan.run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "model_call_finished" else None
         if isinstance(event, ModelCallFinished) and event.result is not None:
-            used.append(event.result.get("content"))
-    answers = [each for each in client.chat_completions if not isinstance(each, str)]
-    known = [each.content for each in answers[: len(used)]] == used
-    return answers[len(used) :] if known else answers
+            known = known and count < len(answers) and answers[count].content == event.result.get("content")
+            count += 1
+    return answers[count:] if known else answers
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

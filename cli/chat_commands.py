@@ -24,6 +24,7 @@ from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.protected_names import protected_name
 from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
@@ -184,9 +185,9 @@ class Commands:
 
 
 def _copy(run: Path, folder: str) -> Path:
-    """Copy a run's folder into a new one."""
+    """Copy a run's folder into a new one, without what a foreign folder could have that programs on the host act on."""
     target = Path(folder).expanduser()
-    shutil.copytree(run, target)
+    shutil.copytree(run, target, symlinks=True, ignore=lambda _, names: filter(protected_name, names))
     return target
 
 

@@ -22,7 +22,7 @@ from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.answer_printer import AnswerPrinter
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.terminal import Terminal, shorten
-from autogen_codeact.cli.transcript import Message, remarks
+from autogen_codeact.cli.transcript import Message, hints_in, remarks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable
@@ -100,7 +100,7 @@ class ChatView:
                     self._terminal.line(f"Sent back to the model: {message.metadata['sent_back']}", "yellow")
             case CodeExecutionEvent():
                 self._name(message.source)
-                await self._show_result(message.result)
+                await self._show_result(message.result, hints_in(message))
             case TextMessage() if "exit_code" in message.metadata:
                 self._show_text(message.source, message.content, self._take_output().strip())
             case TextMessage(source="user"):
@@ -126,7 +126,7 @@ class ChatView:
         output, self._output = self._output, ""
         return output
 
-    async def _show_result(self, result: CodeResult) -> None:
+    async def _show_result(self, result: CodeResult, hints: list[str]) -> None:
         shown = self._take_output()
         written = apply_carriage_returns(written_by_code(result)).rstrip()
         if not shown.strip() and written:
@@ -134,7 +134,7 @@ class ChatView:
         if isinstance(result, ExecutionResult):
             self._show_displays(result, f"{shown}{written}")
             self.files_made |= {artifact.name for artifact in result.artifacts if artifact.path is not None}
-        for remark in remarks(_without_displays(result)):
+        for remark in [*remarks(_without_displays(result)), *hints]:
             self._terminal.line(remark, "yellow")
         if self._files is not None and isinstance(result, ExecutionResult):
             for name, lines in await self._files.changes(result):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.json_file import parse_json
 from autogen_codeact.sandbox.host.languages import find_language
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
@@ -107,10 +106,10 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
 def _cells(text: str, name: str) -> list[CodeInFile]:
     """Return the code cells of a notebook that are not empty."""
     try:
-        notebook: Any = json.loads(text)
+        notebook = parse_json(text, name)
         cells = notebook["cells"]
         sources = [(cell["cell_type"], cell["source"]) for cell in cells]
-    except (ValueError, RecursionError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise CommandError(
             f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
         ) from None

@@ -6,9 +6,8 @@ import json
 import os
 import platform
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.cli.advisories import advisory_checks, component_versions
 from autogen_codeact.cli.check import Check, Status
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
 from autogen_codeact.cli.leftovers import check_leftovers
@@ -44,6 +42,12 @@ _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
     "ok": ("ok", "green"),
     "lack": ("LACK", "red"),
     "note": ("note", "yellow"),
+}
+
+_ADVISORIES = {
+    "Docker": "https://docs.docker.com/security/security-announcements/",
+    "runc": "https://github.com/opencontainers/runc/security/advisories",
+    "Linux": "https://docs.kernel.org/process/cve.html",
 }
 
 AddCheck = Callable[[Check], None]
@@ -105,8 +109,9 @@ def _check_host(
         add_here = _labelled(each.engine, add)
         checks = [*each.checks, *([each.image] if each.image is not None else [])]
         if each.image is not None and each.image.status == "lack" and somewhere:
-            copied = "It is copied from another one of these engines when a sandbox starts."
-            checks[-1] = replace(each.image, status="note", advice=copied)
+            checks[-1] = replace(
+                each.image, status="note", advice=f"Sandboxes start on the others. {each.image.advice}"
+            )
         for check in checks:
             add_here(check)
         if each.image is not None and each.image.status != "lack":
@@ -115,9 +120,7 @@ def _check_host(
             choices.append((SandboxChoice("docker", usable, timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here))
     add(bubblewrap)
     if all(each.image is None for each in found):
-        for check in advisory_checks({"Linux": platform.release()} if sys.platform == "linux" else {}):
-            if check.name == "Linux":
-                add(check)
+        add(_versions({"Linux": platform.release()}))
         if not needed:
             choices.append((SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S), add))
     return choices
@@ -166,7 +169,32 @@ def _check_engine(client: docker.APIClient, engine: DockerHost | None) -> Iterab
         f"cgroup v{info.get('CgroupVersion', '1')}",
         str(info.get("OperatingSystem", "unknown system")),
     ]
-    return [Check("engine", "ok", ", ".join(details)), *advisory_checks(component_versions(version))]
+    return [Check("engine", "ok", ", ".join(details)), _versions(engine_versions(version))]
+
+
+def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of the software under a container, by name.
+
+    Args:
+        answer: The engine's answer to `GET /version`.
+    """
+    components = {str(item.get("Name")): item for item in answer.get("Components") or ()}
+    runc = components.get("runc") or {}
+    # Only this field has the patch level of a distribution's package.
+    full, short = str((runc.get("Details") or {}).get("GitCommit", "")), str(runc.get("Version", ""))
+    found = {
+        "Docker": str(answer.get("Version", "")),
+        "runc": full if full.startswith(short) else short,
+        "Linux": str(answer.get("KernelVersion", "")),
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _versions(versions: Mapping[str, str]) -> Check:
+    """Report the versions under a sandbox, and where their vulnerabilities are published."""
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    pages = " ".join(_ADVISORIES[name] for name in versions if name in _ADVISORIES)
+    return Check("versions", "ok", named, f"Published vulnerabilities: {pages}")
 
 
 def _engine_address() -> str:

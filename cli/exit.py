@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -33,6 +34,18 @@ def say(line: str) -> None:
     with suppress(OSError):  # a closed standard error must not fail the command
         sys.stderr.write(f"codeact: {line}\n")
         sys.stderr.flush()
+
+
+class _LogPrinter(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def say_warnings() -> None:
+    """Print the library's warnings as messages of this command."""
+    logger = logging.getLogger("autogen_codeact")
+    if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
+        logger.addHandler(_LogPrinter(logging.WARNING))
 
 
 def end_process(status: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.runs import Run, export_files, export_json, export_notebook, load_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.viewer.one_file import write_html
@@ -46,6 +46,7 @@ def export_run(
 
 
 def _write_files(run: Run, folder: Path) -> None:
+    say_warnings()
     try:
         names = export_files(run, folder)
     except FileExistsError as error:

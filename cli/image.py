@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import closing
 
 from autogen_codeact.cli.exit import CommandError, say
@@ -18,7 +17,6 @@ from autogen_codeact.sandbox.backends.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
 from autogen_codeact.sandbox.errors import SandboxError
 
 
@@ -32,37 +30,35 @@ def build_image(
     """Build a sandbox image; the steps go to standard error, its name to standard output.
 
     Args:
-        engines: Where; it is built on the first one, and copied to the others. None: the engine that `docker` would use.
-        force: Build and copy it even if it exists.
+        engines: Where; it is built on each. None: the engine that `docker` would use.
+        force: Build it even if it exists.
         variant: `default` or `slim`.
         packages: What an image derived from it has in addition, as `packages` of an executor (default nothing).
 
     Returns:
-        The exit status: 0, or 1 if one of the other engines did not get it.
+        The exit status: 0, or 1 if it could not be built on one of several engines.
 
     Raises:
-        SandboxError: It can't be built.
+        SandboxError: It can't be built on the only engine.
         CommandError: A package is neither a requirement nor a wheel that exists.
     """
     try:
         parse_packages(packages)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    first, *others = engines
-    with closing(connect(first)) as client:
-        image = build_default_image(client, progress=say, force=force, variant=variant)
-        built = resolve_image(client, image, packages, progress=say, engine=first)
-    status = 0
-    for engine in others:
+    status, names = 0, []
+    for engine in engines:
         try:
             with closing(connect(engine)) as client:
-                hosts = [each for each in (first, engine) if each is not None]
-                if not ImageCopies(client, engine, hosts, say, Future()).fetch(built, again=force):
-                    status = 1
+                image = build_default_image(client, progress=say, engine=engine, force=force, variant=variant)
+                names.append(resolve_image(client, image, packages, progress=say, engine=engine))
         except SandboxError as error:
+            if len(engines) == 1:
+                raise
             say(str(error))
             status = 1
-    print(built)  # noqa: T201 - it is the output
+    for name in dict.fromkeys(names):
+        print(name)  # noqa: T201 - it is the output
     return status
 
 

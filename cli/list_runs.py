@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
-from autogen_codeact.cli.exit import say
+from rich.cells import cell_len, set_cell_size
+
+from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.runs import RunSummary, UnreadableRun, list_runs
-from autogen_codeact.runs.store import runs_folder
+from autogen_codeact.runs import LogLocked, RunSummary, UnreadableRun, list_runs
+from autogen_codeact.runs.adopt import adopt_run
+from autogen_codeact.runs.store import find_run, runs_folder
 from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.result import format_duration
 
@@ -45,6 +49,28 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
     for each in unreadable:
         say(each.reason)
     return 1 if unreadable else 0
+
+
+def adopt(run: str) -> int:
+    """Make a run one of the user's own.
+
+    Args:
+        run: What the user calls it.
+
+    Returns:
+        0.
+
+    Raises:
+        RunError: There is no such run, or its log is damaged.
+        CommandError: It is still going on, or can't be written.
+    """
+    path = find_run(run)
+    try:
+        adopt_run(path)
+    except (LogLocked, OSError) as error:
+        raise CommandError(f"{path} can't be adopted: {error}") from error
+    say(f"{printable(str(path))} is one of your own runs now")
+    return 0
 
 
 def _default_runs() -> list[RunSummary | UnreadableRun]:
@@ -83,4 +109,9 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
             cell.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else cell.ljust(width)
             for cell, width, name in zip(row, widths, _COLUMNS, strict=True)
         ]
-        print("  ".join(cells).rstrip())  # noqa: T201 - it is the output
+        print(_cut_to_terminal("  ".join(cells).rstrip()))  # noqa: T201 - it is the output
+
+
+def _cut_to_terminal(line: str) -> str:
+    width = get_terminal_size((0, 0)).columns
+    return line if not width or cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"

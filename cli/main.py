@@ -16,8 +16,8 @@ import typer
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, with_agent_options
 from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
+from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
-from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, with_model_options
 from autogen_codeact.cli.sandbox_choice import EngineChoice, SandboxChoice
@@ -43,15 +43,14 @@ RunArgument = Annotated[
 ]
 
 
-app = typer.Typer(
+app = Application(
     name="codeact",
     help="AutoGen agents that solve tasks by writing code and running it in a hardened sandbox.",
     epilog="First steps: `codeact doctor` checks this machine, `codeact demo` shows a run without a model or a key.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-image_app = typer.Typer(help="Build or list the sandbox images.", no_args_is_help=True)
+image_app = Application(help="Build or list the sandbox images.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
 
 
@@ -244,16 +243,27 @@ def _runs(
         Path | None,
         typer.Argument(metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."),
     ] = None,
+    adopted: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="| adopt RUN",
+            help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs that `codeact run` has kept in a folder, the latest first.
+    """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_runs import print_runs
+        from autogen_codeact.cli.list_runs import adopt, print_runs
 
-        raise typer.Exit(print_runs(folder, as_json=as_json))
+        if adopted is None:
+            raise typer.Exit(print_runs(folder, as_json=as_json))
+        if folder != Path("adopt"):
+            raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
+        raise typer.Exit(adopt(adopted))
 
 
 @app.command("show")
@@ -288,6 +298,12 @@ def _resume(
             help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
         ),
     ] = False,
+    approve: Annotated[
+        bool,
+        typer.Option(
+            "--approve", help="Ask before code runs; always if the run is not your own, or was started with --approve."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run that was interrupted, at its last completed step."""
@@ -300,7 +316,7 @@ def _resume(
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
-        job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
+        job = ResumeJob(path, rebuild, rebuild_limit, trust, approve, api_key_env, model_timeout)
         end.run = path
         raise typer.Exit(resume_run(job, end, progress))
 
@@ -437,7 +453,7 @@ def _image_build(
 ) -> None:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 
-    With several engines it is built on the first one, and copied to the others.
+    With several engines it is built on each.
     """
     with clean_exit():
         from autogen_codeact.cli.image import build_image

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,20 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.json_file import parse_json
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import ANTHROPIC, PRESETS, Preset, find_preset, server_address, without_prefix
+from autogen_codeact.cli.model_presets import (
+    ANTHROPIC,
+    OPENAI,
+    PRESETS,
+    Preset,
+    find_preset,
+    server_address,
+    without_prefix,
+)
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
 _MAX_ERROR_CHARS = 600
@@ -71,12 +82,37 @@ def key_for(config: Mapping[str, Any]) -> str | None:
 
     Returns:
         The key of the server in the configuration, if that has a prefix; else None, and the client looks for the key itself.
+
+    Raises:
+        RunError: The server in the configuration needs a key, and there is none.
     """
     address = config.get("base_url")
     preset = next((each for each in PRESETS if address in (each.base_url, server_address(each))), None)
     if preset is None:
         return None
-    return os.environ.get(preset.key_variable, "").strip() or (None if preset.needs_key else _NO_KEY)
+    if key := os.environ.get(preset.key_variable, "").strip():
+        return key
+    if not preset.needs_key:
+        return _NO_KEY
+    raise RunError(_no_key(printable(str(config.get("model"))[:100]), preset.key_variable))
+
+
+def without_key(error: RunError, models: Iterable[str | None]) -> RunError:
+    """Return an error of loading a model client that has found no key as `codeact run` says it; any other error as it is.
+
+    Args:
+        error: The error.
+        models: Names of the models.
+    """
+    if OPENAI.key_variable not in str(error.__cause__):
+        return error
+    names = ", ".join(printable(name[:100]) for name in dict.fromkeys(models) if name is not None)
+    return RunError(_no_key(names or "the model", OPENAI.key_variable))
+
+
+def _no_key(model: str, variable: str, *, own_server: bool = False) -> str:
+    elsewhere = " (a server that wants no key takes any value)" if own_server else ""
+    return f"There is no key for {model}: set {variable}{elsewhere}, or name another variable with --api-key-env."
 
 
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
@@ -174,14 +210,15 @@ def read_file(name: str) -> str:
 def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletionClient:
     text = read_file(name) if text is None else text
     try:
-        if untrusted:
-            # The user chose to use the key; it is sent only to the vendor's own server.
-            text = json.dumps(check_untrusted(text, allow_keys=True))
-        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate_json(text), name)
+        # The user chose to use the key; it is sent only to the vendor's own server.
+        fields = check_untrusted(text, allow_keys=True) if untrusted else parse_json(text, name)
+        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate(fields), name)
     except ValidationError as error:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
+    except CommandError:
+        raise
     except RefusedConfigError as error:
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
@@ -248,10 +285,7 @@ def _key(choice: ModelChoice, preset: Preset) -> str:
     if not key:
         if choice.base_url is None and choice.api_key_env is None and not preset.needs_key:
             return _NO_KEY
-        elsewhere = " (a server that wants no key takes any value)" if choice.base_url is not None else ""
-        raise CommandError(
-            f"There is no key for {choice.spec}: set {variable}{elsewhere}, or name another variable with --api-key-env."
-        )
+        raise CommandError(_no_key(choice.spec, variable, own_server=choice.base_url is not None))
     if not (key.isascii() and key.isprintable()):
         raise CommandError(f"The key in {variable} contains characters that no key has. Copy it again.")
     return key

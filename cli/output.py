@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TextIO
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# Joiners are invisible too, but several scripts and most emoji need them.
-_ALLOWED = "\n\t\xa0\u3000\u200c\u200d"
 
 
 def printable(text: str) -> str:
@@ -20,9 +18,9 @@ def printable(text: str) -> str:
     Args:
         text: Untrusted text, for example of a model. Colours are removed, carriage returns begin a line.
     """
-    from autogen_codeact.sandbox.files.filenames import printable as escaped  # noqa: PLC0415 - `codeact --help` must not wait for it
+    from autogen_codeact.sandbox.files.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
 
-    return escaped(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), keep=_ALLOWED)
+    return printable_text(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 _status: Callable[[TextIO, str], AbstractContextManager[None]] | None = None

@@ -11,6 +11,7 @@ from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsa
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.json_file import parse_json
 
 _FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
 _WORDS = re.compile(r"\s*\S+\s*")
@@ -77,8 +78,8 @@ def parse_answers(text: str, name: str) -> list[CreateResult]:
     """
     try:
         recorded = json.loads(text)
-    except ValueError:
-        recorded = [_parse_line(line, number, name) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    except (ValueError, RecursionError):
+        recorded = _parse_lines(text, name)
     if isinstance(recorded, dict) and "answers" in recorded:
         recorded = recorded["answers"]
     if not isinstance(recorded, list):
@@ -88,11 +89,16 @@ def parse_answers(text: str, name: str) -> list[CreateResult]:
     return [_to_answer(entry, number, name) for number, entry in enumerate(recorded, 1)]
 
 
-def _parse_line(line: str, number: int, name: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise CommandError(f"{name}:{number} is not JSON ({error}): {_FORM}") from None
+def _parse_lines(text: str, name: str) -> list[Any]:
+    values: list[Any] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                values.append(json.loads(line))
+            except (ValueError, RecursionError):
+                # If not even the first line is JSON, it is a list on several lines.
+                parse_json("\n" * (number - 1) + line if values else text, name, _FORM)
+    return values
 
 
 def _to_answer(entry: Any, number: int, name: str) -> CreateResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.live_page import CodeApproval
 from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for
+from autogen_codeact.cli.models import describe_error, key_for, without_key
 from autogen_codeact.cli.progress import STARTING, Progress
 from autogen_codeact.cli.run import RunOutcome, silence_libraries
-from autogen_codeact.runs import LogLocked, Rebuilding, RunError, load_run, resumed
+from autogen_codeact.runs import LogLocked, RunError, load_run, resumed
+from autogen_codeact.runs.plan import Plan, make_plan
+from autogen_codeact.runs.rebuilt_agents import asks_first
+from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.formatting import format_count
 
@@ -32,6 +36,7 @@ class ResumeJob:
         rebuild: Whether the session is rebuilt.
         rebuild_limit: Seconds that this may take; None for no limit.
         trust: Whether the configuration in the log may have what an untrusted one may not.
+        approve: Whether the user is asked before code runs, also if the run is the user's own and did not ask.
         api_key_env: Environment variable with the key of the model; None for that of its server.
         model_timeout: How long the model's server may send nothing, in seconds.
     """
@@ -40,6 +45,7 @@ class ResumeJob:
     rebuild: bool = True
     rebuild_limit: float | None = None
     trust: bool = False
+    approve: bool = False
     api_key_env: str | None = None
     model_timeout: float = DEFAULT_TIMEOUT_S
 
@@ -67,7 +73,14 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         from autogen_codeact.cli.chat_agent import ChatJob  # noqa: PLC0415 - as above
 
         return run_chat(
-            ChatJob(choice, resume=job.path, rebuild=job.rebuild, rebuild_limit=job.rebuild_limit, trust=job.trust)
+            ChatJob(
+                choice,
+                approve=job.approve,
+                resume=job.path,
+                rebuild=job.rebuild,
+                rebuild_limit=job.rebuild_limit,
+                trust=job.trust,
+            )
         )
     silence_libraries()
     return run_until_interrupted(_resume(job, end, progress), end.cancelled)
@@ -79,17 +92,19 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         raise CommandError(
             f"There is no key in {job.api_key_env}: set it, or name another variable with --api-key-env."
         )
-    team = load_run(job.path).started.kind == "team"
+    plan = await asyncio.to_thread(make_plan, job.path)
+    ask = asks_first(plan, wanted=job.approve)
+    team = plan.started.kind == "team"
     outcome = RunOutcome(team)
     printer = MessagePrinter(progress, job.path if end.enabled else None, as_json=end.enabled, team=team)
     progress.set(STARTING)
     items = resumed(
-        job.path,
+        plan,
         api_key=key or key_for,
         wrap_model=lambda client: ReliableClient(client, job.model_timeout, tell=say),
-        approval_func=CodeApproval(None, lambda: progress.set(None)),
+        approval_func=CodeApproval(None, lambda: progress.set(None)) if ask else None,
         trust=job.trust,
-        rebuild=job.rebuild,
+        rebuild=rebuilds(plan, job.path, wanted=job.rebuild, trust=job.trust),
         rebuild_limit=job.rebuild_limit,
         on_rebuild=_announce,
     )
@@ -102,7 +117,9 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
                     end.finish(event)
     except LogLocked as error:
         raise CommandError(str(error)) from error
-    except (CommandError, RunError, SandboxError):
+    except RunError as error:
+        raise without_key(error, (agent.model for agent in plan.started.agents)) from error
+    except (CommandError, SandboxError):
         raise
     except Exception as error:  # whatever a model client raises
         raise CommandError(f"The run failed. {describe_error(error, ModelChoice(''))}") from error
@@ -111,6 +128,24 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         printer.end()
     outcome.print_problems()
     return outcome.status
+
+
+def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
+    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own.
+
+    Args:
+        plan: The run.
+        path: Its folder.
+        wanted: Whether the user wants it.
+        trust: Whether the user trusts a log of somebody else.
+    """
+    if plan.chain is not None:
+        return wanted
+    unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"
+    say(f"{path} was made elsewhere, copied or changed: you are asked before code runs{unless}")
+    if not trust:
+        say(f"`codeact runs adopt {path}` makes it one of your own runs")
+    return wanted and trust
 
 
 def _announce(rebuilding: Rebuilding) -> None:

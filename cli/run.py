@@ -46,6 +46,7 @@ from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.host.languages import find_language
 from autogen_codeact.teams import FinalWordTermination
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ class RunOutcome:
         self.empty_answer = False
         """Whether the last message is an empty text."""
         self.not_run: list[str] = []
-        """Languages of code in the answer that could have been run, and was not."""
+        """Languages of code in the answer that was to be run, and was not."""
         self.cut_off = False
         """Whether the answer ends inside a block of code."""
 
@@ -342,7 +343,7 @@ class RunOutcome:
                 self._answered = not self.empty_answer and await self._is_final(last)
                 if "answered_by" not in last.metadata:  # code can give code as its answer
                     blocks = json.loads(last.metadata.get("not_run", "[]"))
-                    self.not_run = sorted({each["language"] for each in blocks if each["reason"] in COULD_RUN})
+                    self.not_run = sorted({each["language"] for each in blocks if _is_to_run(each)})
                     self.cut_off = is_cut_off(last.content)
         elif isinstance(event, CodeExecutionEvent):
             self._failed = event.result.exit_code != 0
@@ -354,3 +355,10 @@ class RunOutcome:
             final_word = FinalWordTermination("TERMINATE", sources=["coder"], languages=LANGUAGES)
             return await final_word([last]) is not None
         return "stopped" not in last.metadata
+
+
+def _is_to_run(block: dict[str, str]) -> bool:
+    """Return whether code in an answer was to be run: it could, or it is of a language that sandboxes may have."""
+    return block["reason"] in COULD_RUN or (
+        block["reason"] == "language" and find_language(block["language"]) is not None
+    )

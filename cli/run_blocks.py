@@ -12,6 +12,7 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.cli.code_file import CodeInFile, read_code
 from autogen_codeact.cli.exit import run_until_interrupted, say
@@ -21,7 +22,7 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.saved_files import SavedFiles
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
-from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox import OutputChunk
 from autogen_codeact.sandbox.formatting import format_count
@@ -62,7 +63,9 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
-                _show(terminal, name, block, result)
+                facts = executor.known_facts if isinstance(executor, SandboxCodeExecutor) else None
+                hints = [hint.for_person(flags=True) for hint in hints_for(result, facts)]
+                _show(terminal, name, block, result, hints)
             if result.exit_code != 0:
                 status = status or result.exit_code & 0xFF or 1
                 if not keep_going:
@@ -98,7 +101,7 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
 def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
     """Return the JSON object for a block and its result."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
-    fields = ("exit_code", "outcome", "output", "value", "duration_s", "truncated", "state", "notes")
+    fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
     return {
         "index": index,
         "language": block.language,
@@ -111,8 +114,8 @@ def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[s
     }
 
 
-def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionResult) -> None:
-    for remark in remarks(result):
+def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionResult, hints: list[str]) -> None:
+    for remark in [*remarks(result), *hints]:
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
@@ -34,7 +33,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         CommandError: An option is invalid.
         SandboxError: It did not start.
     """
-    _say_warnings()
+    say_warnings()
     if choice.image is not None and choice.kind in ("bubblewrap", "none"):
         raise CommandError(f"--image is for Docker: leave it out, or use --sandbox docker instead of {choice.kind}.")
     if choice.allow_domains and choice.kind == "none":
@@ -58,18 +57,6 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         yield executor
     finally:
         await executor.stop()
-
-
-class _LogPrinter(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
-
-
-def _say_warnings() -> None:
-    """Print the library's warnings as messages of this command."""
-    logger = logging.getLogger("autogen_codeact")
-    if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
-        logger.addHandler(_LogPrinter(logging.WARNING))
 
 
 def as_result(result: CodeResult, seconds: float) -> ExecutionResult:

@@ -99,7 +99,8 @@ class SandboxChoice:
             TypeError: A limit has a wrong type.
             ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
         """
-        from autogen_codeact.sandbox.options import parse_texts
+        from autogen_codeact.sandbox.option_texts import parse_texts
+        from autogen_codeact.sandbox.options import merge_options
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
         if self.kind != "none":
@@ -116,18 +117,20 @@ class SandboxChoice:
             engines = EngineChoice(self.hosts, self.hosts_file).entries()
             options["hosts"] = [*options.get("hosts", ()), *engines]
         if self.memory is not None or self.disk is not None:
-            options["limits"] = self._limits(options.get("limits"))
+            options = merge_options(options, {"limits": self._limits(options)})
         if self.environment:
             options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
         return options
 
-    def _limits(self, others: Any) -> Any:
+    def _limits(self, options: Mapping[str, Any]) -> Any:
         from autogen_codeact.sandbox.limits import Limits, parse_size
         from autogen_codeact.sandbox.options import WRONG_LIMITS, parse_options
 
+        others = options.get("limits")
         if others is not None and not isinstance(others, Limits):
             raise TypeError(WRONG_LIMITS.format(others))
         values = others.model_dump(include=others.model_fields_set) if others is not None else {}
+        values |= {name: options[name] for name in Limits.model_fields if name in options}
         if self.memory is not None:
             values["memory"] = self.memory
         if self.disk is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
@@ -12,9 +13,10 @@ from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.run_storage import run_name
-from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.terminal import MAX_TEXT, Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
+from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.events import (
     BlockFinished,
     ChunkLogged,
@@ -26,9 +28,13 @@ from autogen_codeact.runs.events import (
     TurnFinished,
 )
 from autogen_codeact.runs.messages import load_message
+from autogen_codeact.runs.reader import RawEvent
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.sandbox.formatting import format_count
+
+MAX_NAMES = 100
+"""Names of files that are printed."""
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
@@ -48,13 +54,15 @@ def show_run(path: Path, *, as_json: bool) -> int:
     printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
     finished: RunFinished | None = None
     unknown = 0
-    for event in run:
+    for raw in run.raw_events():
+        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
-    for name, file in kept_files(run).items():
-        if (copy := run.folder.path_of(file)) is not None:
-            say(f"the file {printable(name)} is {copy}")
+    if files := [printable(name) for name, file in kept_files(run).items() if run.folder.path_of(file) is not None]:
+        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
+        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
+        say(f"with the files {names}: `codeact export {run_name(path)} --files FOLDER` writes them")
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:
@@ -79,6 +87,9 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
+    most = MAX_EVENT
+    """Bytes of memory that the values of an event may take."""
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._last: BlockFinished | None = None
@@ -98,6 +109,8 @@ class _JsonPrinter:
 
 
 class _TextPrinter:
+    most = 4 * MAX_TEXT
+
     def __init__(self, run: Run) -> None:
         self._terminal = Terminal()
         self._transcript = Transcript(self._terminal, team=run.started.kind == "team")

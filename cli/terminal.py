@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, TextIO, cast
 
 from markdown_it import MarkdownIt
@@ -12,20 +14,36 @@ from markdown_it.token import Token
 from rich.box import ROUNDED
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Markdown, MarkdownElement
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.segment import Segment
-from rich.syntax import Syntax
 from rich.text import Text
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.highlight import Kind, pieces
+from autogen_codeact.sandbox.markdown import markdown_tokens
 
 NEWLINE = "\n"
 MAX_WIDTH = 100
 MAX_LINES = 40
 MAX_LINE = 64 * 1024
 """Characters of a line that wait for its end, because a carriage return could still replace them."""
+MAX_TEXT, MAX_TEXT_LINES = 1_000_000, 10_000
+MAX_BOX_CHARS, MAX_BOX_LINES, MAX_TOKENS = 10_000, 500, 1_500
+"""Text that is drawn in a box, and tokens of markdown that is rendered: rich takes about 0.1 ms for each line and token."""
+_STYLES: dict[Kind, str] = {
+    "k": "bright_blue",
+    "nb": "bright_cyan",
+    "nf": "bright_green",
+    "m": "bright_blue",
+    "s": "yellow",
+    "c": "dim",
+    "gi": "bright_green",
+    "gd": "bright_red",
+    "gu": "bold bright_magenta",
+}
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
@@ -48,13 +66,25 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
     return "\n".join([*all_lines[:half], missing, *all_lines[-half:]])
 
 
+def clipped(text: str) -> str:
+    """Return the beginning of a text that is too long for a terminal: for each line, rich makes objects."""
+    if len(text) <= MAX_TEXT and text.count("\n") <= MAX_TEXT_LINES:
+        return text
+    kept = "\n".join(text[:MAX_TEXT].split("\n", MAX_TEXT_LINES)[:MAX_TEXT_LINES])
+    return f"{kept}\n[… {len(text) - len(kept):,} characters left out here; --json has them all …]"
+
+
+def coloured(code: Iterable[tuple[Kind, str]]) -> Text:
+    """Return pieces of code in the colours of their classes; unprintable characters are escaped."""
+    return Text.assemble(*((printable(text), _STYLES.get(kind, "")) for kind, text in code))
+
+
 class Terminal:
     """Standard output for a user."""
 
     def __init__(self) -> None:
-        self._console = _Console(
-            highlight=False, markup=False, emoji=False, soft_wrap=False, file=cast(TextIO, _RichOutput())
-        )
+        self._output = cast(TextIO, _RichOutput())
+        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=self._output)
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
         self._pending = self._last = self._line = ""
@@ -68,11 +98,21 @@ class Terminal:
             bold: Whether it is bold.
         """
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
-        self._console.print(Text(printable(text), style=styles), soft_wrap=True)
+        self._write_styled([(styles, f"{clipped(text)}\n")])
 
-    def text(self, text: Text) -> None:
-        """Write a line with colours of its own; long lines are not wrapped."""
-        self._console.print(text, soft_wrap=True)
+    def code(self, code: Iterable[tuple[Kind, str]]) -> None:
+        """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
+
+        Args:
+            code: What `sandbox.highlight` has made of it.
+        """
+        groups = groupby(code, key=itemgetter(0))
+        self._write_styled((_STYLES.get(kind, ""), "".join(text for _, text in group)) for kind, group in groups)
+
+    def _write_styled(self, pieces: Iterable[tuple[str, str]]) -> None:
+        """Write styles and texts; rich would take ten times longer for many short lines."""
+        self._output.write("".join(self._console.styled(printable(text), style) for style, text in pieces))
+        self._output.flush()
 
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
         """Write a name and its value, as one row of a list.
@@ -113,11 +153,16 @@ class Terminal:
             style: Colour of the box.
             markdown: Whether to render the text as markdown.
         """
-        title = printable(title)
+        title, text = printable(title), clipped(text)
         if not self.is_terminal:
             self._console.print(Text(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n"), soft_wrap=True)
             return
-        body = _Markdown(text) if markdown else Text(printable(text).strip(NEWLINE))
+        if len(text) > MAX_BOX_CHARS or printable(text).count("\n") > MAX_BOX_LINES:
+            self.heading(title, style)
+            self.write(f"{text.strip(NEWLINE)}\n\n")
+            return
+        tokens = markdown_tokens(_new_parser(), text, MAX_TOKENS) if markdown else None
+        body = _Markdown(tokens) if tokens is not None else Text(printable(text).strip(NEWLINE))
         heading = Text(title, style=f"bold {style}" if style != "dim" else "dim")
         self._console.print(
             Panel(body, title=heading, title_align="left", border_style=style, box=ROUNDED, width=self._width)
@@ -194,6 +239,11 @@ class _RichOutput:
 class _Console(Console):
     """A console that escapes unprintable characters in all text between rich's own escape sequences."""
 
+    def styled(self, text: str, style: str) -> str:
+        """Return text with the escape sequences of a style, as far as this console has colours."""
+        colours = None if self.no_color else self._color_system
+        return self.get_style(style).render(text, color_system=colours) if style else text
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
@@ -201,7 +251,7 @@ class _Console(Console):
 
 class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 2))
+        yield Padding(coloured(pieces(str(self.text).rstrip(), self.lexer_name)), (0, 2))
 
 
 class _Markdown(Markdown):
@@ -209,10 +259,14 @@ class _Markdown(Markdown):
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
 
-    def __init__(self, text: str) -> None:
-        super().__init__("", code_theme="ansi_dark", hyperlinks=False)
-        self.parsed = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
-        _make_printable(self.parsed)
+    def __init__(self, tokens: list[Token]) -> None:
+        super().__init__("", hyperlinks=False)
+        self.parsed = tokens
+        _make_printable(tokens)
+
+
+def _new_parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def _make_printable(tokens: list[Token]) -> None:

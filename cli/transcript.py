@@ -33,8 +33,8 @@ def remarks(result: CodeResult) -> list[str]:
     if not isinstance(result, ExecutionResult):
         return []
     lines = []
-    if result.value is not None and result.value not in result.output:
-        lines.append(f"Value: {result.value}")
+    if result.value_repr is not None and result.value_repr not in result.output:
+        lines.append(f"Value: {result.value_repr}")
     if end_is_unknown(result) and result.error is not None:
         lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
     elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:
@@ -44,6 +44,11 @@ def remarks(result: CodeResult) -> list[str]:
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
     return [*lines, *result.notes, *map(_describe_file, result.artifacts)]
+
+
+def hints_in(message: Message) -> list[str]:
+    """Return what a message says to persons on the command line about limits of the sandbox that code has met."""
+    return message.metadata.get("hints_with_flags", "").splitlines()
 
 
 def _describe_file(file: Artifact) -> str:
@@ -100,7 +105,7 @@ class Transcript:
     def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
         if not self._mid_line:
             self._terminal.line(f"{self._title(message, 'The model')} says:", "cyan", bold=True)
-        self._streamed = "" if message.content == BEGINS_AGAIN else self._streamed + message.content
+        self._streamed = "" if message.content == BEGINS_AGAIN else (self._streamed + message.content)[:MAX_COMPARED]
         self._mid_line = True
         self._terminal.write(message.content)
 
@@ -146,7 +151,7 @@ class Transcript:
 
     def _show_result(self, event: CodeExecutionEvent) -> None:
         title = f"{_position(event).capitalize()} in the sandbox"
-        output, notes = written_by_code(event.result), remarks(event.result)
+        output, notes = written_by_code(event.result), [*remarks(event.result), *hints_in(event)]
         self._show_end(title, output, notes, outcome_summary(event.result), good=event.result.exit_code == 0)
 
     def _show_reply(self, message: TextMessage) -> None:
@@ -158,7 +163,9 @@ class Transcript:
         elif "duration_s" in message.metadata:
             ended += f", {format_duration(float(message.metadata['duration_s']))}"
         notes = message.content.partition(self._output.strip())[2].strip().split("\n") if self._output else []
-        self._show_end(message.source, message.content, list(filter(None, notes)), ended, good=code == "0")
+        # The hints in the message are for models that read it.
+        notes = [note for note in notes if note and not note.startswith("Hint: ")] + hints_in(message)
+        self._show_end(message.source, message.content, notes, ended, good=code == "0")
 
     def _show_end(self, title: str, output: str, notes: list[str], ended: str, *, good: bool) -> None:
         """Print of a result what was not printed while the code ran."""

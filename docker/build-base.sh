@@ -63,7 +63,7 @@ cp "$here/install.sh" "$here"/*.txt "$root/build/"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 # A clean environment: PYTHONDONTWRITEBYTECODE and the like of the host's shell must not shape the image.
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${http_proxy:+"http_proxy=$http_proxy"} \
-    chroot "$root" sh /build/install.sh "$variant" >&2 ||
+    chroot "$root" sh /build/install.sh "$variant" apt-only >&2 ||
     fail "installing the packages failed, the log is above"
 rm -rf "$root/build" "$root/etc/resolv.conf" "$root/debootstrap"
 

@@ -1,24 +1,27 @@
 #!/bin/sh
 # Installs the libraries of a variant into the Debian system that it runs in and makes it fit for a read-only root:
 #
-#     sh install.sh [default|slim]
+#     sh install.sh [default|slim] [apt-only]
 #
 # Where Python is Debian's own, packages.txt or packages-slim.txt are installed with apt; on a base such as python:3.13-slim, which
-# has a Python in /usr/local, requirements.txt with pip. Runs twice without harm: what is installed already is not fetched again, so
-# on a base from build-base.sh it needs no network.
+# has a Python in /usr/local, requirements.txt with pip. On both, pip installs wheels.txt, except with `apt-only`, as build-base.sh
+# calls it. Runs twice without harm: what is installed already is not fetched again.
 set -eu
 
 variant=${1:-default}
+with_wheels=$([ "$variant" != default ] || [ "${2:-}" = apt-only ] || echo yes)
 here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 unset PYTHONDONTWRITEBYTECODE
 
 case $variant in
     default) list=packages.txt libraries="numpy, pandas, scipy, sympy, matplotlib.pyplot, sklearn, seaborn, statsmodels.api, requests,
-        httpx, bs4, lxml.etree, openpyxl, yaml, PIL.Image, networkx, tqdm, tabulate, IPython" ;;
+        httpx, bs4, lxml.etree, openpyxl, yaml, PIL.Image, networkx, tqdm, tabulate, IPython, jinja2, sqlalchemy" ;;
     slim) list=packages-slim.txt libraries=pip ;;
     *) echo "install.sh: there is no variant $variant: default or slim" >&2; exit 1 ;;
 esac
+
+[ -z "$with_wheels" ] || libraries="$libraries, pyarrow.parquet, plotly.express, altair"
 
 # A sandbox without a network has an empty /etc/hosts. This library resolves `localhost` and the host's own name there.
 name_service=libnss-myhostname
@@ -46,6 +49,7 @@ CONTROL
     done
 }
 
+# Apt must not replace a placeholder when it installs a package of the same source.
 add_packages() {
     missing=$(for name; do installed "$name" || echo "$name"; done)
     [ -n "$missing" ] || return 0
@@ -57,24 +61,30 @@ add_packages() {
     # shellcheck disable=SC2086  # one argument for each option and package
     apt-get $sources update
     # shellcheck disable=SC2086
-    apt-get $sources install -y --no-install-recommends $missing
+    apt-get $sources install -y --no-install-recommends -o APT::Get::Upgrade-By-Source-Package=false $missing
     rm -f /tmp/sources.list
 }
 
+# Wheels only: nothing in this image can compile.
 add_wheels() {
-    [ "$variant" = default ] || return 0
-    # Wheels only: nothing in this image can compile.
+    [ -n "$with_wheels" ] || return 0
+    # shellcheck disable=SC2086  # one argument for each option
     python3 -m pip install --no-cache-dir --only-binary=:all: --root-user-action=ignore --disable-pip-version-check \
-        -r "$here/requirements.txt" || { echo "install.sh: pip could not install requirements.txt" >&2; exit 1; }
+        --break-system-packages ${PIP_OPTIONS:-} "$@" || { echo "install.sh: pip could not install the wheels" >&2; exit 1; }
 }
 
 # At run time the root is read-only and HOME is empty: whatever Python would write on first import is written now.
 prepare_python() {
     command -v python >/dev/null || ln -s python3 /usr/bin/python
-    # The libraries' own test suites are a fifth of the image. numpy.testing needs one module of numpy's.
-    for folder in /usr/lib/python3/dist-packages /usr/local/lib/python3.*/site-packages; do
-        [ ! -d "$folder" ] || find "$folder" -depth -type d -name tests ! -path '*/numpy/_core/tests' -exec rm -rf {} +
+    for folder in /usr/lib/python3/dist-packages /usr/local/lib/python3.*/*-packages; do
+        [ -d "$folder" ] || continue
+        # The libraries' own test suites are a fifth of the image. numpy.testing needs one module of numpy's.
+        find "$folder" -depth -type d -name tests ! -path '*/numpy/_core/tests' -exec rm -rf {} +
+        # What only compilers, JupyterLab and clients of Arrow Flight read.
+        rm -rf "$folder"/fontTools/*/*.c "$folder"/pyarrow/include "$folder"/pyarrow/src "$folder"/pyarrow/*flight* \
+            "$folder"/plotly/labextension "$folder"/plotly/package_data/widgetbundle.js
     done
+    rm -rf /usr/local/share/jupyter /usr/share/nodejs/@types /usr/share/nodejs/undici-types
     # Files that are no valid Python (templates) are not worth a failure; a missing module shows in the import below.
     python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.* /usr/local/lib/python3.* >/dev/null || true
     # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
@@ -92,10 +102,15 @@ clean_up() {
 }
 
 case $(command -v python3 || true) in
-    /usr/local/*) add_packages $name_service; add_wheels ;;
+    /usr/local/*)
+        # shellcheck disable=SC2046  # no argument for the slim variant
+        add_packages $name_service $([ "$variant" = slim ] || echo nodejs)
+        add_wheels -r "$here/requirements.txt"
+        ;;
     # shellcheck disable=SC2046  # one argument for each package
     *) add_placeholders; add_packages $name_service $(entries "$here/$list") ;;
 esac
+add_wheels --no-deps -r "$here/wheels.txt"
 # The label of the Dockerfile promises it.
 grep -q '^hosts:.*myhostname' /etc/nsswitch.conf || { echo "install.sh: /etc/nsswitch.conf lacks myhostname" >&2; exit 1; }
 prepare_python

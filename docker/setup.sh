@@ -27,7 +27,7 @@ notice() {
     say "  - packages that are missing are installed with apt-get: python3-venv, docker.io, iptables,"
     say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap$for_tests"
     say "  - $when, dockerd is started and keeps running afterwards"
-    say "  - if Docker is used and its image is missing, the image is built (about 0.6 GB)"
+    say "  - if Docker is used and its image is missing, the image is built (about 0.9 GB)"
     say "Python packages are installed in .venv only."
 }
 

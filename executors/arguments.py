@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypedDict, TypeVar
 
 from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from autogen_codeact.executors.functions_module import CodeFunction
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.sandbox.options import parse_options
+from autogen_codeact.sandbox.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 
-P = ParamSpec("P")
 M = TypeVar("M", bound=BaseModel)
-S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., None])
 
 
 class ExecutorArguments(BaseModel):
@@ -27,26 +25,58 @@ class ExecutorArguments(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     functions: SkipValidation[Sequence[CodeFunction]] = Field(
-        (), description="Functions whose source is put into a module for the code, with the packages that they need."
+        default=(),
+        description="Functions whose source is put into a module for the code, with the packages that they need.",
     )
     tools: SkipValidation[Sequence[ToolLike]] = Field(
-        (),
+        default=(),
         description="Functions of this process that the code can call: typed functions, AutoGen tools, workbenches "
         "(docs/tools.md).",
     )
     approve_tool: SkipValidation[ApproveTool | None] = Field(
-        None,
+        default=None,
         description="Called before each call to a tool: a function or a policy such as `AskPerson()`. The call is made only if "
         "it approves.",
     )
     progress: SkipValidation[Callable[[str], None] | None] = Field(
-        None,
+        default=None,
         description="Called with a line for each step that takes long, such as a pull. By default it goes to standard error.",
     )
     pool: SkipValidation[SandboxPool | None] = Field(
-        None,
+        default=None,
         description="A pool with the same options: the start takes one of its sandboxes. The config does not contain it.",
     )
+
+
+class ToolKeywords(TypedDict, total=False):
+    """The fields of `ExecutorArguments` but `pool`, for type checkers."""
+
+    functions: Sequence[CodeFunction]
+    tools: Sequence[ToolLike]
+    approve_tool: ApproveTool | None
+    progress: Callable[[str], None] | None
+
+
+class ArgumentKeywords(ToolKeywords, total=False):
+    """The fields of `ExecutorArguments`."""
+
+    pool: SandboxPool | None
+
+
+class PoolKeywords(SandboxKeywords, ToolKeywords, total=False):
+    """What a pool takes for its executors."""
+
+
+class ExecutorKeywords(SandboxKeywords, ArgumentKeywords, total=False):
+    """What any executor takes."""
+
+
+class DockerExecutorKeywords(DockerKeywords, ArgumentKeywords, total=False):
+    """What `DockerCommandLineCodeExecutor` takes by name alone."""
+
+
+class BubblewrapExecutorKeywords(BubblewrapKeywords, ArgumentKeywords, total=False):
+    """What `BubblewrapCommandLineCodeExecutor` takes."""
 
 
 class ExecutorConfig(BaseModel):
@@ -56,35 +86,24 @@ class ExecutorConfig(BaseModel):
     approve_tool: ComponentModel | None = None
 
 
-def takes(
-    model: Callable[P, M], *positional: str
-) -> Callable[[Callable[[S, M], None]], Callable[Concatenate[S, P], None]]:
-    """Decorate an `__init__` whose argument is a model: callers give the model's fields as keyword arguments instead.
+def explained(model: type[BaseModel], *positional: str) -> Callable[[F], F]:
+    """Decorate an `__init__` that takes a model's fields by name: give it the signature and the docstring of all of them.
 
     Args:
         model: The model.
         positional: Arguments that may also be given by position, in this order.
     """
-    fields = cast(type[BaseModel], model).model_fields
+    fields = model.model_fields
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     for name in dict.fromkeys((*positional, *fields)):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
         field = fields[name]
         parameters.append(inspect.Parameter(name, kind, default=field.default, annotation=field.annotation))
-    signature = inspect.Signature(parameters)
 
-    def decorate(init: Callable[[S, M], None]) -> Callable[Concatenate[S, P], None]:
-        @wraps(init)
-        def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:  # noqa: N807
-            given: dict[str, Any] = kwargs
-            if args:
-                given = {**signature.bind(self, *args, **kwargs).arguments}
-                del given["self"]
-            init(self, parse_options(cast(Any, model), given, type(self).__name__))
-
-        __init__.__signature__ = signature  # type: ignore[attr-defined]
-        __init__.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{_describe(fields)}"
-        return __init__
+    def decorate(init: F) -> F:
+        init.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        init.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{_describe(fields)}"
+        return init
 
     return decorate
 

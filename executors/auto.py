@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from autogen_codeact.executors.arguments import ExecutorKeywords
 from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.sandbox.backends.select import choose_backend
+from autogen_codeact.sandbox.keyword_model import check_names
 
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
 
 
-async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor:
+async def choose_executor(sandbox: str = "auto", **options: Unpack[ExecutorKeywords]) -> CodeExecutor:
     """Make an executor, not started, that this machine can run.
 
     Args:
@@ -40,11 +42,10 @@ async def choose_executor(sandbox: str = "auto", **options: Any) -> CodeExecutor
         sandbox = await asyncio.to_thread(choose_backend, options)
     if sandbox not in makers:
         raise ValueError(f"sandbox must be 'auto', 'docker', 'bubblewrap' or 'none', not {sandbox!r}")
-    make, known = makers[sandbox]
-    for name in options:
-        if name not in known:
-            raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
-    return make(**options)
+    make, _ = makers[sandbox]
+    given: Mapping[str, Any] = options
+    check_names(choose_executor, given, {kind: known for kind, (_, known) in makers.items()}, sandbox)
+    return make(**given)
 
 
 def _local(*, timeout: float = 60, work_dir: Any = None, mode: str = "process") -> LocalCommandLineCodeExecutor:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from autogen_core import Component
 
-from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
+from autogen_codeact.executors.arguments import (
+    BubblewrapExecutorKeywords,
+    ExecutorArguments,
+    ExecutorConfig,
+    explained,
+    options_of,
+)
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.options import BubblewrapOptions
+from autogen_codeact.sandbox.options import BubblewrapOptions, parse_options
 
 
 class BubblewrapArguments(ExecutorArguments, BubblewrapOptions):
@@ -36,6 +44,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
     component_config_schema = BubblewrapCommandLineCodeExecutorConfig
     component_provider_override = "autogen_codeact.executors.BubblewrapCommandLineCodeExecutor"
 
-    @takes(BubblewrapArguments)
-    def __init__(self, arguments: BubblewrapArguments) -> None:
+    @explained(BubblewrapArguments)
+    def __init__(self, **options: Unpack[BubblewrapExecutorKeywords]) -> None:
+        arguments = parse_options(BubblewrapArguments, options, type(self))
         super().__init__(options_of(arguments, BubblewrapOptions), arguments)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from autogen_core import Component
 
-from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig, options_of, takes
+from autogen_codeact.executors.arguments import (
+    DockerExecutorKeywords,
+    ExecutorArguments,
+    ExecutorConfig,
+    explained,
+    options_of,
+)
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe
 from autogen_codeact.sandbox.host.languages import LANGUAGES, labels
-from autogen_codeact.sandbox.options import DockerOptions
+from autogen_codeact.sandbox.options import DockerOptions, parse_options
 
 
 class DockerArguments(ExecutorArguments, DockerOptions):
@@ -43,9 +50,16 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = PROMPT_TEMPLATE
 
-    @takes(DockerArguments, "image", "container_name")
-    def __init__(self, arguments: DockerArguments) -> None:
-        self._container_name = arguments.container_name
+    @explained(DockerArguments, "image", "container_name")
+    def __init__(
+        self,
+        image: str = DEFAULT_IMAGE,
+        container_name: str | None = None,
+        **options: Unpack[DockerExecutorKeywords],
+    ) -> None:
+        given = {"image": image, "container_name": container_name, **options}
+        arguments = parse_options(DockerArguments, given, type(self))
+        self._container_name = container_name
         super().__init__(options_of(arguments, DockerOptions), arguments)
 
     @property

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+from autogen_codeact.executors.arguments import PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
+from autogen_codeact.sandbox.keyword_model import check_names
+from autogen_codeact.sandbox.options import merge_options
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
-    "docker": (DockerCommandLineCodeExecutor, set(DockerArguments.model_fields)),
-    "bubblewrap": (BubblewrapCommandLineCodeExecutor, set(BubblewrapArguments.model_fields)),
+    "docker": (DockerCommandLineCodeExecutor, DockerArguments.names()),
+    "bubblewrap": (BubblewrapCommandLineCodeExecutor, BubblewrapArguments.names()),
 }
 
 
@@ -48,17 +51,14 @@ class SandboxPool(sandbox_pool.SandboxPool):
         max_idle: float | None = None,
         acquire_timeout: float = 60,
         max_uses: int = 1,
-        **options: Any,
+        **options: Unpack[PoolKeywords],
     ) -> None:
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
-        self._executor, known = EXECUTORS[sandbox]
-        for name in options.keys() - (known - {"pool"}):
-            raise ValueError(
-                f"{name}= is not for a pool of sandbox={sandbox!r}: see the arguments of {self._executor.__name__}"
-            )
-        self._arguments = options
-        template = self._executor(**options).sandbox
+        self._executor, _ = EXECUTORS[sandbox]
+        check_names(type(self), options, {kind: known - {"pool"} for kind, (_, known) in EXECUTORS.items()}, sandbox)
+        self._arguments: dict[str, Any] = {**options}
+        template = self._executor(**self._arguments).sandbox
         super().__init__(
             size,
             sandbox=template.options,
@@ -71,7 +71,7 @@ class SandboxPool(sandbox_pool.SandboxPool):
             progress=options.get("progress"),
         )
 
-    def executor(self, **options: Any) -> SandboxCodeExecutor:
+    def executor(self, **options: Unpack[PoolKeywords]) -> SandboxCodeExecutor:
         """Make an executor, not started, that takes its sandbox from here.
 
         Args:
@@ -80,4 +80,4 @@ class SandboxPool(sandbox_pool.SandboxPool):
         Raises:
             ValueError: An option differs from the pool's in what shapes the sandbox itself.
         """
-        return self._executor(**{**self._arguments, **options}, pool=self)
+        return self._executor(**merge_options(self._arguments, options), pool=self)

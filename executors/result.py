@@ -9,6 +9,6 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from autogen_codeact.sandbox.result import Result
 
 
-@dataclass
+@dataclass(repr=False)
 class ExecutionResult(Result, CommandLineCodeResult):
     """Result of running code blocks: AutoGen's `CommandLineCodeResult` with the fields of `Result`."""

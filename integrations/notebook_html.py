@@ -22,12 +22,13 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
-from pygments.token import Comment, Keyword, Name, Number, Operator, String  # type: ignore[import-untyped]
 
 from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.sandbox import Result
 from autogen_codeact.sandbox.displays import cut, escaped, output_to_html
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.highlight import pieces
+from autogen_codeact.sandbox.markdown import markdown_tokens
 from autogen_codeact.sandbox.result import STOPPED, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
@@ -38,20 +39,17 @@ MAX_HTML_CHARS = 32_000_000
 """HTML of all messages of a run; figures of earlier messages are left out before those of later ones."""
 MAX_MESSAGE_CHARS = 20_000
 """Characters of a message, and of the output of one block."""
-_MAX_MARKDOWN_CHARS = 20_000
-_MAX_HIGHLIGHTED_CHARS = 20_000
-# Models choose the language: not each of the hundreds of lexers has been written for text that is made to be slow.
-_HIGHLIGHTED = ("python", "py", "python3", "sh", "bash", "json", "sql")
+_MAX_TOKENS = 8_000
 _COLORS = {
     # JupyterLab's own colours, which follow its theme; the second value is for other programs.
-    Comment: "var(--jp-mirror-editor-comment-color, #5f8787)",
-    Keyword: "var(--jp-mirror-editor-keyword-color, #008000)",
-    String: "var(--jp-mirror-editor-string-color, #ba2121)",
-    Number: "var(--jp-mirror-editor-number-color, #088)",
-    Operator.Word: "var(--jp-mirror-editor-keyword-color, #008000)",
-    Name.Builtin: "var(--jp-mirror-editor-builtin-color, #008000)",
-    Name.Function: "var(--jp-mirror-editor-def-color, #00f)",
-    Name.Class: "var(--jp-mirror-editor-def-color, #00f)",
+    "c": "var(--jp-mirror-editor-comment-color, #5f8787)",
+    "k": "var(--jp-mirror-editor-keyword-color, #008000)",
+    "s": "var(--jp-mirror-editor-string-color, #ba2121)",
+    "m": "var(--jp-mirror-editor-number-color, #088)",
+    "nb": "var(--jp-mirror-editor-builtin-color, #008000)",
+    "nf": "var(--jp-mirror-editor-def-color, #00f)",
+    "gi": "var(--jp-success-color1, #388e3c)",
+    "gd": "var(--jp-error-color1, #d32f2f)",
 }
 _GREY = "color:var(--jp-ui-font-color2, #666)"
 _BORDERS = {
@@ -256,7 +254,7 @@ def _json_of(message: StructuredMessage[Any]) -> str:
     text = message.to_text()
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False) if len(text) <= MAX_MESSAGE_CHARS else text
-    except ValueError:  # it has a format of its own
+    except (ValueError, RecursionError):  # it has a format of its own, or is nested too deeply
         return text
 
 
@@ -271,10 +269,10 @@ def _part(part: Any) -> str:
 
 def _markdown(text: str) -> str:
     """Render markdown; HTML in it is text, and images are links: a browser would load them when the notebook is opened."""
-    if len(text) > _MAX_MARKDOWN_CHARS:
-        return _pre(text)
     parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table").disable("image")
-    tokens = parser.parse(text)
+    tokens = markdown_tokens(parser, text, _MAX_TOKENS)
+    if tokens is None:
+        return _pre(text)
     _make_printable(tokens)
     return f'<div class="codeact-words">{parser.renderer.render(tokens, parser.options, {})}</div>'
 
@@ -283,8 +281,8 @@ def _make_printable(tokens: Iterable[Token]) -> None:
     """Make control and invisible characters visible in what the parser has made, because it decodes entities."""
     for token in tokens:
         token.content = html.unescape(escaped(token.content)) if token.content else ""
-        token.info = token.info if token.info.isprintable() else ""
-        token.attrs = {name: value for name, value in token.attrs.items() if str(value).isprintable()}
+        token.info = token.info if printable(token.info) == token.info else ""
+        token.attrs = {name: value for name, value in token.attrs.items() if printable(str(value)) == value}
         if token.type == "link_open":
             token.attrs["rel"] = "noopener noreferrer nofollow"
             token.attrs["target"] = "_blank"
@@ -293,11 +291,8 @@ def _make_printable(tokens: Iterable[Token]) -> None:
 
 def _highlighted(code: str, language: str, _: str) -> str:
     """Return code as HTML with colours."""
-    if language.lower() not in _HIGHLIGHTED or len(code) > _MAX_HIGHLIGHTED_CHARS:
-        return ""
-    pieces = []
-    for kind, text in get_lexer_by_name(language.lower(), stripnl=False).get_tokens(code):
-        color = next((value for base, value in _COLORS.items() if kind in base), None)
+    rows = []
+    for kind, text in pieces(code, language):
         safe = html.escape(text)
-        pieces.append(f'<span style="color:{color}">{safe}</span>' if color else safe)
-    return "".join(pieces)
+        rows.append(f'<span style="color:{_COLORS[kind]}">{safe}</span>' if kind in _COLORS else safe)
+    return "".join(rows)

@@ -16,7 +16,8 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.limits import Limits, parse_timeout
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options, parse_texts
+from autogen_codeact.sandbox.option_texts import parse_texts
+from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
 
 DEFAULT_SESSION = "default"
 _BACKENDS = ("auto", "docker", "bubblewrap")

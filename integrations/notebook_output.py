@@ -17,7 +17,7 @@ from IPython.display import clear_output, publish_display_data
 from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
 from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable, printable_text
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -26,7 +26,6 @@ _TRACEBACK = re.compile(r'^(?:Traceback \(most recent call last\):| {2}File "<bl
 _ENDED = re.compile(r"^[^\s].*\n", re.MULTILINE)
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _MAX_TRACEBACK_CHARS = 20_000
-_KEPT = "\n\t\r\xa0\u3000\u200c\u200d"
 _RED = "\x1b[31m{}\x1b[0m"
 
 
@@ -161,8 +160,8 @@ class CellOutput:
     def _remark(self, result: Result) -> None:
         displays = {display.name for display in result.displays}
         lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
-        if result.value is not None and result.value.strip() not in result.output:
-            lines.append(result.value)
+        if result.value_repr is not None and result.value_repr.strip() not in result.output:
+            lines.append(result.value_repr)
         lines += result.notes[:20]
         names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
         if names:
@@ -171,7 +170,7 @@ class CellOutput:
         if lines:
             text = "\n".join(lines)
             rows = f'<pre style="color:var(--jp-ui-font-color2, #666)">{escaped(text)}</pre>'
-            publish_display_data({"text/plain": printable(text, keep=_KEPT), "text/html": rows})
+            publish_display_data({"text/plain": printable_text(text, keep="\r"), "text/html": rows})
 
 
 _FAILURES = {
@@ -197,9 +196,9 @@ def _safe(text: str) -> str:
     """Return text in which only colours control a terminal or a notebook."""
     at, pieces = 0, []
     for found in _COLOR.finditer(text):
-        pieces += [printable(text[at : found.start()], keep=_KEPT), found[0]]
+        pieces += [printable_text(text[at : found.start()], keep="\r"), found[0]]
         at = found.end()
-    return "".join([*pieces, printable(text[at:], keep=_KEPT)])
+    return "".join([*pieces, printable_text(text[at:], keep="\r")])
 
 
 def _bundle(display: Display) -> dict[str, str]:
@@ -207,7 +206,7 @@ def _bundle(display: Display) -> dict[str, str]:
 
     Images are images. The rest is HTML of this package: SVG as an image, HTML in a frame without scripts, others as text.
     """
-    text = printable(display.output_line, keep=_KEPT)
+    text = printable_text(display.output_line, keep="\r")
     kind = next((kind for kind in IMAGES if kind in display.data), None)
     if kind in ("image/png", "image/jpeg", "image/gif"):
         return {"text/plain": text, kind: base64.b64encode(display.data[kind]).decode("ascii")}

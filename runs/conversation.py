@@ -112,7 +112,9 @@ class RecordedConversation:
         check_agents(plan, agent_or_team)
         conversation = cls(agent_or_team, plan.run.folder.path, redact=redact)
         redaction = Redaction(redact, secrets_of(agent_or_team))
-        log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+        log = await LogWriter.extend(
+            plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
+        )
         conversation._log, conversation._plan = log, plan
         conversation._history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
         for name, _ in agent_keys(agent_or_team):

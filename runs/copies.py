@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path, PurePosixPath
 
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.reader import RawEvent, Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, printable, safe_name
+from autogen_codeact.sandbox.files.protected_names import ProtectedNameError
+from autogen_codeact.sandbox.files.workspace import Workspace
+
+logger = logging.getLogger("autogen_codeact")
+_MAX_NAMED = 20
+
+MAX_FILES = 50_000
+"""Names of files in a log; a workspace has at most 10,000."""
 
 
 def kept_files(run: Run) -> dict[str, StoredFile]:
@@ -24,6 +34,8 @@ def kept_files(run: Run) -> dict[str, StoredFile]:
     for raw in run.raw_events():
         event = run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "block_finished" else None
         if isinstance(event, BlockFinished) and event.result is not None:
+            if len(files) > MAX_FILES:
+                raise RunFileError(f"{run.folder.path} names more than {MAX_FILES:,} files of the workspace.")
             for artifact in event.result.artifacts:
                 files.pop(artifact.name, None)  # an older copy is not what the file was at the end
                 if artifact.file is not None and artifact.file.sha256 is not None:
@@ -43,12 +55,14 @@ def _replaced(names: list[str]) -> set[str]:
 def export_files(run: Run, folder: Path) -> list[str]:
     """Write the files that the code of a run has made, under the names that they had.
 
+    Protected names, such as `.git`, are left out as they are in a workspace, and named in a warning.
+
     Args:
         run: The run.
         folder: A new or an empty folder.
 
     Returns:
-        The names.
+        The names of those that were written.
 
     Raises:
         FileExistsError: The folder is not empty.
@@ -59,12 +73,24 @@ def export_files(run: Run, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty: give a new folder.")
+    workspace = Workspace(
+        folder,
+        max_files=MAX_DEPTH * (len(files) + 1),
+        max_file_bytes=sys.maxsize,
+        max_total_bytes=sys.maxsize,
+    )
+    written, left_out = [], []
     for name, file in files.items():
-        data = run.read_file(file)
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return list(files)
+        try:
+            workspace.store(name, 0o644, [run.read_file(file)])
+        except ProtectedNameError:
+            left_out.append(name)
+        else:
+            written.append(name)
+    if left_out:
+        names = ", ".join(map(printable, left_out[:_MAX_NAMED])) + (" …" if len(left_out) > _MAX_NAMED else "")
+        logger.warning("Not written, because programs on the host act on such files automatically: %s", names)
+    return written
 
 
 def _checked(name: str) -> str:

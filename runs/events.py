@@ -23,6 +23,7 @@ class Event(BaseModel):
         time: Wall-clock time, UTC.
         monotonic: Seconds on the monotonic clock of the process that wrote it; see `ProcessInfo`.
         stored: Large values that were moved into files, by JSON pointer; in their place the line has null.
+        mac: Code over this line and all before it, with the key of the user who has written it; none without such a key.
     """
 
     # NaN can be in what a host tool returned; as null it would come back as another value.
@@ -33,6 +34,7 @@ class Event(BaseModel):
     time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     monotonic: float = Field(default_factory=read_clock)
     stored: dict[str, StoredFile] = Field(default_factory=dict)
+    mac: str | None = Field(default=None, exclude=True)
 
 
 class ProcessInfo(BaseModel):
@@ -90,7 +92,7 @@ class RunStarted(Event):
         process: The process.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
         conversation: Whether a user gives one message after the other; the task is the first of them.
-        signature: Shows that the configuration was written by the user who continues the run, on the same machine.
+        signature: Not used; logs of earlier versions have it.
     """
 
     type: Literal["run_started"] = "run_started"
@@ -105,7 +107,7 @@ class RunStarted(Event):
     process: ProcessInfo
     redacted: bool = False
     conversation: bool = False
-    signature: str | None = None
+    signature: str | None = Field(default=None, exclude=True)
 
 
 class JournalChange(BaseModel):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TextIO
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.budget import Budget
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
 from autogen_codeact.runs.notebook import (
@@ -27,6 +29,11 @@ from autogen_codeact.sandbox.result import Result
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
 """Messages that other events repeat."""
 _ANSWER = "final_answer"
+MAX_TOOLS = 1_000
+"""Host tools that a notebook defines, and characters of their names."""
+MAX_UNDER_WAY = 8
+MAX_CELL = 6 * 1024 * 1024
+"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def export_notebook(run: Run, file: TextIO) -> None:
@@ -79,12 +86,15 @@ class _Cells:
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
         if tools := self._tools():
             yield definitions(tools)
-        for event in self._run:
+        for raw in self._run.raw_events():
+            event = self._run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             match event:
                 case MessageLogged():
                     yield from self._words(event.message)
                 case BlockStarted():
                     self._under_way[event.agent, event.number] = event
+                    if len(self._under_way) > MAX_UNDER_WAY:  # of a log that starts blocks only
+                        yield from self._code(self._under_way.pop(next(iter(self._under_way))), None)
                 case BlockFinished():
                     if begun := self._under_way.pop((event.agent, event.number), None):
                         yield from self._code(begun, event)
@@ -98,7 +108,9 @@ class _Cells:
         names: set[Any] = {tool for agent in self._run.started.agents for tool in agent.tools}
         for raw in self._run.raw_events():
             if isinstance(raw, RawEvent) and raw.name == "host_call_started":
-                names.add(raw.data.get("name"))
+                name = raw.data.get("name")
+                if len(names) < MAX_TOOLS and isinstance(name, str) and len(name) < MAX_TOOLS:
+                    names.add(name)
             elif (
                 isinstance(raw, RawEvent)
                 and raw.name == "block_started"

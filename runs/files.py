@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.sandbox.files.private_folders import Identity
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -42,6 +44,8 @@ class FileStore:
         self._clean = clean
         self._max_file, self._max_all = max_file, max_all
         self._bytes: int | None = None
+        self.identity: Identity | None = None
+        """The run's folder, if it is known: nothing is written into another one that has taken its place."""
 
     def put(
         self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
@@ -98,6 +102,10 @@ class FileStore:
         return self.put(data)
 
     def _write(self, path: Path, data: bytes) -> None:
+        if self.identity is not None:
+            status = os.stat(self._folder.parent)
+            if (status.st_dev, status.st_ino) != self.identity:
+                raise OSError(errno.ESTALE, "it was replaced by another folder", str(self._folder.parent))
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
@@ -174,30 +182,58 @@ def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]
     return moved
 
 
-def restore_large(value: dict[str, Any], stored: dict[str, StoredFile], read: Callable[[StoredFile], bytes]) -> None:
+def restore_large(
+    value: dict[str, Any],
+    stored: dict[str, StoredFile],
+    read: Callable[[StoredFile], bytes],
+    budget: Budget | None = None,
+    *,
+    shorten: bool = False,
+) -> None:
     """Put the parts of an event that are in files back into it.
 
     Args:
         value: The event as JSON values; it is changed.
         stored: The files by JSON pointer, in the order of the log.
         read: Returns the content of a file.
+        budget: The memory that they may take. Default: that of one event.
+        shorten: Whether a note takes the place of a text that is too large. Default: it is an error.
 
     Raises:
         ValueError: A pointer leads nowhere, or a content is not what it should be.
+        RunFileError: One can't be read, or they take too much memory.
     """
+    budget = budget or Budget()
     for pointer in sorted(stored, key=lambda each: each.count("/")):
         keys = [_unescaped(key) for key in pointer.split("/")[1:]]
         parent: Any = value
         try:
             for key in keys[:-1]:
                 parent = parent[int(key) if isinstance(parent, list) else key]
-            content = read(stored[pointer])
             last: Any = int(keys[-1]) if isinstance(parent, list) else keys[-1]
             if parent[last] is not None:
                 raise ValueError(f"{pointer} has a value already")
-            parent[last] = json.loads(content) if stored[pointer].format == "json" else content.decode()
+            parent[last] = _restored(stored[pointer], read, budget, shorten=shorten)
         except (LookupError, TypeError) as error:
             raise ValueError(f"{pointer} leads nowhere in the event") from error
+
+
+def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
+    name = f"{FILES}/{file.sha256}"
+    if file.format == "json":
+        budget.check(file.size if file.sha256 is not None else 0, name)
+        content = read(file)
+        budget.take(json_cost(content, budget.left), name)
+        return json.loads(content)
+    try:
+        budget.check(file.size if file.sha256 is not None else 0, name)
+        content = read(file)
+        budget.take(text_cost(content), name)
+    except TooLargeError:
+        if not shorten:
+            raise
+        return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
+    return content.decode()
 
 
 def _escaped(key: str) -> str:

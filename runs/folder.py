@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.files import FILES, MAX_FILE
 from autogen_codeact.runs.results import StoredFile
@@ -60,25 +61,32 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def lines(self, longest: int) -> Iterator[Line | UnreadableLine]:
+    def lines(self, longest: int, chain: Chain | None = None) -> Iterator[Line | UnreadableLine]:
         """Read the log line by line.
 
         Args:
             longest: Bytes of the longest line that is returned. A longer one is skipped without holding it in memory.
+            chain: Checks each line. Default: they are not checked.
 
         Raises:
             RunFolderError: There is no log, or it can't be read.
         """
         with self._opened(EVENTS, "log") as file:
             number = end = 0
+            if chain is not None:
+                chain.begin(file.fileno())
             try:
                 while data := file.readline(longest + 1):
                     number += 1
                     if data.endswith(b"\n"):
                         end += len(data)
+                        if chain is not None:
+                            chain.check(data[:-1])
                         yield Line(number, data[:-1], end)
                     else:
                         size, ended = _skip_line(file, len(data))
+                        if chain is not None and ended:
+                            chain.broken = True
                         end += size + ended
                         yield UnreadableLine(number, size, cut_off=not ended)
             except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.displays import DOCUMENTS, FIGURES, TEXT, Display
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable, printable_text
 from autogen_codeact.sandbox.result import Result, written_by_code
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
@@ -85,7 +85,7 @@ def outputs_of(result: Result, number: int) -> list[Cell]:
     """
     text = _clean(apply_carriage_returns(written_by_code(result)))
     text, failure = _split_failure(text, result)
-    text, value = _split_value(text, result.value)
+    text, value = _split_value(text, result.value_repr)
     outputs: list[Cell] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
     displays = [{"output_type": "display_data", **_forms(display)} for display in result.displays]
     if value is not None:
@@ -162,7 +162,7 @@ def to_json(value: Any) -> str:
 
 def _clean(text: str) -> str:
     """Escape control characters, except line ends and tabs; colours are removed."""
-    return printable(_COLOURS.sub("", text), keep="\n\t\xa0\u3000\u200c\u200d")
+    return printable_text(_COLOURS.sub("", text))
 
 
 def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
+from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
+from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -40,6 +42,9 @@ from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.sandbox import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
+EVENT_BYTES = 2_000
+"""Bytes of memory of an event, beside its values."""
+MAX_AGENTS = 1_000
 MAX_UNDO_POINTS = 50
 """Turns of a conversation that can be undone."""
 
@@ -63,6 +68,7 @@ class UndoPoint:
 
     state: dict[str, Any]
     task: list[dict[str, Any]] | None = None
+    cost: int = 0  # of the state, in bytes of memory
 
 
 @dataclass
@@ -79,6 +85,7 @@ class Plan:
         last: Number of the last event.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
+        chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
@@ -94,6 +101,7 @@ class Plan:
     last: int = 0
     size: int = 0
     found: int = 0
+    chain: Chain | None = None
     seconds_since: float = 0.0
     finished: RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
@@ -119,7 +127,8 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
     run = load_run(path)
     reader = _Reader(run)
     found = (run.folder.path / EVENTS).stat().st_size
-    for raw in run.raw_events():
+    chain = user_chain()
+    for raw in run.raw_events(chain):
         if isinstance(raw, Gap):
             if raw.cut_off and raw.lines == 1:
                 continue
@@ -132,8 +141,10 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             continue
         if raw.name == "message":
             reader.messages.add(_message(run, raw))
+            reader.hold(EVENT_BYTES)
             continue
-        event = run.parse(raw)
+        budget = Budget()
+        event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: its log is damaged in line {event.line} ({event.reason})."
@@ -143,18 +154,21 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
                 "autogen-codeact doesn't know. Update it."
             )
+        reader.hold(EVENT_BYTES + json_cost(raw.text, MAX_EVENT) + MAX_EVENT - budget.left)
+        if isinstance(event, RunStarted):
+            run.started = event  # it is what the chain has checked
         try:
             reader.take(event)
         except ValidationError as error:
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({first_problem(error)})."
             ) from None
-    return replace(reader.plan(), found=found)
+    return replace(reader.plan(), found=found, chain=chain if chain is not None and not chain.broken else None)
 
 
 def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:
     """Return the message of an event; without its large values if their files are missing."""
-    event = run.parse(raw) if raw.data.get("stored") else None
+    event = run.parse(raw, whole=True) if raw.data.get("stored") else None
     message = event.message if isinstance(event, MessageLogged) else raw.data.get("message")
     return message if isinstance(message, dict) else {}
 
@@ -198,6 +212,24 @@ class _Reader:
         self._turn: list[dict[str, Any]] | None = None
         self._before: list[dict[str, Any]] | None = None
         self._undo_points: list[UndoPoint] = []
+        self._held = self._last_cost = 0
+
+    def hold(self, cost: int) -> None:
+        """Note that an event takes memory until the next boundary.
+
+        Args:
+            cost: How much, in bytes.
+
+        Raises:
+            RunNotResumableError: All events together take too much.
+        """
+        self._last_cost = cost
+        self._held += cost
+        if self._held > MAX_HELD or len(self._histories) > MAX_AGENTS:
+            raise RunNotResumableError(
+                f"{self._run.folder.path} can't be continued: what its log has since the last boundary would take more than "
+                f"{MAX_HELD:,} bytes of memory."
+            )
 
     def tick(self, raw: RawEvent) -> None:
         """Measure the time between an event and the one before, if the same process has written them."""
@@ -253,6 +285,7 @@ class _Reader:
                 f"{name} can't be continued: its log has no state of the {self._run.started.kind} to begin with"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
+        self._budget = Budget(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
         return Plan(
@@ -313,13 +346,15 @@ class _Reader:
             return
         self._boundary = event
         if event.at == "message":
-            self._undo_points = [*self._undo_points, UndoPoint(event.state, self._turn or self._before)][
-                -MAX_UNDO_POINTS:
-            ]
+            point = UndoPoint(event.state, self._turn or self._before, self._last_cost)
+            self._undo_points = [*self._undo_points, point][-MAX_UNDO_POINTS:]
+            while len(self._undo_points) > 1 and sum(each.cost for each in self._undo_points) > MAX_HELD // 2:
+                del self._undo_points[0]
             self._turn = self._before = None
         self.messages.clear()
         self.seconds_since = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
+        self._held = self._last_cost + sum(each.cost for each in self._undo_points if each.state is not event.state)
 
     def _answered(self, event: ModelCallFinished) -> None:
         self._history(event.agent).calls = event.number
@@ -357,14 +392,14 @@ class _Reader:
         if finished is None or (finished.result is None and is_last):
             result = interrupted(self._calls(step))
             return StepResult(number, blocks, result, unknown=True)
-        known = self._run.result(finished.result) if finished.result is not None else None
+        known = self._run.result(finished.result, self._budget) if finished.result is not None else None
         failed = is_last and self._finished is not None and self._finished.outcome == "failed"
         return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
 
     def _calls(self, step: _Step) -> list[ToolCall]:
         """Return the calls to host tools of code without a result; those without an end were under way."""
         return [
-            call.record.call(self._run.read_file)
+            call.record.call(self._run.reading(self._budget))
             if isinstance(call, HostCallFinished)
             else ToolCall(call.name, call.arguments, "cancelled")
             for call in step.calls.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -12,9 +12,11 @@ from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.budget import Budget
+from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.files import restore_large
+from autogen_codeact.runs.files import FILES, restore_large
 from autogen_codeact.runs.folder import Line, RunFolder, UnreadableLine
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
@@ -69,12 +71,16 @@ class RawEvent:
         data: The object.
         line: Its line.
         end: Where the next line begins, in bytes from the beginning of the log.
+        text: The line itself, if it is known.
+        budget: The memory that its values may take that are in files; None for 24 MiB.
     """
 
     name: str
     data: dict[str, Any]
     line: int
     end: int
+    text: bytes = b""
+    budget: Budget | None = None
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -115,8 +121,11 @@ class Run:
         for each in self.raw_events():
             yield self.parse(each) if isinstance(each, RawEvent) else each
 
-    def raw_events(self) -> Iterator[RawEvent | Gap]:
+    def raw_events(self, chain: Chain | None = None) -> Iterator[RawEvent | Gap]:
         """Return the events without checking their fields, for those who need only some of them.
+
+        Args:
+            chain: Checks who has written them. Default: nobody does.
 
         Raises:
             RunFolderError: The log can't be read.
@@ -124,7 +133,7 @@ class Run:
         """
         gap: Gap | None = None
         before = 0
-        for line in self.folder.lines(MAX_LINE):
+        for line in self.folder.lines(MAX_LINE, chain):
             read = _read_line(line) if isinstance(line, Line) else _describe(line)
             if isinstance(read, Gap):
                 gap = read if gap is None else replace(gap, lines=gap.lines + 1, cut_off=read.cut_off)
@@ -144,11 +153,12 @@ class Run:
         if gap is not None:
             yield gap
 
-    def parse(self, raw: RawEvent) -> RunEvent | UnknownEvent | Gap:
+    def parse(self, raw: RawEvent, *, whole: bool = False) -> RunEvent | UnknownEvent | Gap:
         """Return a raw event as what it is, with the values that were moved into files.
 
         Args:
             raw: The event.
+            whole: Whether texts that would take more make it a `Gap`. Default: a note takes their place.
 
         Returns:
             The event; a `Gap` if its fields are wrong, or if its files are missing or changed.
@@ -159,11 +169,11 @@ class Run:
         try:
             if stored := data.pop("stored", None):
                 files = {str(at): StoredFile.model_validate(file) for at, file in stored.items()}
-                restore_large(data, files, self._read_value)
+                restore_large(data, files, self._read_value, raw.budget, shorten=not whole)
             return parse_event(data)
         except ValidationError as error:
             return Gap(raw.line, _short(f"this is not an event of type {raw.name}: {first_problem(error)}"))
-        except (RunFileError, ValueError, AttributeError, RecursionError) as error:
+        except (RunFileError, ValueError, AttributeError, TypeError, RecursionError) as error:
             return Gap(raw.line, _short(str(error)))
 
     def read_file(self, file: StoredFile) -> bytes:
@@ -177,16 +187,17 @@ class Run:
         """
         return self.folder.read_file(file)
 
-    def result(self, record: ResultRecord) -> CodeResult:
+    def result(self, record: ResultRecord, budget: Budget | None = None) -> CodeResult:
         """Return a result of code. The paths of its files are those of the copies in the run's folder.
 
         Args:
             record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
+            budget: The memory that its files may take. Default: 24 MiB.
 
         Raises:
-            RunFileError: A form of a display, or an image of a tool, is missing or was changed.
+            RunFileError: A form of a display, or an image of a tool, is missing or was changed; or they take too much memory.
         """
-        result = record.result(self.read_file)
+        result = record.result(self.reading(budget or Budget()))
         if isinstance(result, ExecutionResult):
             paths = [self.folder.path_of(each.file) for each in record.artifacts]
             result.artifacts = tuple(
@@ -194,6 +205,19 @@ class Run:
             )
             result.displays = tuple(replace(each, path=None) for each in result.displays)
         return result
+
+    def reading(self, budget: Budget) -> Callable[[StoredFile], bytes]:
+        """Return a function that reads files of the run, and uses a budget.
+
+        Args:
+            budget: The memory that they may take.
+        """
+
+        def read(file: StoredFile) -> bytes:
+            budget.take(file.size if file.sha256 is not None else 0, f"{FILES}/{file.sha256}")
+            return self.read_file(file)
+
+        return read
 
     def _read_value(self, file: StoredFile) -> bytes:
         if file.sha256 is None and file.format == "text":
@@ -230,7 +254,7 @@ def _read_line(line: Line) -> RawEvent | Gap:
         return Gap(line.number, "the line is damaged: it is not an event")
     if type(data.get("seq")) is not int or data["seq"] < 1:
         return Gap(line.number, "the line is damaged: the event has no number")
-    return RawEvent(data["type"], data, line.number, line.end)
+    return RawEvent(data["type"], data, line.number, line.end, line.data)
 
 
 def _describe(line: UnreadableLine) -> Gap:

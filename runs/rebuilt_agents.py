@@ -13,7 +13,7 @@ from autogen_core import ComponentLoader
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
-from autogen_codeact.runs.config_signature import is_signed_by_user
+from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 
@@ -62,7 +62,7 @@ def load_agents(
             for pointer in started.secrets:
                 _put(component, pointer, api_key)
         loaded = ComponentLoader.load_component(component)
-    except RunNotResumableError:
+    except RunError:
         raise
     except Exception as error:  # whatever a component of somebody else raises
         raise RunNotResumableError(
@@ -102,7 +102,7 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
     """Return a copy of the configuration, if it may be loaded: that can run code, and give it folders and keys."""
     started, path = plan.started, plan.run.folder.path
     component = deepcopy(started.component) or {}
-    if trust or is_signed_by_user(component, started.signature):
+    if trust or plan.chain is not None:
         return component
     try:
         return check_untrusted(component, allow_keys=True)
@@ -110,7 +110,8 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
         reasons = error.refused[:MAX_SHOWN] if isinstance(error, RefusedConfigError) else [str(error)]
         raise RunNotResumableError(
             "\n- ".join([f"{path} was not made by you on this machine, and its configuration needs trust:", *reasons])
-            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=."
+            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "
+            f"If it is a copy of a run of yours: `codeact runs adopt {path}` makes it one of yours again."
         ) from None
 
 
@@ -176,6 +177,11 @@ def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
     return found
 
 
-def had_approval(plan: Plan) -> bool:
-    """Return whether the user was asked before code ran."""
-    return any("approval_func" in info.functions for info in plan.started.agents)
+def asks_first(plan: Plan, *, wanted: bool) -> bool:
+    """Return whether the user is asked before code runs.
+
+    Args:
+        plan: The run. One that this user has not made, or that was copied or changed, can't be continued without being asked.
+        wanted: Whether the user wants to be asked. Without it, they are asked if they were when the run began.
+    """
+    return wanted or plan.chain is None or any("approval_func" in info.functions for info in plan.started.agents)

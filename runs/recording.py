@@ -19,7 +19,6 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
-from autogen_codeact.runs.config_signature import sign_config
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
@@ -102,7 +101,7 @@ def run_started(
 ) -> RunStarted:
     """Return the first event of a log; the secrets are removed from `dumped`."""
     component, problem, secrets = configuration(dumped)
-    started = RunStarted(
+    return RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
@@ -115,9 +114,6 @@ def run_started(
         redacted=redacted,
         conversation=conversation,
     )
-    # What is signed is what a reader gets.
-    started.signature = sign_config(started.model_dump(mode="json")["component"])
-    return started
 
 
 async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
+from autogen_codeact.sandbox.host import plain_values
 from autogen_codeact.sandbox.result import Outcome, State
 from autogen_codeact.sandbox.tools.tool import ToolImage
 
@@ -179,6 +180,7 @@ class ResultRecord(Record):
 
     Args:
         kind: Whether it is a result of this library, or AutoGen's `CommandLineCodeResult` or `CodeResult`.
+        value: The value as JSON; an object with one name stands for what JSON does not have, such as `{"tuple": [1, 2]}`.
     """
 
     kind: Literal["sandbox", "command_line", "plain"]
@@ -188,7 +190,8 @@ class ResultRecord(Record):
     outcome: Outcome = "ok"
     stdout: str | None = None
     stderr: str | None = None
-    value: str | None = None
+    value: Any = None
+    value_repr: str | None = None
     error: ErrorRecord | None = None
     duration_s: float = 0.0
     truncated: int = 0
@@ -222,6 +225,7 @@ class ResultRecord(Record):
                 kind=kind, exit_code=result.exit_code, output=result.output, code_file=code_file, outcome=outcome
             )
         converted: dict[str, Any] = {
+            "value": plain_values.to_json(result.value),
             "error": ErrorRecord.of(result.error) if result.error is not None else None,
             "artifacts": [ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
             "tool_calls": [CallRecord.of(each, keep) for each in result.tool_calls],
@@ -244,6 +248,7 @@ class ResultRecord(Record):
         if self.kind == "command_line":
             return CommandLineCodeResult(self.exit_code, self.output, self.code_file)
         converted: dict[str, Any] = {
+            "value": plain_values.of_json(self.value),
             "error": self.error.info() if self.error is not None else None,
             "artifacts": tuple(each.artifact() for each in self.artifacts),
             "tool_calls": tuple(each.call(read) for each in self.tool_calls),

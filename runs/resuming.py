@@ -20,7 +20,7 @@ from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
-from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, had_approval, load_agents, set_approval
+from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import insert_recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
@@ -54,7 +54,7 @@ async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:
 
 
 async def resumed(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Plan,
     *,
     agent: ChatAgent | BaseTeam | None = None,
     tools: Sequence[Any] = (),
@@ -75,18 +75,18 @@ async def resumed(
     its journal, without side effects. A call of a model that had no answer is made again.
 
     Args:
-        path: The run's folder.
+        path: The run's folder, or what `make_plan` has read from it.
         agent: The agent or team, made as for the first time. Default: made from the configuration in the log.
         tools: The functions that the agents had as host tools, if the agents are made from the configuration.
         api_key: The key of the models, if the agents are made from the configuration, which has none; or a function that returns
             it, or None, for the configuration of a model client. Default: AutoGen's clients read it from the environment.
         wrap_model: Returns what is asked instead of a model client, and forwards to it, if the agents are made from the
             configuration. Default: the client itself.
-        approval_func: Approves the code of the agents, if they are made from the configuration and the run had such a function.
-            Default: none; a run that had one can then not be continued in this way.
+        approval_func: Approves the code of the agents, if they are made from the configuration, whatever the log says. Default:
+            none; a run that had one can then not be continued in this way.
         trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
-            machine.
+            machine, and nobody has changed its log.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         rebuild_limit: Seconds that rebuilding a session may take; if it would take longer, it is empty. Default: no limit.
         on_rebuild: Called before a session is rebuilt, with the time that it will take.
@@ -103,7 +103,7 @@ async def resumed(
         LogLocked: The run is still going on, or is being continued by another process.
         BaseException: What the agent or team raises.
     """
-    plan = await asyncio.to_thread(make_plan, path)
+    plan = path if isinstance(path, Plan) else await asyncio.to_thread(make_plan, path)
     if plan.started.redacted and redact is None:
         raise RunNotResumableError(
             f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
@@ -119,11 +119,13 @@ async def resumed(
     try:
         if agent is None and wrap_model is not None:
             wrap_models(target, wrap_model)
-        if agent is None and approval_func is not None and had_approval(plan):
+        if agent is None and approval_func is not None:
             set_approval(target, approval_func)
         check_agents(plan, target)
         redaction = Redaction(redact, secrets_of(target))
-        log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+        log = await LogWriter.extend(
+            plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
+        )
         try:
             history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.sandbox.files.private_folders import state_folder
 
 EVENTS = "events.jsonl"
 """The log in a run's folder."""
@@ -30,15 +31,6 @@ _NEW_S = 60.0
 """An empty log that is younger may be one that its writer has not locked yet."""
 _LOCKS = Path("/proc/locks")
 _NAME = re.compile(r"\d{8}-\d{6}-")
-
-
-def state_folder() -> Path:
-    """Return the folder of what this package keeps for the user; it may not exist yet.
-
-    Raises:
-        RuntimeError: This user has no home.
-    """
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autogen-codeact"
 
 
 def runs_folder() -> Path:

@@ -14,6 +14,7 @@ from autogen_codeact.runs.events import ModelCallFinished, RunFinished
 from autogen_codeact.runs.reader import RawEvent, Run, load_run
 from autogen_codeact.runs.store import EVENTS, is_being_written
 
+MAX_TEXT = 10_000
 _MAX = 10**12
 """Greater numbers than this are no counts and no seconds."""
 Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
@@ -28,7 +29,7 @@ class RunSummary:
         run: Its identifier.
         name: Name of the agent or team.
         started: When it started.
-        task: Its task, as text.
+        task: Its task, as text; at most 10,000 characters.
         outcome: How it ended; `running` while a process writes the log, `interrupted` if its process ended before it.
         steps: How many times code ran.
         tokens: Tokens that its models read and wrote.
@@ -124,9 +125,9 @@ def summarize(run: Run) -> RunSummary:
     return RunSummary(
         path=run.folder.path,
         run=started.run,
-        name=started.name,
+        name=started.name[:MAX_TEXT],
         started=started.time,
-        task=task_text(started.task or ()),
+        task=task_text(started.task or ())[:MAX_TEXT],
         outcome=finished.outcome if finished is not None else _unfinished(run.folder.path),
         steps=steps,
         tokens=tokens,
@@ -171,7 +172,7 @@ def _tokens(result: Mapping[str, Any] | None) -> int:
 def _error(finished: RunFinished | None) -> str | None:
     if finished is None or finished.error is None:
         return None
-    return f"{finished.error.type}: {finished.error.message}"
+    return f"{finished.error.type}: {finished.error.message}"[:MAX_TEXT]
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:

@@ -17,10 +17,13 @@ from typing import Any, Self
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.runs.atomic_file import sync_directory
+from autogen_codeact.runs.chain import Chain, user_chain
+from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.sandbox.files.private_folders import identity_of, keep_private
 from autogen_codeact.sandbox.host.waiting import complete, in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -35,7 +38,7 @@ MAX_WAITING = 500
 """Events that wait to be written before `put` makes the run wait, too."""
 BATCH = 200
 LARGE_LINE = 64 * 1024
-MAX_LINE = 4 * 1024 * 1024
+MAX_LINE = 1024 * 1024
 """No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
 
 MakeEvent = Callable[[FileStore], Event]
@@ -56,9 +59,10 @@ class LogWriter:
         folder: The run's folder.
         redaction: Removes secrets from what is written.
         last: `seq` of the last event that is in the log.
+        chain: Adds codes to the lines, after the last one in the log; None for none.
     """
 
-    def __init__(self, folder: Path, redaction: Redaction, last: int = 0) -> None:
+    def __init__(self, folder: Path, redaction: Redaction, last: int = 0, chain: Chain | None = None) -> None:
         self.folder = folder
         self.redaction = redaction
         self.files = FileStore(folder, redaction.content)
@@ -68,8 +72,11 @@ class LogWriter:
         """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
         self._size = 0
+        self._chain = chain
+        self._mac = chain.mac if chain is not None else b""  # of what has been written
         self._found: int | None = None
         self._descriptor = -1
+        self._release: Callable[[], None] = _nothing
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
         self._thread: threading.Thread | None = None
@@ -96,7 +103,14 @@ class LogWriter:
 
     @classmethod
     async def extend(
-        cls, folder: Path | str, redaction: Redaction, *, last: int, size: int, found: int | None = None
+        cls,
+        folder: Path | str,
+        redaction: Redaction,
+        *,
+        last: int,
+        size: int,
+        found: int | None = None,
+        chain: Chain | None = None,
     ) -> Self:
         """Continue the log of a run; what is behind its last whole line is cut off.
 
@@ -106,12 +120,13 @@ class LogWriter:
             last: `seq` of the last event that was read.
             size: Bytes up to the end of that event's line.
             found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
+            chain: What has checked the log up to there, if this user has written it. Default: new lines have no codes, either.
 
         Raises:
             LogLocked: Another process writes it, or has written it meanwhile.
             OSError: It can't be written: a run must not be continued without a log.
         """
-        writer = cls(Path(folder), redaction, last)
+        writer = cls(Path(folder), redaction, last, chain)
         writer._size = size
         writer._found = found
         await writer._open(new=False)
@@ -142,7 +157,17 @@ class LogWriter:
                     "`codeact resume` or resume()."
                 )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
-        descriptor = os.open(self.folder / EVENTS, flags, 0o600)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._release = keep_private(folder)
+            self.files.identity = identity_of(folder)
+            descriptor = os.open(EVENTS, flags, 0o600, dir_fd=folder)
+        except PermissionError as error:
+            if error.filename is None:  # of `keep_private`
+                raise RunFolderError(f"A run can't be kept in {self.folder}: {error.strerror}.") from None
+            raise
+        finally:
+            os.close(folder)
         try:
             lock(descriptor, self.folder)
             if self._found is not None and os.fstat(descriptor).st_size != self._found:
@@ -152,6 +177,9 @@ class LogWriter:
                 reserve.write(bytes(RESERVE_BYTES))
             if not new:
                 os.ftruncate(descriptor, self._size)
+            elif (chain := user_chain(make=True)) is not None:
+                chain.begin(descriptor)
+                self._chain, self._mac = chain, chain.mac
             sync_directory(self.folder)
         except BaseException:
             os.close(descriptor)
@@ -244,6 +272,7 @@ class LogWriter:
         self._close_file()
 
     def _close_file(self) -> None:
+        self._release()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -260,6 +289,7 @@ class LogWriter:
         while view:
             view = view[os.write(self._descriptor, view) :]
         self._size += len(data)
+        self._mac = self._chain.mac if self._chain is not None else b""
 
     def _line(self, event: Event | MakeEvent) -> bytes:
         if not isinstance(event, Event):
@@ -274,7 +304,7 @@ class LogWriter:
         line = self.redaction.line(line)
         if self.redaction.has_function or len(line) > LARGE_LINE:
             line = self._rewritten(line)
-        return line + b"\n"
+        return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
 
     def _count_up(self, event: Event) -> None:
         if isinstance(event, BlockStarted):
@@ -301,6 +331,8 @@ class LogWriter:
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._size)
             (self.folder / RESERVE).unlink(missing_ok=True)
+            if self._chain is not None:
+                self._chain.mac = self._mac
             self._append(self._line(LogStopped(reason=self.stopped or "")))
             os.fdatasync(self._descriptor)
         self._close_file()
@@ -338,6 +370,10 @@ def lock(descriptor: int, folder: Path) -> None:
         else:
             return
     raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
+
+
+def _nothing() -> None:
+    """Release nothing, before the folder has been opened."""
 
 
 def _reason(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from autogen_agentchat.ui import Console
 from models import model_for
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
 
 TASKS = [
     "Sum up the numbers from 1 to 10. Use `add` for each addition.",
@@ -55,7 +55,7 @@ async def main() -> None:
             calls = [
                 call
                 for message in result.messages
-                if isinstance(message, CodeExecutionEvent)
+                if isinstance(message, CodeExecutionEvent) and isinstance(message.result, ExecutionResult)
                 for call in message.result.tool_calls
                 if call.name != "final_answer"
             ]

@@ -27,7 +27,7 @@ from autogen_codeact.sandbox.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
+from autogen_codeact.sandbox.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 from autogen_codeact.sandbox.tools.broker import BlockCalls
 
 LOST = (
@@ -161,6 +161,8 @@ class AsyncSandbox(SandboxLifecycle):
         """
         if not blocks:
             raise ValueError("No code blocks to execute.")
+        for block in blocks:
+            check_block(block)
         limit = parse_timeout(timeout) if timeout is not None else self.timeout
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable_text
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -146,7 +146,7 @@ def cut(text: str, max_chars: int) -> str:
 
 def escaped(text: str) -> str:
     """Return text as HTML: control and invisible characters are visible, progress bars are in their last state."""
-    return html.escape(printable(apply_carriage_returns(_COLORS.sub("", text)), keep="\n\t\xa0\u3000\u200c\u200d"))
+    return html.escape(printable_text(apply_carriage_returns(_COLORS.sub("", text))))
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:

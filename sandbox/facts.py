@@ -25,8 +25,20 @@ MAX_COUNTED = 1000
 MAX_NUMBER = 2**63 - 1
 """What a file system reports is not more."""
 PACKAGES = (
-    *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "pillow"),
-    *("requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm", "ipython"),
+    *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "altair"),
+    *(
+        "pillow",
+        "requests",
+        "httpx",
+        "beautifulsoup4",
+        "lxml",
+        "openpyxl",
+        "pyyaml",
+        "networkx",
+        "tabulate",
+        "tqdm",
+        "ipython",
+    ),
     *("torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
 )
 """Packages that are looked for, beside those that an option names."""

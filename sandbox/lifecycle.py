@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.data import check_data
+from autogen_codeact.sandbox.files.private_folders import mount
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -21,12 +22,15 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
+from autogen_codeact.sandbox.keyword_model import check_names
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
+from autogen_codeact.sandbox.option_types import SandboxKeywords
 from autogen_codeact.sandbox.options import (
     OPTIONS,
     DockerOptions,
     Mode,
     SandboxOptions,
+    merge_options,
     parse_options,
     session_by_default,
 )
@@ -64,14 +68,15 @@ class SandboxLifecycle:
         observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
         pool: SandboxPool | None = None,
-        **options: Any,
+        **options: Unpack[SandboxKeywords],
     ) -> None:
+        given: Mapping[str, Any] = options
         if pool is not None and backend == "auto":
-            options = {**pool.options.given(), **options}
+            given = merge_options(pool.options.given(), given)
             backend = pool.options.backend
-        self.options = _parse(backend, options)
+        self.options = self._parse(backend, given)
         self.timeout = self.options.timeout
-        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
+        self._undecided = given if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.blocks = 0
         """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
@@ -92,6 +97,7 @@ class SandboxLifecycle:
         self._languages = merge(self.options.languages)
         self._workspace: Workspace | None = None
         self._temporary: TemporaryFolder | None = None
+        self._unmount: Callable[[], None] | None = None
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -240,6 +246,8 @@ class SandboxLifecycle:
             if self.options.bind_dir is None:
                 self._workspace = self._new_workspace(self.work_dir)
                 await in_thread(self._workspace.prepare)
+            else:
+                self._unmount = await in_thread(mount, Path(self.options.bind_dir))
             self.blocks = 0
             client = await self._pool.acquire() if self._pool is not None else self.new_client()
             self.name = client.name
@@ -255,6 +263,7 @@ class SandboxLifecycle:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             if fresh:
                 await self._drop_folder()
+            self._release_mount()
             raise
         self.client = client
         self.starts, self.unrecorded = self.starts + 1, 0
@@ -269,7 +278,7 @@ class SandboxLifecycle:
     async def _choose_backend(self) -> None:
         if self._undecided is not None:
             found = await asyncio.to_thread(select.choose_backend, self._undecided)
-            self.options = _parse(found, self._undecided)
+            self.options = self._parse(found, self._undecided)
             self._undecided = None
 
     async def _prepare(self, client: RunnerClient) -> None:
@@ -333,10 +342,16 @@ class SandboxLifecycle:
                 await sync.close(workspace, let_finish=keep_folder)
             if not keep_folder:
                 await self._drop_folder()
+            self._release_mount()
             if client is not None:
                 error = str(reasons[0]) if reasons else None
                 stopped = SandboxStopped(client.name, error, time.monotonic() - began)
                 notify(self.attachments.current, "sandbox_stopped", stopped)
+
+    def _release_mount(self) -> None:
+        if self._unmount is not None:
+            self._unmount()
+            self._unmount = None
 
     async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None
@@ -350,16 +365,18 @@ class SandboxLifecycle:
                 self._lost = True
                 await self._stop(keep_folder=True, reusable=False)
 
-
-def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
-    if isinstance(backend, SandboxOptions):
-        if options:
-            raise TypeError(f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name")
-        return session_by_default(backend)
-    if backend not in ("auto", *OPTIONS):
-        raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
-    if backend == "auto":
-        # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out which one; Docker has all the others.
-        bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
-        backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
-    return parse_options(OPTIONS[backend], {"mode": "session", **options}, "AsyncSandbox")
+    def _parse(self, backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
+        if isinstance(backend, SandboxOptions):
+            if options:
+                raise TypeError(
+                    f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name"
+                )
+            return session_by_default(backend)
+        if backend not in ("auto", *OPTIONS):
+            raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
+        if backend == "auto":
+            # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out; Docker has all the others.
+            bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
+            backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
+        check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
+        return parse_options(OPTIONS[backend], {"mode": "session", **options}, type(self))

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-# "adaptive" is accepted as True: see `parse_checkpoint`.
-CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
+from autogen_codeact.sandbox.keyword_model import KeywordModel
 
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 20 * 1024**2
@@ -45,13 +44,11 @@ def parse_checkpoint(value: object) -> bool:
         value: What was given.
 
     Returns:
-        The value; True for "adaptive", a value of version 0.1 that saved component configs may contain.
+        The value.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: It is neither True nor False.
     """
-    if value == "adaptive":
-        return True
     if isinstance(value, bool):
         return value
     raise ValueError(f"checkpoint is True or False, not {value!r}")
@@ -137,7 +134,7 @@ def _share(most: int, memory: str | int) -> int:
     return min(most, parse_size(memory) // 4)
 
 
-class Limits(BaseModel):
+class Limits(KeywordModel):
     """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:

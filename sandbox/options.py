@@ -5,16 +5,14 @@ Executors, pools, `Sandbox`, `AsyncSandbox`, the command line and component conf
 
 from __future__ import annotations
 
-import json
 import keyword
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -34,8 +32,8 @@ from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
 from autogen_codeact.sandbox.host.languages import merge
+from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error
 from autogen_codeact.sandbox.limits import (
-    CheckpointMode,
     Limits,
     parse_checkpoint,
     parse_names,
@@ -44,9 +42,10 @@ from autogen_codeact.sandbox.limits import (
 )
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 
-Mode = Literal["process", "session"]
-M = TypeVar("M", bound=BaseModel)
+if TYPE_CHECKING:
+    from autogen_codeact.sandbox.option_types import BubblewrapKeywords, ContainerKeywords
 
+Mode = Literal["process", "session"]
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
 WRONG_LIMITS = "limits must be Limits(memory='512m', ...), not {!r}"
 
@@ -130,8 +129,8 @@ Environment = Annotated[
 OrEmpty = BeforeValidator(lambda value: {} if value is None else value)
 
 
-class SandboxOptions(BaseModel):
-    """Options that every kind of sandbox has."""
+class SandboxOptions(KeywordModel):
+    """Options that every kind of sandbox has; the fields of `limits` can also be given by their own names."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, arbitrary_types_allowed=True
@@ -215,7 +214,7 @@ class SandboxOptions(BaseModel):
         Field(description="Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."),
     ] = False
     checkpoint: Annotated[
-        CheckpointMode,
+        bool,
         BeforeValidator(parse_checkpoint),
         Field(
             description="Whether a session is checkpointed before each block, so that a timeout or crash does not cost its "
@@ -251,6 +250,23 @@ class SandboxOptions(BaseModel):
         ),
     ] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_limits_by_name(cls, values: Any) -> Any:
+        by_name = (
+            {name: values[name] for name in Limits.model_fields if name in values} if isinstance(values, dict) else {}
+        )
+        if not by_name:
+            return values
+        if "limits" in values:
+            raise ValueError(f"{next(iter(by_name))}= is a limit, and limits= has all of them: give one of the two")
+        return {**{name: value for name, value in values.items() if name not in by_name}, "limits": by_name}
+
+    @classmethod
+    def names(cls) -> set[str]:
+        """Return the names of all options, those of limits included."""
+        return {*cls.model_fields, *Limits.model_fields}
+
     @property
     def variables(self) -> dict[str, EnvironmentValue]:
         """Return the parsed variables of `environment`."""
@@ -273,6 +289,10 @@ class DockerOptions(SandboxOptions):
     """Options of a Docker sandbox."""
 
     backend: ClassVar[Literal["docker", "bubblewrap"]] = "docker"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **options: Unpack[ContainerKeywords]) -> None: ...
 
     image: Annotated[
         str,
@@ -336,8 +356,8 @@ class DockerOptions(SandboxOptions):
         PlainValidator(parse_hosts),
         SerializedHosts,
         Field(
-            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files, capacity and "
-            "weight. Each sandbox starts on the one with the least load (docs/engines.md)."
+            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
+            "capacity. Each sandbox starts on the one with the fewest (docs/engines.md)."
         ),
     ] = ()
     lease: Annotated[
@@ -396,6 +416,10 @@ class BubblewrapOptions(SandboxOptions):
 
     backend: ClassVar[Literal["docker", "bubblewrap"]] = "bubblewrap"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **options: Unpack[BubblewrapKeywords]) -> None: ...
+
     python: Annotated[
         str | None,
         Field(
@@ -424,13 +448,13 @@ OPTIONS: dict[str, type[DockerOptions] | type[BubblewrapOptions]] = {
 """The options of each backend, by its name."""
 
 
-def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") -> M:
+def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None = None) -> M:
     """Make options from keyword arguments, with errors in the form that Python's own arguments have.
 
     Args:
         model: The model.
         given: The arguments.
-        caller: What was called, for messages. Default: the model.
+        caller: The class that the user called, for messages. Default: the model.
 
     Raises:
         TypeError: An argument is unknown or has a wrong type.
@@ -439,52 +463,19 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") ->
     if isinstance(limits := given.get("limits"), dict):
         raise TypeError(WRONG_LIMITS.format(limits))
     try:
-        return model(**given)
+        return model.model_validate(dict(given))
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-            raise TypeError(f"{caller or model.__name__}() got an unexpected keyword argument {name!r}") from None
-        if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):
-            raise cause from None
-        raise ValueError(f"{name}: {first['msg']}") from None
+        raise argument_error(error, caller or model, given, [*model.model_fields, *Limits.model_fields]) from None
+
+
+def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with others in their place; limits by name replace `limits`, and the other way round."""
+    replaced = (
+        set(Limits.model_fields) if "limits" in others else {"limits"} if Limits.model_fields.keys() & others else set()
+    )
+    return {**{name: value for name, value in options.items() if name not in replaced}, **others}
 
 
 def session_by_default(options: SandboxOptions) -> SandboxOptions:
     """Return options with the mode "session" if none was given, as `Sandbox` and `AsyncSandbox` have it."""
     return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
-
-
-def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
-    """Make arguments from texts such as those of a command line.
-
-    Args:
-        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists can be given in several texts.
-
-    Raises:
-        ValueError: A text has another form, or there is no option of that name.
-    """
-    fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields}
-    arguments: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name not in fields:
-            raise ValueError(f"{text!r} is not NAME=VALUE with the name of an option: {', '.join(sorted(fields))}")
-        parsed = _parse_text(fields[name].annotation, value)
-        if isinstance(parsed, list) and name in arguments:
-            parsed = [*arguments[name], *parsed]
-        arguments[name] = parsed
-    return arguments
-
-
-def _parse_text(kind: Any, text: str) -> Any:
-    kinds = (kind, *get_args(kind))
-    is_list = any(get_origin(each) is Sequence for each in kinds)
-    if str in kinds and not is_list:
-        return text
-    try:
-        value = json.loads(text)
-        models = [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
-        return parse_options(models[0], value) if models and isinstance(value, dict) else value
-    except json.JSONDecodeError:
-        return [text] if is_list else text

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.keyword_model import check_names
 from autogen_codeact.sandbox.limits import parse_seconds
+from autogen_codeact.sandbox.option_types import SandboxKeywords
 from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
@@ -69,7 +71,7 @@ class SandboxPool:
         acquire_timeout: float = 60,
         max_uses: int = 1,
         progress: Callable[[str], None] | None = None,
-        **options: Any,
+        **options: Unpack[SandboxKeywords],
     ) -> None:
         check_sizes(size, max_alive, starts_at_once, max_uses)
         idle_s = parse_seconds("max_idle", max_idle) if max_idle is not None else None
@@ -78,7 +80,8 @@ class SandboxPool:
         if isinstance(sandbox, SandboxOptions):
             self.options = session_by_default(sandbox)
         elif sandbox in OPTIONS:
-            self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, "SandboxPool")
+            check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, sandbox)
+            self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, type(self))
         else:
             raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
         _refuse_unfit(self.options)

@@ -107,6 +107,8 @@ TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 
 
+MAX_REPR_CHARS = 40
+
 STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
 """The error of a block that was interrupted."""
 
@@ -122,6 +124,11 @@ def format_duration(duration: float) -> str:
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
 
 
+def _shortened(text: str) -> str:
+    shown = repr(text[:MAX_REPR_CHARS])
+    return shown if len(text) <= MAX_REPR_CHARS and len(shown) <= MAX_REPR_CHARS else f"{shown[:MAX_REPR_CHARS]}…"
+
+
 class _HasOutput(Protocol):
     output: str
 
@@ -132,7 +139,7 @@ def written_by_code(result: _HasOutput) -> str:
     return result.output.removesuffix(TIMEOUT_LINE) if timed_out else result.output
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """Result of running one or more code blocks.
 
@@ -145,7 +152,9 @@ class Result:
         outcome: How the (last) block ended.
         stdout: Standard output alone, only with `split_streams=True`.
         stderr: Standard error alone, only with `split_streams=True`.
-        value: `repr` of the last bare expression (session mode), else None.
+        value: Value of the last bare expression (session mode) if it is plain: a number, `str`, `bytes`, `bool`, a list, tuple,
+            dict or set of such values, of at most 64 KiB and 16 levels. A scalar of numpy is the number. Else None.
+        value_repr: Text of the last bare expression's value as it is printed; None if there is none, or it is None.
         error: Why it did not end well, else None.
         duration_s: Wall-clock seconds inside the sandbox.
         truncated: Bytes of output that were dropped, 0 if all is here.
@@ -168,7 +177,8 @@ class Result:
     outcome: Outcome = "ok"
     stdout: str | None = None
     stderr: str | None = None
-    value: str | None = None
+    value: Any = None
+    value_repr: str | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
     truncated: int = 0
@@ -182,6 +192,20 @@ class Result:
     displays: tuple[Display, ...] = ()
     files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        """Return at most 300 characters: what differs from a block without output."""
+        parts = [repr(self.outcome), f"exit_code={self.exit_code}", f"output={_shortened(self.output)}"]
+        if self.value_repr is not None:
+            parts.append(f"value={_shortened(self.value_repr)}")
+        if self.error is not None:
+            parts.append(f"error={_shortened(f'{self.error.type}: {self.error.message}')}")
+        if self.state != "kept":
+            parts.append(f"state={self.state!r}")
+        counts = {name: getattr(self, name) for name in ("displays", "artifacts", "tool_calls", "connections", "notes")}
+        counted = {"truncated": self.truncated, **{name: len(found) for name, found in counts.items()}}
+        parts += [f"{name}={count}" for name, count in counted.items() if count]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook shows: output, value, error, displays and files, as text and as HTML without scripts."""
         failed = "" if self.outcome == "ok" else f"({self.outcome})"
@@ -193,7 +217,7 @@ class Result:
         files = ", ".join(artifact.name for artifact in self.artifacts)
         parts = {
             "output": shown,
-            "value": self.value if self.value and self.value not in shown else "",
+            "value": self.value_repr if self.value_repr and self.value_repr not in shown else "",
             "error": failed,
         }
         texts = {name: text for name, text in parts.items() if text}

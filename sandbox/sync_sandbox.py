@@ -12,13 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequ
 from concurrent.futures import Future, InvalidStateError, wait
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.errors import SandboxDied
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.observers import Observer, Recorder
+from autogen_codeact.sandbox.option_types import SandboxKeywords
 from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
@@ -43,6 +44,13 @@ def _waiting(
         return self._wait(method(self._sandbox, *args, **kwargs))
 
     return wait_for_it
+
+
+class _Inner(AsyncSandbox):
+    """The sandbox of a `Sandbox`, by whose name errors call it."""
+
+
+_Inner.__name__ = "Sandbox"
 
 
 class Sandbox:
@@ -77,9 +85,9 @@ class Sandbox:
         observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
         pool: SandboxPool | None = None,
-        **options: Any,
+        **options: Unpack[SandboxKeywords],
     ) -> None:
-        self._sandbox = AsyncSandbox(
+        self._sandbox = _Inner(
             backend,
             tools=tools,
             approve_tool=approve_tool,

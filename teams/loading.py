@@ -117,7 +117,9 @@ def check_untrusted(
 
 
 def _read(source: str | bytes | Path, limit: int | None = None) -> Any:
+    name = "The configuration"
     if isinstance(source, Path):
+        name = str(source)
         with source.open("rb") as file:
             source = file.read(limit + 1 if limit is not None else -1)
     if limit is not None and len(source) > limit:
@@ -126,9 +128,7 @@ def _read(source: str | bytes | Path, limit: int | None = None) -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ValueError(
-            f"The configuration is not JSON ({error}). Give the text, or a pathlib.Path of a file."
-        ) from None
+        raise ValueError(f"{name} is not JSON ({error}). Give the text, or a pathlib.Path of a file.") from None
 
 
 class _Counter:

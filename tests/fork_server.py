@@ -57,7 +57,6 @@ MODULES = (
     "mcp.server.fastmcp",
     "openai",
     "openai.resources.beta.beta",
-    "pygments.lexers.python",
     "typer._adapters",
     "typer.rich_utils",
     "uvicorn.lifespan.on",

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.runs.store import state_folder
+from autogen_codeact.sandbox.files.private_folders import state_folder
 
 _VERSION = 1
 _MAX_BYTES = 256 * 1024 * 1024

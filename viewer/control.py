@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from autogen_codeact.viewer.text import bounded, visible
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.viewer.text import bounded
 
 _MAX_TEXT = 1_000_000
 
@@ -53,7 +54,7 @@ class ApprovalQuestion:
         """All arguments as JSON, or None."""
         if self.arguments is None:
             return None
-        return visible(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
+        return _decided(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
 
     def document(self, number: int, *, withdrawn: bool) -> QuestionDocument:
         """Return the question as the page gets it."""
@@ -63,9 +64,14 @@ class ApprovalQuestion:
             "kind": self.kind,
             "tool": bounded(self.tool, 200) if self.tool is not None else None,
             "arguments": self.arguments_text,
-            "text": visible(self.text),
+            "text": _decided(self.text),
             "withdrawn": withdrawn,
         }
+
+
+def _decided(text: str) -> str:
+    """Return text that a decision is about: all in it that can't be seen is an escape."""
+    return printable(text, keep="\n\t")
 
 
 @dataclass

@@ -27,10 +27,10 @@ from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
 from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
+from autogen_codeact.sandbox.highlight import pieces
 from autogen_codeact.sandbox.result import TIMEOUT_LINE
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
-from autogen_codeact.viewer.highlight import spans_of
 from autogen_codeact.viewer.indexing import MALFORMED, change_text
 from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
 from autogen_codeact.viewer.text import (
@@ -84,7 +84,8 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
         step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}", "notes": []}
         return cast(Step, {name: step[name] for name in _ALWAYS})  # type: ignore[literal-required]
     if highlighted and step.get("code"):
-        step["spans"] = spans_of(step["code"], step["language"])
+        spans = pieces(step["code"], step["language"])
+        step["spans"] = [[kind, text] for kind, text in spans] if any(kind for kind, _ in spans) else None
     return step
 
 
@@ -262,7 +263,7 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
     step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
-    step["value"] = bounded(result.value) if result.value is not None else None
+    step["value"] = bounded(result.value_repr) if result.value_repr is not None else None
     step["displays"] = [_display(each) for each in result.displays[:MAX_PARTS]]
     step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
     step["connections"] = [

@@ -35,7 +35,7 @@ class LiveText:
         return note + "".join(self.pieces)
 
 
-@dataclass
+@dataclass(slots=True)
 class StepEntry:
     """One step.
 

@@ -12,7 +12,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
 from autogen_codeact.viewer.schema import FileDocument, FileReference
-from autogen_codeact.viewer.text import bounded, visible
+from autogen_codeact.viewer.text import bounded, download_name, visible
 
 MAX_FILES = 200
 _MAX_BYTES = 256 * 1024
@@ -53,6 +53,7 @@ def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) 
     old = _stored(earlier)
     return {
         "name": bounded(artifact.name, 1_000),
+        "download": download_name(artifact.name),
         "change": "added" if is_new or (old is None and earlier is None and is_new) else "changed",
         "size": artifact.size,
         "diff": _difference(run, None if is_new else old, artifact.file, artifact.name, is_new=is_new),
@@ -65,6 +66,7 @@ def _removed(run: Run, name: str, earlier: Any) -> FileDocument:
     file = _stored(earlier)
     return {
         "name": bounded(name, 1_000),
+        "download": download_name(name),
         "change": "removed",
         "size": file.size if file is not None else 0,
         "diff": None,

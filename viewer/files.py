@@ -13,6 +13,7 @@ from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.sandbox.displays import IMAGES
+from autogen_codeact.viewer.text import download_name
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -38,11 +39,7 @@ def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respons
     data = folder.read_file(StoredFile(sha256=digest, size=size))
     if kind in IMAGES:
         return Response(data, media_type=kind, headers={"Content-Disposition": "inline"})
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:]).lstrip(".") or digest[:16]
-    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(_shown(name) or plain, safe='')}"
+    name = download_name(name) or digest[:16]
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:])
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
-
-
-def _shown(name: str) -> str:
-    """Return the last part of a file's name without characters that hide or reorder it."""
-    return "".join(c for c in name[-200:].rpartition("/")[2] if c.isprintable()).lstrip(".")

@@ -18,6 +18,9 @@ MAX_STEPS = 200_000
 """Steps of a run that are shown; a log with more was hardly written by an agent."""
 MALFORMED = (TypeError, ValueError, AttributeError, LookupError, RecursionError, ArithmeticError)
 """What is raised over events whose fields are not what they should be; it costs the event, never the run."""
+MAX_SIZE = 96 * 1024 * 1024
+"""Bytes of memory that the index of a run may take."""
+_ENTRY_BYTES, _PLACE_BYTES, _AGENT_BYTES, _FILE_BYTES, _PIECE_BYTES = 1_200, 180, 1_500, 800, 60
 _MAX_ANSWER = 8_000
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
@@ -48,6 +51,8 @@ class StepIndex:
         self.entries: list[StepEntry] = []
         self.revision = 0
         """Number of changes of steps."""
+        self.size = 0
+        """Bytes of memory that the index takes, about."""
         self.output: list[tuple[int, str]] = []
         """Pieces of output of running blocks, until the caller clears it."""
         self.is_full = False
@@ -101,9 +106,9 @@ class StepIndex:
         """Add the next line of the log."""
         if self.is_full:
             return
-        if len(self.entries) >= MAX_STEPS:
+        if len(self.entries) >= MAX_STEPS or self.size > MAX_SIZE:
             self.is_full = True
-            self._add_gap(f"the run has more than {MAX_STEPS:,} steps; the others are not shown", 0)
+            self._add_gap(f"the run has more than {len(self.entries):,} steps; the others are not shown", 0)
             return
         if isinstance(line, Gap):
             self.gaps += not line.cut_off
@@ -123,14 +128,20 @@ class StepIndex:
         shown = time if isinstance(time, str) and len(time) <= 40 else (self.entries[-1].time if self.entries else "")
         entry = StepEntry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
         self.entries.append(entry)
+        self.size += _ENTRY_BYTES
         if line is not None:
             self._extend(entry, line)
         return entry
 
     def _extend(self, entry: StepEntry, line: LogLine) -> StepEntry:
         entry.places.append(line.place)
+        self.size += _PLACE_BYTES
         self.touch(entry)
         return entry
+
+    def _keep_answer(self, entry: StepEntry, answer: str | None) -> None:
+        self.size += 4 * (len(answer or "") - len(entry.answer or ""))
+        entry.answer = answer
 
     def _add_gap(self, reason: str, lines: int) -> None:
         last = self.entries[-1] if self.entries else None
@@ -147,6 +158,7 @@ class StepIndex:
             raise TypeError("an agent's name is text")
         if key not in self._agents:
             self._agents[key] = _Agent(key)
+            self.size += _AGENT_BYTES + 4 * len(key)
             name = key.rpartition("/")[2].partition("#")[0]
             self._by_source.setdefault(name, []).append(key)
         return self._agents[key]
@@ -175,13 +187,14 @@ class StepIndex:
         if ids and ids <= self._task_ids and self.entries and self.entries[-1].kind == "task":
             return  # the first message of a conversation, which its first line has as well
         self._task_ids |= ids
+        self.size += sum(4 * len(each) + _PIECE_BYTES for each in ids)
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
         entry.set_title(task_text(task))
 
     def _turn_finished(self, line: LogLine) -> None:
         if line.data["outcome"] != "completed":
             entry = self._new("event", None, line)
-            entry.outcome = str(line.data["outcome"])
+            entry.outcome = str(line.data["outcome"])[:40]
             error = line.data.get("error")
             entry.set_title(
                 f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped."
@@ -198,7 +211,7 @@ class StepIndex:
     def _run_finished(self, line: LogLine) -> None:
         self.finished = line.data
         entry = self._new("end", None, line)
-        entry.outcome = str(line.data["outcome"])
+        entry.outcome = str(line.data["outcome"])[:40]
         error = line.data.get("error")
         entry.set_title(
             f"{error['type']}: {error['message']}" if error else line.data.get("stop_reason") or entry.outcome
@@ -218,6 +231,8 @@ class StepIndex:
     def _model_call_started(self, line: LogLine) -> None:
         agent = self._agent(line.data["agent"])
         agent.generated = agent.ran = None
+        if agent.call is not None:
+            self._keep_answer(agent.call, None)
         agent.call = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
 
@@ -252,7 +267,7 @@ class StepIndex:
             self.completion_tokens += written
         content = result.get("content")
         entry.set_title(content)
-        entry.answer = content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None
+        self._keep_answer(entry, content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None)
         return entry.answer
 
     def _block_started(self, line: LogLine) -> None:
@@ -278,7 +293,7 @@ class StepIndex:
             entry.live = None
             calls = result.get("tool_calls") or []
             entry.tools_s = min(duration, sum(seconds(call.get("duration_s")) for call in calls))
-            entry.outcome, entry.state = str(result["outcome"]), _state(result.get("state"))
+            entry.outcome, entry.state = str(result["outcome"])[:40], _state(result.get("state"))
             entry.grow(
                 _lines_of(result.get("output")) + _DISPLAY_LINES * len(result.get("displays") or ()) + len(calls)
             )
@@ -306,6 +321,7 @@ class StepIndex:
         entry.known_files = {name: agent.files[name] for name in artifacts if name in agent.files}
         agent.files |= {name: each.get("file") for name, each in artifacts.items()}
         agent.names |= artifacts.keys()
+        self.size += _FILE_BYTES * (len(artifacts) + len(entry.known_files))
         agent.finished = entry
 
     def _host_call(self, line: LogLine) -> None:
@@ -335,7 +351,9 @@ class StepIndex:
             entry = agent.call if agent.call is not None and agent.call.is_open else None
         if entry is not None:
             entry.live = entry.live or LiveText()
+            before = entry.live.chars
             entry.live.add(text)
+            self.size += 4 * max(0, entry.live.chars - before) + _PIECE_BYTES
             self.output.append((entry.number, text))
 
     # Messages
@@ -377,7 +395,8 @@ class StepIndex:
         if entry is not None and not entry.is_open and (repeats or kind == "decision"):
             agent.call = None
             self._extend(entry, line)
-            entry.kind, entry.answer = kind, None
+            entry.kind = kind
+            self._keep_answer(entry, None)
             entry.height = 2
         else:
             entry = self._new(kind, agent.key, line)
@@ -409,7 +428,7 @@ class StepIndex:
             entry = self._new("block", agent.key, None)
             entry.places += agent.code.places if agent.code is not None else []
         self._extend(entry, line)
-        entry.kind, entry.outcome = "block", str(metadata.get("outcome", "denied"))
+        entry.kind, entry.outcome = "block", str(metadata.get("outcome", "denied"))[:40]
 
 
 def _reason_of_decision(content: str | None) -> str | None:

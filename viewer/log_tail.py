@@ -67,7 +67,7 @@ class LogTail:
         self._gapped = False
         self._file: tuple[int, int] | None = None
 
-    def read(self, limit: int = 4 * MAX_LINE) -> list[LogLine | Gap]:
+    def read(self, limit: int = MAX_LINE) -> list[LogLine | Gap]:
         """Return the lines that follow.
 
         Args:

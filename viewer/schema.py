@@ -114,6 +114,7 @@ class FileDocument(TypedDict):
     """A file that a block added, changed or removed. `diff` is a unified diff of text files, or null."""
 
     name: str
+    download: str  # what a copy of it is called
     change: Literal["added", "changed", "removed"]
     size: int
     diff: str | None
@@ -144,7 +145,7 @@ class Step(TypedDict):
     code: NotRequired[str]
     code_bytes: NotRequired[int | None]
     language: NotRequired[str]
-    spans: NotRequired[list[list[str]] | None]  # [[css class of Pygments, text], …] of the code, or null
+    spans: NotRequired[list[list[str]] | None]  # [[class, text], …] of the code, see `sandbox.highlight`
     outcome: NotRequired[str]  # block: ok error timeout oom crashed denied interrupted running; end: that of the run
     exit_code: NotRequired[int | None]
     output: NotRequired[str]

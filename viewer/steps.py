@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.runs.budget import Budget, json_cost
 from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
@@ -59,7 +60,7 @@ class RunSteps:
         """Return the number of steps that are known by now."""
         return len(self._steps.entries)
 
-    def read(self, limit: int = 4 * 1024 * 1024) -> bool:
+    def read(self, limit: int = 1024 * 1024) -> bool:
         """Read on in the log.
 
         Args:
@@ -237,12 +238,18 @@ class RunSteps:
         return list(self._read_events(places)) if places else []
 
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
+        budget = Budget()
         for place, data in self._read_lines(places):
             line = parse_line(data, place)
             if isinstance(line, Gap):
                 yield line
             else:
-                yield self.run.parse(RawEvent(line.name, line.data, place.number, place.start + place.size + 1))
+                left = budget.left
+                end = place.start + place.size + 1
+                event = self.run.parse(RawEvent(line.name, line.data, place.number, end, data, budget))
+                # The line, too: a step can have a thousand of them.
+                budget.left = max(0, budget.left - json_cost(data, left))
+                yield event if budget.left else Gap(place.number, "the step would take too much memory")
 
     def _read_lines(self, places: Iterable[Place]) -> Iterable[tuple[Place, bytes]]:
         with self.run.folder.open_log() as file:

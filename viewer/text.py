@@ -8,11 +8,10 @@ import re
 from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable, printable_text
+from autogen_codeact.sandbox.files.protected_names import protected_name
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-# Joiners are invisible too, but several scripts and most emoji need them.
-_ALLOWED = "\n\t\xa0\u3000\u200c\u200d"
 TITLE_CHARS = 120
 VALUE_CHARS = 8_000
 """Characters of an argument, a result or an error that a document has."""
@@ -24,7 +23,7 @@ def visible(text: str) -> str:
     Args:
         text: Untrusted text.
     """
-    return printable(_COLOURS.sub("", text.replace("\r\n", "\n")), keep=_ALLOWED)
+    return printable_text(_COLOURS.sub("", text.replace("\r\n", "\n")))
 
 
 def shortened(text: str, limit: int) -> tuple[str, int | None]:
@@ -56,6 +55,12 @@ def title(text: str) -> str:
     """Return the first words of a text in one line of at most 120 characters."""
     line = " ".join(visible(text[: 4 * TITLE_CHARS]).split())
     return line if len(line) <= TITLE_CHARS else f"{line[: TITLE_CHARS - 1].rstrip()}…"
+
+
+def download_name(name: str) -> str:
+    """Return the last part of a file's name without characters that hide or reorder it, and never a protected name."""
+    shown = "".join(c for c in name[-200:].rpartition("/")[2] if printable(c) == c).lstrip(".")
+    return f"file-{shown}" if protected_name(shown) else shown
 
 
 def json_text(value: Any) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from autogen_core import CancellationToken, Image
 from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
@@ -17,8 +16,7 @@ from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
-from autogen_codeact.sandbox.tools.stub import StubbedTool
-from autogen_codeact.sandbox.tools.tool import DescribedTool, HostToolProtocol, ToolAnswer, ToolImage
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
 
 T = TypeVar("T")
 
@@ -91,44 +89,3 @@ def with_tokens(approve: ApproveTool | None) -> ApproveTool | None:
         return await with_token(lambda token: approve(ToolApprovalRequest(**vars(request), cancellation_token=token)))
 
     return approve_with_token
-
-
-class HostToolWithToken(DescribedTool, Protocol):
-    """A `HostToolProtocol` whose `run` takes a cancellation token, as in version 0.1."""
-
-    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer: ...
-
-
-@dataclass(frozen=True)
-class TokenHostTool:
-    """A `HostToolWithToken` as the sandbox library runs it.
-
-    Args:
-        tool: The tool.
-    """
-
-    tool: Any
-
-    name = property(lambda self: str(self.tool.name))
-    signature = property(lambda self: str(self.tool.signature))
-    description = property(lambda self: str(self.tool.description))
-    source = property(lambda self: self.tool.source)
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run it."""
-        answer: ToolAnswer = await with_token(lambda token: self.tool.run(arguments, token))
-        return answer
-
-
-def as_host_tool(tool: HostToolProtocol | HostToolWithToken) -> HostToolProtocol:
-    """Return the tool as the sandbox library runs it."""
-    is_old = not isinstance(tool, StubbedTool) and _takes_token(tool.run)
-    return cast(HostToolProtocol, TokenHostTool(tool) if is_old else tool)
-
-
-def _takes_token(run: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(run).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return len(parameters) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)

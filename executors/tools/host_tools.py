@@ -7,7 +7,7 @@ from typing import Any
 
 from autogen_core.tools import BaseTool, Workbench
 
-from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool, with_tokens
+from autogen_codeact.executors.tools.adapters import AUTOGEN, with_tokens
 from autogen_codeact.executors.tools.base_tool import from_tool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 from autogen_codeact.sandbox.toolset import Toolset
 
-ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
@@ -32,7 +32,7 @@ class HostTools(Toolset):
         if isinstance(tool, Workbench):
             return source_of(tool)
         if is_host_tool(tool):
-            return as_host_tool(tool)
+            return tool
         if is_tool(tool):
             return from_tool(tool)
         if callable(tool):

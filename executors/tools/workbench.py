@@ -12,6 +12,7 @@ from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchem
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import from_tool
 from autogen_codeact.sandbox.tools import mcp_results
+from autogen_codeact.sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
 from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
@@ -107,12 +108,23 @@ class McpSource(WorkbenchSource):
         return await asyncio.to_thread(lambda: [self._mcp_tool(schema, raw) for schema, raw in pairs])
 
     def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostTool:
-        result, wrapped = mcp_results.result_schema(raw.outputSchema)
+        origin = f"the results of `{raw.name}` of the {self.name}"
+        output = plain_schema(raw.outputSchema or {}, origin)
+        checks = ArgumentSchema(output, origin)
+        # The session would check results against the same object, and a pattern in it can hold up this program for ever.
+        (raw.outputSchema or {}).clear()
+        result, wrapped = mcp_results.result_schema(output)
 
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
             self.check_loop()
             answer = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
-            return mcp_results.answer_of(answer, schema["name"], structured=result is not None, wrapped=wrapped)
+            problems = [] if answer.isError else await checks.problems(answer.structuredContent or {})
+            if problems and problems != [TOO_LONG]:
+                raise RuntimeError(f"the MCP server's result does not fit its schema: {problems[0]}")
+            is_structured = result is not None
+            return await offload(
+                True, lambda: mcp_results.answer_of(answer, schema["name"], structured=is_structured, wrapped=wrapped)
+            )
 
         description = str(schema.get("description") or "")
         return SchemaHostTool(schema["name"], description, raw.inputSchema, call, f"the {self.name}", result=result)

@@ -17,6 +17,8 @@ from autogen_codeact.sandbox.egress.policy import Policy, Refused, address_refus
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
+MAX_THREADS = 64
+"""Calls that may run in threads at the same time for one sandbox, those for which nobody waits any more included."""
 Resolver = Callable[[str], Sequence[str]]
 """Finds the IP addresses of a name; it may block, and raises OSError if there are none."""
 A = TypeVar("A")
@@ -51,6 +53,7 @@ class Connector:
     def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
         self._policy = policy
         self._resolve = resolve
+        self._slots = threading.Semaphore(MAX_THREADS)
 
     async def connect(self, host: str, port: int) -> Streams:
         """Connect to a host.
@@ -96,7 +99,7 @@ class Connector:
         """
         # A name that is not on the list is not looked up either: the query itself would carry data out.
         self._policy.find(host, port)
-        addresses = await look_up(self._resolve, host, port)
+        addresses = await look_up(self._resolve, host, port, self._slots)
         self._policy.check_addresses(host, port, addresses)
         for address in addresses:
             if not self._policy.names_network_of(host, port, address) and is_own_address(address):
@@ -104,13 +107,14 @@ class Connector:
         return in_order(addresses)
 
 
-async def look_up(resolve: Resolver, host: str, port: int) -> list[Address]:
+async def look_up(resolve: Resolver, host: str, port: int, slots: threading.Semaphore) -> list[Address]:
     """Find the addresses of a host; they are not checked.
 
     Args:
         resolve: Finds the addresses of names.
         host: Normalised.
         port: The port, for messages.
+        slots: Limits how many threads look up names.
 
     Returns:
         At least one.
@@ -122,7 +126,7 @@ async def look_up(resolve: Resolver, host: str, port: int) -> list[Address]:
         return [ipaddress.ip_address(host)]
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            addresses = [ipaddress.ip_address(text) for text in await in_daemon_thread(resolve, host)]
+            addresses = [ipaddress.ip_address(text) for text in await in_daemon_thread(resolve, host, slots)]
     except TimeoutError:
         raise _unreachable(host, port, f"its address was not found in {RESOLVE_TIMEOUT_S:g} s", 504) from None
     except (OSError, ValueError) as error:
@@ -132,19 +136,22 @@ async def look_up(resolve: Resolver, host: str, port: int) -> list[Address]:
     return addresses
 
 
-async def in_daemon_thread(function: Callable[[A], R], argument: A) -> R:
+async def in_daemon_thread(function: Callable[[A], R], argument: A, slots: threading.Semaphore) -> R:
     """Call a function in a daemon thread: unlike asyncio's own threads, nothing waits for it when the program ends.
 
     Args:
         function: The function.
         argument: Its argument.
+        slots: How many such threads may run; one that nobody waits for any more counts until it ends.
 
     Returns:
         Its result.
 
     Raises:
-        OSError: It has raised an exception that is neither this nor a ValueError.
+        OSError: Too many run already, or it has raised an exception that is neither this nor a ValueError.
     """
+    if not slots.acquire(blocking=False):
+        raise ConnectionError("too many earlier requests are still waiting")
     future: Future[R] = Future()
     future.set_running_or_notify_cancel()
 
@@ -153,8 +160,10 @@ async def in_daemon_thread(function: Callable[[A], R], argument: A) -> R:
             future.set_result(function(argument))
         except (OSError, ValueError) as error:
             future.set_exception(error)
-        except Exception as error:  # noqa: BLE001 - a resolver may be the user's own
+        except BaseException as error:  # noqa: BLE001 - a resolver may be the user's own
             future.set_exception(OSError(repr(error)))
+        finally:
+            slots.release()
 
     threading.Thread(target=run, name="codeact-resolve", daemon=True).start()
     return await asyncio.wrap_future(future)

@@ -7,19 +7,28 @@ import codecs
 import contextlib
 import re
 import ssl
+import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 
 import httpx
 
 from autogen_codeact.sandbox.egress import pinned
-from autogen_codeact.sandbox.egress.connector import Connector, Resolver
+from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver, in_daemon_thread
 from autogen_codeact.sandbox.egress.hosts import normalise, quoted
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 
 MAX_REDIRECTS = 5
 MAX_REASON = 200
+DECODED_AT_ONCE = 16 * 1024
+"""Bytes: no other thread runs meanwhile, and invalid ones take long."""
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = {"User-Agent": "autogen-codeact", "Accept-Encoding": "identity", "Connection": "close"}
+_CHARSET = re.compile(r";\s*charset=[\"']?([\w:.-]{1,40})", re.IGNORECASE)
+MAX_TYPE = 200
+"""Characters of a media type that are read."""
+# Decoding the first takes time that grows with the square of the length; the second warns about what it reads.
+_NOT_FOR_PAGES = ("punycode", "unicode-escape")
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
@@ -40,6 +49,7 @@ class PageFetcher:
         self._connector = Connector(Policy(allow_domains), resolve)
         self._max_bytes = max_bytes
         self._timeout = timeout
+        self._slots = threading.Semaphore(MAX_THREADS)
 
     async def fetch(self, url: str) -> str:
         """Fetch a page.
@@ -53,6 +63,21 @@ class PageFetcher:
             TimeoutError: It took too long.
             ValueError: The URL is malformed, or the page is larger than it may be.
         """
+        # On an event loop of its own: how a server divides its answer decides for how long it holds one up.
+        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]] = Future()
+
+        async def work(url: str) -> str:
+            task = asyncio.ensure_future(self._fetch(url))
+            begun.set_result((asyncio.get_running_loop(), task))
+            return await task
+
+        try:
+            return await in_daemon_thread(lambda url: asyncio.run(work(url)), url, self._slots)
+        except asyncio.CancelledError:
+            begun.add_done_callback(_cancel)
+            raise
+
+    async def _fetch(self, url: str) -> str:
         if _NOT_IN_URLS.search(url):
             raise ValueError(f"{quoted(url)} is not a URL: it has a space, a backslash or a control character in it")
         try:
@@ -81,7 +106,7 @@ class PageFetcher:
                 elif response.status_code >= 400:
                     raise ConnectionError(f"the server says {response.status_code}")
                 else:
-                    return _decode(await self._read(response), response.charset_encoding)
+                    return _decode(await self._read(response), response.headers.get("Content-Type", ""))
         raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
 
     @contextlib.asynccontextmanager
@@ -117,10 +142,23 @@ def _host_and_port(url: httpx.URL) -> tuple[str, int]:
     return host, url.port if url.port is not None else _PORTS[url.scheme]
 
 
-def _decode(body: bytes, charset: str | None) -> str:
+def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]]) -> None:
+    loop, task = begun.result()
+    with contextlib.suppress(RuntimeError):  # it has been closed
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _decode(body: bytes, media_type: str) -> str:
+    named = _CHARSET.search(media_type[:MAX_TYPE])
     try:
-        codec = codecs.lookup(charset or "utf-8").name
-        # Decoding takes time that grows with the square of the length.
-        return body.decode("utf-8" if codec == "punycode" else codec, "replace")
+        codec = codecs.lookup(named[1] if named else "utf-8").name
+        b"x".decode(codec, "replace")
+        return _decode_pieces(body, "utf-8" if codec in _NOT_FOR_PAGES else codec)
     except (LookupError, UnicodeError, ValueError):  # unknown, or not one for text
-        return body.decode("utf-8", "replace")
+        return _decode_pieces(body, "utf-8")
+
+
+def _decode_pieces(body: bytes, codec: str) -> str:
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    pieces = [decoder.decode(body[at : at + DECODED_AT_ONCE]) for at in range(0, len(body), DECODED_AT_ONCE)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])

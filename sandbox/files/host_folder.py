@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, PART_PREFIX, printable
+from autogen_codeact.sandbox.files.private_folders import Identity, identity_of, is_in, private_folders
 
 CHUNK_BYTES = 256 * 1024
 # Windows lacks both; Workspace.prepare refuses there before either is used.
@@ -33,7 +34,8 @@ class HostFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity | None = None
+        self._outside: frozenset[Identity] = frozenset()  # private folders that this one is not in
 
     def prepare(self) -> None:
         """Create the folder and check that it can be written.
@@ -99,23 +101,32 @@ class HostFolder:
 
     def _open_root(self, doing: str) -> int:
         descriptor = os.open(self.root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-        status = os.fstat(descriptor)
-        identity = status.st_dev, status.st_ino
+        identity = identity_of(descriptor)
         if self._identity is None:
             self._identity = identity
         if identity != self._identity:
             os.close(descriptor)
             raise file_error(errno.ESTALE, f"Can't {doing} {self.root}", _REPLACED)
+        private = private_folders(around=True)
+        if not private <= self._outside and is_in(descriptor, private):
+            os.close(descriptor)
+            raise file_error(errno.EPERM, f"Can't {doing} {self.root}", _IN_PRIVATE)
+        self._outside = private
         return descriptor
 
     @staticmethod
     def _open_or_create(parent: int, path: str, made: list[str] | None, room: int) -> int:
         part = path.rpartition("/")[2]
         try:
-            return os.open(part, FOLDER_FLAGS, dir_fd=parent)
+            found = os.open(part, FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
             if made is None:
                 raise
+        else:
+            if identity_of(found) in private_folders():
+                os.close(found)
+                raise file_error(errno.EPERM, "", _PRIVATE)
+            return found
         if len(made) >= room:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
         with suppress(FileExistsError):  # another process on the host created it first
@@ -208,6 +219,10 @@ def file_error(
 NO_MORE_ENTRIES = (
     "there are too many files and folders in the work_dir already. Remove some of them, or use another work_dir."
 )
+_PRIVATE = (
+    "that folder keeps the log of a run, a batch or this package's own files, which are no part of the workspace."
+)
+_IN_PRIVATE = "it is in a folder that keeps the log of a run or this package's own files. Use another work_dir."
 _DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 _FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
 _NOT_CREATED = "it does not exist and can't be created there. Use another folder."
@@ -266,6 +281,7 @@ class Scan:
     bytes: int = 0
     complete: bool = True
     readable: bool = True
+    private: frozenset[Identity] = field(default_factory=private_folders)
 
     def folder(self, descriptor: int, prefix: str, depth: int) -> None:
         """Scan an open folder and those below it.
@@ -330,7 +346,8 @@ class Scan:
             self.skip(name, f"can't be opened as a folder: {os.strerror(error.errno or 0)}.")
             return
         try:
-            self.folder(descriptor, name + "/", depth + 1)
+            if identity_of(descriptor) not in self.private:
+                self.folder(descriptor, name + "/", depth + 1)
         finally:
             os.close(descriptor)
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.files.filenames import DEFAULT_IGNORABLE
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -38,8 +39,8 @@ PROTECTED = frozenset(" ".join((_VERSION_CONTROL, _HOOKS, _SHELLS, _EDITORS_AND_
 GIT = ".git"
 # Windows' file systems give long names such short names.
 _SHORT_NAME = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
-# Case-folding file systems also ignore these, besides format characters and marks: Default_Ignorable_Code_Point.
-_INVISIBLE = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
+# Case-folding file systems also ignore these, besides format characters and marks.
+_INVISIBLE = re.compile(f"[{DEFAULT_IGNORABLE}]")
 # Entries that make any folder a git repository.
 _HEAD, _COMMON_FOLDER, _FOLDERS = "HEAD", "commondir", ("objects", "refs")
 

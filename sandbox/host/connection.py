@@ -22,7 +22,7 @@ from typing import Any
 from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host import forked, protocol
+from autogen_codeact.sandbox.host import forked, plain_values, protocol
 from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import Frame
@@ -32,6 +32,8 @@ from autogen_codeact.sandbox.host.waiting import Completion
 EXIT_DETAIL_TIMEOUT_S = 2.0
 READ_BYTES = 64 * 1024
 MAX_READS = 64
+MAX_UNSENT = 20_000
+"""Frames that may wait for room; far fewer do while the sandbox reads, since what it can ask for at once is limited."""
 _KEEP_ALIVE = protocol.pack(Frame.KEEP_ALIVE, 0, {})
 OutputCallback = Callable[[bytes, bytes | Display], None]
 """Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
@@ -77,12 +79,14 @@ class Reply:
         data: The bytes of its frame.
         streams: The output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`).
         displays: What the block has shown before it.
+        value: The value of the block's last expression if it is plain, else None.
     """
 
     message: dict[str, Any]
     data: bytes
     streams: dict[bytes, bytearray]
     displays: Displays = field(default_factory=Displays)
+    value: Any = None
 
 
 @dataclass
@@ -332,6 +336,8 @@ class Connection:
                 if kind not in _ALLOWED[state]:
                     raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
                 handler(ident, payload)
+            if len(self._outgoing) + len(self._bulk) > MAX_UNSENT:
+                raise SandboxProtocolError(f"the sandbox {self._name} does not read the answers to what it sends")
         return True
 
     def _flush(self) -> bool:
@@ -401,7 +407,8 @@ class Connection:
         with self._lock:
             pending = self._pending.pop(ident, None)
         if pending is not None:
-            pending.reply.set_result(Reply(message, data, pending.streams, pending.displays))
+            value = plain_values.decode(message.get("plain"))
+            pending.reply.set_result(Reply(message, data, pending.streams, pending.displays, value))
 
     def _on_fatal(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)

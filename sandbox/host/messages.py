@@ -8,7 +8,6 @@ from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host.protocol import VERSION
-from autogen_codeact.sandbox.limits import CheckpointMode
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class RunnerSettings:
     preload: tuple[str, ...]
     output_limit: int
     split_streams: bool
-    checkpoint: CheckpointMode
+    checkpoint: bool
     memory_bytes: int | None
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -15,7 +16,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from autogen_codeact.sandbox.egress import pinned
-from autogen_codeact.sandbox.egress.connector import Resolver, in_daemon_thread, in_order, is_own_address, look_up
+from autogen_codeact.sandbox.egress.connector import (
+    MAX_THREADS,
+    Resolver,
+    in_daemon_thread,
+    in_order,
+    is_own_address,
+    look_up,
+)
 from autogen_codeact.sandbox.egress.hosts import Address, normalise, to_ascii, why_not_public
 from autogen_codeact.sandbox.egress.policy import Refused
 from autogen_codeact.sandbox.packages.credentials import Credentials, origin, shown, without_user
@@ -50,6 +58,7 @@ class Fetcher:
     def __init__(self, config: PipConfig, resolve: Resolver) -> None:
         self._config = config
         self._resolve = resolve
+        self._slots = threading.Semaphore(MAX_THREADS)
         configured = [url for url in (*config.indexes, *config.find_links) if "://" in url]
         self._credentials = Credentials(configured, use_keyring=config.use_keyring)
         self._configured = {origin(url) for url in configured}
@@ -122,7 +131,7 @@ class Fetcher:
         headers = {**_IDENTITY, "Accept": accept}
         try:
             async with asyncio.timeout(CREDENTIALS_TIMEOUT_S):
-                credentials = await in_daemon_thread(self._credentials.header, url)
+                credentials = await in_daemon_thread(self._credentials.header, url, self._slots)
         except (OSError, ValueError):
             raise FetchError(
                 f"{shown(url)} can't be fetched: its credentials could not be read from the keyring"
@@ -164,7 +173,7 @@ class Fetcher:
         proxied = self._uses_proxy(url)
         if proxied and not _is_literal(host):
             return None
-        addresses = await look_up(self._resolve, host, port)
+        addresses = await look_up(self._resolve, host, port, self._slots)
         base_host = urlsplit(base).hostname or ""
         for address in addresses:
             kind = "is the host's own" if is_own_address(address) else why_not_public(address)
@@ -178,7 +187,7 @@ class Fetcher:
     async def _is_public(self, host: str) -> bool:
         """Return whether a host is on the public Internet: an index that is not may lead to other hosts that are not."""
         try:
-            found = await look_up(self._resolve, normalise(to_ascii(host)), 443)
+            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._slots)
         except (Refused, ValueError):
             return True
         return any(why_not_public(address) is None for address in found)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import html
+import itertools
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -22,6 +24,12 @@ MAX_ITEMS_OF_FILE = 50
 """Values in JSON, on the average, beyond which a page is not parsed; indexes use about 20."""
 MAX_TEXT = 1000
 """Characters that are kept of a reason or a version specifier."""
+MAX_URL = 4096
+"""Characters of a link; longer ones are left out."""
+MAX_HASHES = 8
+PIECE = 32 * 1024
+"""Characters of HTML that are parsed at a time: no other thread runs while a tag is searched for its attributes."""
+PARSE_TIMEOUT_S = 60.0
 _HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
@@ -83,12 +91,19 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
         url: Its URL, from which relative links are resolved.
 
     Raises:
-        ValueError: It is JSON and not a project page, or lists too many files.
+        ValueError: It is JSON and not a project page, lists too many files, or takes too long.
     """
     if content_type.partition(";")[0].strip().lower() == JSON_TYPE:
         return _parse_json(content, url)
     parser = _Links(url)
-    parser.feed(content.decode("utf-8", "replace"))
+    text, deadline = content.decode("utf-8", "replace"), time.monotonic() + PARSE_TIMEOUT_S
+    for at in range(0, len(text), PIECE):
+        parser.feed(text[at : at + PIECE])
+        if len(parser.rawdata) > PIECE:
+            # An incomplete tag, comment or script, which would be parsed again with the next piece; its end may be cut in two.
+            parser.rawdata = parser.rawdata[-16:]
+        if time.monotonic() > deadline:
+            raise ValueError(f"it is not parsed after {PARSE_TIMEOUT_S:g} s")
     # Not closed: what is incomplete at the end has no link, and parsing it anyway takes quadratic time.
     return parser.files
 
@@ -98,13 +113,17 @@ def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_FILES * MAX_ITEMS_OF_FILE:
         raise ValueError(f"it lists more than {MAX_FILES:,} files")
     try:
-        page = json.loads(content)
+        page = json.loads(content, parse_int=_not_needed, parse_float=_not_needed)
         entries = list(page["files"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("it is not a project page in JSON") from None
     _check_number(entries)
     found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
+
+
+def _not_needed(_number: str) -> None:
+    """Stand for a number: to convert a long one takes long, and other threads can run while this function does."""
 
 
 def _check_number(entries: Sequence[Any]) -> None:
@@ -130,6 +149,8 @@ def _from_json(entry: Mapping[str, Any], page: str) -> ProjectFile | None:
 
 def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | None:
     """Return the file of a link, which is relative to `base`; None if the link is malformed or leads to no package."""
+    if len(link) > MAX_URL:
+        return None
     try:
         url = urljoin(base, link.strip())
         split = urlsplit(url)
@@ -148,7 +169,15 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
 def _checked_hashes(hashes: Any) -> dict[str, str]:
     if not isinstance(hashes, dict):
         return {}
-    return {str(name): str(value) for name, value in hashes.items() if _HASH.fullmatch(f"{name}={value}")}
+    return {
+        str(name): str(value)
+        for name, value in itertools.islice(hashes.items(), MAX_HASHES)
+        if _HASH.fullmatch(f"{name}={value}")
+    }
+
+
+def _hashes_in(text: str) -> dict[str, str]:
+    return dict(_HASH.findall(text[:MAX_TEXT])[:MAX_HASHES])
 
 
 class _Links(HTMLParser):
@@ -163,7 +192,7 @@ class _Links(HTMLParser):
         """Collect one link."""
         attributes = dict(attrs)
         link = attributes.get("href")
-        if tag == "base" and link:
+        if tag == "base" and link and len(link) <= MAX_URL:
             with contextlib.suppress(ValueError):
                 self._base = urljoin(self._url, link)
         if tag != "a" or not link:
@@ -173,10 +202,10 @@ class _Links(HTMLParser):
             link,
             self._url,
             self._base,
-            hashes=dict(_HASH.findall(link.partition("#")[2])),
+            hashes=_hashes_in(link.partition("#")[2]),
             requires_python=attributes.get("data-requires-python"),
             yanked=(attributes["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in attributes else False,
-            metadata=dict(_HASH.findall(metadata or "")) if metadata != "false" else None,
+            metadata=_hashes_in(metadata or "") if metadata != "false" else None,
         )
         if file is not None:
             self.files.append(file)
@@ -189,15 +218,17 @@ def _link(file: ProjectFile, project: str) -> str:
 
 def write_json(project: str, files: Iterable[ProjectFile]) -> bytes:
     """Return a project's page as JSON (PEP 691)."""
-    entries = []
+    entries: list[str] = []
     for file in files:
         entry: dict[str, Any] = {"filename": file.filename, "url": _link(file, project), "hashes": dict(file.hashes)}
         if file.requires_python is not None:
             entry["requires-python"] = file.requires_python
         if file.metadata is not None:
             entry["core-metadata"] = entry["dist-info-metadata"] = dict(file.metadata) or True
-        entries.append({**entry, "yanked": file.yanked})
-    return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": entries}).encode()
+        # One by one, because no other thread runs meanwhile.
+        entries.append(json.dumps({**entry, "yanked": file.yanked}))
+    head = json.dumps({"meta": {"api-version": "1.0"}, "name": project})
+    return f'{head[:-1]}, "files": [{", ".join(entries)}]}}'.encode()
 
 
 def write_html(project: str, files: Iterable[ProjectFile]) -> bytes:

@@ -279,6 +279,7 @@ class Block:
             "exit_code": exit_code,
             "error": error,
             "value": (self.report or {}).get("value"),
+            "plain": (self.report or {}).get("plain"),
             "duration_s": time.monotonic() - self.began,
             "dropped": [dropped for dropped, _ in ends],
             "tail": [tail for _, tail in ends],

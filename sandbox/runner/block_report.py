@@ -2,7 +2,7 @@
 
 import signal
 
-from . import cell_loop, execution, session_environment, stdio
+from . import cell_loop, execution, session_environment, stdio, values
 
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
@@ -28,6 +28,7 @@ def check(report):
         "exit_code": code & 0xFF if isinstance(code, int) else 1,
         "error": error,
         "value": _text(report.get("value"), execution.VALUE_LIMIT),
+        "plain": _text(report.get("plain"), values.PLAIN_BYTES),
         "late": _text(report.get("late"), 2 * stdio.LATE_LIMIT) or "",
         "too_large": report.get("too_large") is True,
         **session_environment.check(report),

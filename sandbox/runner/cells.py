@@ -88,7 +88,7 @@ class Cells:
             value: The value of a last expression.
 
         Returns:
-            The text.
+            The text, and the value itself if it is plain, as `values.encode` has it; None if nothing is shown.
         """
         text = None if self.shell.is_loaded else values.text_like_repr(value)
         if text is None:
@@ -98,7 +98,7 @@ class Cells:
         if line is None:
             return None
         sys.stdout.write(line + "\n")
-        return text[: execution.VALUE_LIMIT]
+        return text[: execution.VALUE_LIMIT], values.encode(value)
 
     def _run_and_show(self, code, filename):
         if b"IPython" in code:

@@ -103,7 +103,7 @@ def publish(data, metadata=None, display_id=None, update=False, echo=True):
     """
     if Formatter.capture is not None and Formatter.capture(data, metadata):
         return ""
-    parts, left_out = mime.encoded(data, DISPLAY_BYTES, TEXT_BYTES)
+    parts, left_out = mime.encoded(mime.with_remark(data), DISPLAY_BYTES, TEXT_BYTES)
     text = parts.get(mime.TEXT, b"").decode("utf-8", "replace")
     name = None
     if parts and not _is_plain(parts):

@@ -21,18 +21,18 @@ class Outcome:
 
     Args:
         exit_code: What the process would exit with.
-        value: `repr` of the last bare expression, or None.
+        value: Text of the last bare expression's value, and that itself if it is plain, as `values.encode` has it; or None.
         error: `{"type", "message", "line"}` of the exception, or None.
     """
 
     def __init__(self, exit_code=0, value=None, error=None):
         self.exit_code = exit_code
-        self.value = value
+        self.value, self.plain = value or (None, None)
         self.error = error
 
     def message(self):
         """Return it as the message of a report."""
-        return {"exit_code": self.exit_code, "value": self.value, "error": self.error}
+        return {"exit_code": self.exit_code, "value": self.value, "plain": self.plain, "error": self.error}
 
 
 def new_main():
@@ -89,7 +89,7 @@ def run_guarded(filename, run):
 
     Args:
         filename: The code's name in tracebacks.
-        run: Runs it, and returns the text of its value or None.
+        run: Runs it, and returns the `value` of the outcome.
 
     Returns:
         The `Outcome`.

@@ -19,7 +19,27 @@ IMAGES = {
 }
 # Others get a file only if the text does not say what is shown: `<IPython.core.display.HTML object>`.
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
+# Figures that a browser draws: models see nothing of them.
+INTERACTIVE = ("application/vnd.plotly.", "application/vnd.vega")
+NO_IMAGE = (
+    "<Interactive figure without an image: to look at it, draw it with matplotlib; to keep it, save it as HTML (%s)>"
+)
 BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+
+
+def with_remark(data):
+    """Return a bundle whose text says so if it is an interactive figure without an image.
+
+    Args:
+        data: Values by MIME type, as code has made them.
+    """
+    kinds = [kind for kind in data if isinstance(kind, str)]
+    is_plotly = any(kind.startswith(INTERACTIVE[0]) for kind in kinds)
+    html = data.get("text/html")
+    is_altair = any(kind.startswith(INTERACTIVE[1]) for kind in kinds) or (type(html) is str and "vegaEmbed" in html)
+    if not (is_plotly or is_altair) or any(kind.startswith("image/") or kind == "application/pdf" for kind in kinds):
+        return data
+    return dict(data, **{TEXT: NO_IMAGE % ("`write_html`" if is_plotly else "`save`")})
 
 
 def encoded(data, limit, text_limit):

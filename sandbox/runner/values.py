@@ -1,4 +1,7 @@
-"""The text of a value that a cell shows, where IPython and `repr` agree; or where there is no IPython."""
+"""The value of a cell: its text, where IPython and `repr` agree or there is no IPython; and a plain value itself, as JSON."""
+
+import json
+import sys
 
 # The width at which IPython breaks a container into lines.
 WIDTH = 79
@@ -10,6 +13,14 @@ _OWN_WAY_NAMES = frozenset(
     "SimpleNamespace mappingproxy _Environ function builtin_function_or_method Pattern SRE_Pattern defaultdict OrderedDict "
     "deque Counter UserList UserDict".split()
 )
+# Of a value that is sent itself: its JSON in bytes, how deep it is nested, and the bits of a number.
+PLAIN_BYTES = 64 * 1024
+_PLAIN_DEPTH = 16
+_PLAIN_BITS = 8192
+_SIZED = frozenset((str, bytes, list, tuple, dict, set, frozenset))
+_SCALARS = frozenset((bool, int, float, complex, str, bytes))
+# A reference of its own: user code may replace the functions of the module json.
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def text_like_repr(value):
@@ -49,6 +60,51 @@ def own_text(value):
 
         return pprint.pformat(value, width=WIDTH + 1, sort_dicts=False)
     return _joined(repr(value))
+
+
+def encode(value):
+    """Return a plain value as JSON, in which an object with one name stands for what JSON does not have: `{"tuple": [1, 2]}`.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The text; None if something in the value is not plain, or it is too large or nested too deeply.
+    """
+    try:
+        text = _dump(_tagged(value, _PLAIN_DEPTH, [PLAIN_BYTES]))
+        return text if len(text.encode("utf-8")) <= PLAIN_BYTES else None
+    except Exception:  # classes of the block decide what fails here
+        return None
+
+
+def _tagged(value, depth, room):  # noqa: PLR0911 - one for each kind
+    kind = type(value)
+    room[0] -= 1 + (len(value) if kind in _SIZED else 0)
+    if room[0] < 0 or not depth:
+        raise ValueError("too large")
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int and value.bit_length() <= _PLAIN_BITS:
+        room[0] -= value.bit_length() * 3 // 10
+        return value
+    if kind is float:
+        room[0] -= 2
+        return value if value - value == 0 else {"float": repr(value)}
+    if kind is complex:
+        return {"complex": [_tagged(value.real, depth, room), _tagged(value.imag, depth, room)]}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind is dict:
+        return {"dict": [[_tagged(each, depth - 1, room) for each in items] for items in (value, value.values())]}
+    if kind in _SIZED:
+        items = [_tagged(each, depth - 1, room) for each in value]
+        return items if kind is list else {kind.__name__: items}
+    if isinstance(value, sys.modules["numpy"].generic) and value.dtype.kind in "biufcSU":
+        scalar = value.item()
+        if type(scalar) in _SCALARS:
+            return _tagged(scalar, depth, room)
+    raise TypeError("not plain")
 
 
 def _joined(text):

@@ -35,6 +35,7 @@ MAX_STEPS = 400_000
 MAX_STEPS_ON_LOOP = 2000
 CHARS_A_STEP = 16
 MAX_PROBLEMS = 6
+TOO_LONG = "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
 
 _UNCHECKED = frozenset(
     {
@@ -114,9 +115,7 @@ class ArgumentSchema:
         try:
             return self._problems(arguments, MAX_STEPS)
         except _TooManySteps:
-            return [
-                "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
-            ]
+            return [TOO_LONG]
 
     def _problems(self, arguments: Mapping[str, Any], steps: int) -> list[str]:
         _steps.set([steps])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD
+from autogen_codeact.sandbox.keyword_model import KeywordModel
 from autogen_codeact.sandbox.limits import Size, parse_size
 
 MOST_BYTES_OF_A_CALL = 4 * 1024 * 1024
@@ -22,7 +23,7 @@ def _at_most(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-class ToolLimits(BaseModel):
+class ToolLimits(KeywordModel):
     """How much of the host a block may use through its tools; a call beyond it raises an exception in the block.
 
     Args:

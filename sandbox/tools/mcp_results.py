@@ -16,11 +16,15 @@ _WRAPPED = "result"
 
 
 def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
-    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
+    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one.
+
+    Args:
+        schema: A valid schema of the tool's structured results, or None.
+    """
     if not schema:
         return None, False
     properties = schema.get("properties", {})
-    if list(properties) == [_WRAPPED] and schema.get("required") == [_WRAPPED]:
+    if list(properties) == schema.get("required") == [_WRAPPED] and isinstance(properties[_WRAPPED], Mapping):
         return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
     return schema, False
 
@@ -44,7 +48,7 @@ def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> Too
     if structured and result.structuredContent is not None:
         value = result.structuredContent
         images = tuple(part for part in parts if isinstance(part, ToolImage))
-        return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
+        return ToolAnswer(value.get(_WRAPPED) if wrapped else value, images)
     texts = to_answer(parts, name)
     return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.protocol import check_nesting
 
 T = TypeVar("T")
@@ -278,7 +279,7 @@ def traceback_of(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error, limit=-20))
     if len(text) > MESSAGE_LIMIT:
         text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"
-    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text.rstrip())
+    return printable(text.rstrip(), keep="\n")
 
 
 async def offload(needed: bool, work: Callable[[], T]) -> T:

@@ -22,10 +22,6 @@ class ToolImage:
     size: tuple[int, int] | None = None
 
 
-Picture = ToolImage
-"""The name of `ToolImage` in version 0.1."""
-
-
 @dataclass(frozen=True)
 class ToolAnswer:
     """What a tool returned.

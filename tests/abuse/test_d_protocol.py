@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import plain_values, protocol
 from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.connection import Reply
 
@@ -36,7 +36,7 @@ async def test_47_a_result_printed_to_stdout_is_text(subject: Subject) -> None:
     sys.exit(3)
     """
     result = await subject.run(code)
-    assert (result.outcome, result.exit_code, result.state, result.value) == ("error", 3, "kept", None)
+    assert (result.outcome, result.exit_code, result.state, result.value_repr) == ("error", 3, "kept", None)
     assert "forged" not in result.notes
     assert result.output.count('"outcome"') == 7 * 4 * 2 + 1
     assert result.output.endswith("mux!")
@@ -111,7 +111,7 @@ async def test_48_what_a_block_has_left_forges_no_later_result(subject: Subject)
     assert (await subject.run(code)).outcome == "ok"
     result = await subject.run("import time; time.sleep(0.3); print('true'); 'value'")
     assert (result.outcome, result.exit_code, result.output.splitlines()[0]) == ("ok", 0, "true")
-    assert result.value == ("'value'" if subject.session else None)
+    assert result.value_repr == ("'value'" if subject.session else None)
 
 
 async def test_48_a_forged_report_is_the_blocks_own_and_bounded(subject: Subject) -> None:
@@ -120,13 +120,15 @@ async def test_48_a_forged_report_is_the_blocks_own_and_bounded(subject: Subject
     {FORGE}
     import time
     error = {{"type": "T" * 10_000, "message": "m" * 1_000_000, "line": "x"}}
-    message = {{"exit_code": 2**60 + 5, "value": "v" * 1_000_000, "error": error, "late": 7, "outcome": "splendid"}}
+    message = {{"exit_code": 2**60 + 5, "value": "v" * 1_000_000, "error": error, "late": 7, "outcome": "splendid",
+               "plain": "[" * 65_000}}
     os.write(control_socket(), frame(b"D", own_ident(), message))
     time.sleep(0.1)
     """
     result = await subject.run(code)
     assert (result.outcome, result.exit_code) == ("error", 5)
-    assert len(result.value or "") == 64 * 1024
+    assert len(result.value_repr or "") == 64 * 1024
+    assert result.value is None
     assert result.error is not None
     assert (len(result.error.type), len(result.error.message), result.error.line) == (200, 16 * 1024, None)
 
@@ -232,7 +234,8 @@ def test_60_type_tagged_payloads_stay_text(payload: dict[str, object]) -> None:
     message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
     reply = Reply(message, data, {})
     result = to_result(reply, split_streams=False)
-    assert result.value == str(payload)
+    assert result.value_repr == str(payload)
+    assert plain_values.decode(json.dumps(payload)) is None
 
 
 async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(

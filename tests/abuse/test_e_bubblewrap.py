@@ -131,7 +131,7 @@ class Test68Stopped:
             for pid in below:
                 os.kill(pid, signal.SIGCONT)
             result = await running
-            assert (result.value, result.state) == ("1", "kept")
+            assert (result.value_repr, result.state) == ("1", "kept")
 
 
 class Test73Stop:

@@ -99,7 +99,7 @@ class TestLease:
             await out(executor, "x = 7")
             await asyncio.sleep(4)
             result = await run(executor, "import time; time.sleep(4); x")
-            assert (result.value, result.state) == ("7", "kept")
+            assert (result.value_repr, result.state) == ("7", "kept")
 
     async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(
         self, network: EngineProxy, monkeypatch: pytest.MonkeyPatch

@@ -64,7 +64,7 @@ async def test_69_engine_restarted_between_blocks_with_live_restore_loses_the_se
         second_engine.end()
         second_engine.start(live_restore=True)
         result = await run(executor, "'x' in globals()")
-        assert (result.value, result.state) == ("False", "lost")
+        assert (result.value_repr, result.state) == ("False", "lost")
         assert executor.container_name != before
         await eventually(lambda: second_engine.containers() == {executor.container_name}, 20)
     finally:

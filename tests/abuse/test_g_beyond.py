@@ -310,6 +310,6 @@ async def test_95_processes_without_room_and_a_dead_zygote_are_no_end(subject: S
 )
 async def test_96_lone_surrogates_in_errors_and_values_can_be_sent_on(subject: Subject, code: str) -> None:
     result = await subject.run(code)
-    texts = [result.output, result.value, result.error and result.error.message, *result.notes]
+    texts = [result.output, result.value_repr, result.error and result.error.message, *result.notes]
     assert all(text.encode() is not None for text in texts if text)
     assert ("\\ud800" in str(result.error)) is ("raise" in code)

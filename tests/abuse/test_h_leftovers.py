@@ -111,7 +111,7 @@ async def test_h6_a_leftover_process_sends_no_results_for_later_blocks(
     assert (await subject.run(f"{LEFTOVER}\n    {fork}")).outcome == "ok"
     for number in range(BLOCKS):
         result = await subject.run(f"import time; time.sleep(0.1); note('true {number}')\n{number} * 11")
-        assert (result.outcome, result.state, result.value) == ("ok", "kept", str(number * 11))
+        assert (result.outcome, result.state, result.value_repr) == ("ok", "kept", str(number * 11))
     assert noted == [f"true {number}" for number in range(BLOCKS)]
     # Nor has it read what later blocks were, or what the host answered them.
     seen = await subject.out(f"import os; print(os.path.exists({STOLEN!r}) and open({STOLEN!r}, 'rb').read())")
@@ -142,7 +142,7 @@ async def test_h6_a_session_without_sockets_goes_on(subject: Subject, checkpoint
     for number in range(3):
         # More than a socket takes at once.
         result = await subject.run(f"large = {'x' * 900_000!r}\nnote('{number}')\n{number} * 11")
-        assert (result.outcome, result.state, result.value) == ("ok", "kept", str(number * 11)), result
+        assert (result.outcome, result.state, result.value_repr) == ("ok", "kept", str(number * 11)), result
     assert noted == ["0", "1", "2"]
     result = await subject.run("import os; os._exit(1)")
     assert (result.outcome, result.state) == ("crashed", "restored" if checkpoint else "lost")

@@ -165,7 +165,7 @@ def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
 
 
 def test_i1_a_terminal_gets_no_control_sequences_of_the_code() -> None:
-    result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value="'\u202e'")
+    result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value_repr="'\u202e'")
     assert result._repr_mimebundle_()["text/plain"] == "\\x1b]52;c;cm0=\\x07\n100%\n'\\u202e'"
 
 

@@ -82,7 +82,7 @@ async def test_agent_runs_steps_until_it_answers_without_code(session: SandboxCo
             generation_event(1, first, "x = 6\nprint(x)\n", cost=2),
             execution_event(1, "6\n"),
             generation_event(2, second, "x * 7\n", cost=3),
-            execution_event(2, "42\n", value="42"),
+            execution_event(2, "42\n", value_repr="42"),
             answer_message("It is 42.", cost=4, steps="3"),
         ]
     )

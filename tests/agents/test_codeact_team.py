@@ -129,11 +129,10 @@ ARGUMENTS: dict[str, Any] = {
 def test_every_argument_survives_json(bubblewrap: None) -> None:
     arguments = set(inspect.signature(CodeActAgent).parameters)
     typed = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
-    older = {"output_type"}
     fields = set(CodeActAgentConfig.model_fields) - {"structured_message_factory"} | typed
-    assert arguments - older == fields | {"approval_func", "redact"}
+    assert arguments == fields | {"approval_func", "redact"}
     tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
-    assert arguments - older - {"approval_func", "redact"} == tested
+    assert arguments - {"approval_func", "redact"} == tested
 
     agent = CodeActAgent(
         "actor",

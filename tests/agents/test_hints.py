@@ -2,97 +2,133 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ErrorInfo, ExecutionResult, Limits
+from autogen_codeact.sandbox.facts import SandboxFacts
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
 from tests.executors import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
-NO_NETWORK = "Hint: the sandbox has no network. allow_domains=['{host}'] would allow a host, if whoever runs the sandbox sets it."
-FULL = (
-    "Hint: the disk is full. /workspace holds 256 MiB. Remove files that are not needed; limits=Limits(workspace=…, tmp=…) would "
-    "give more room, if whoever runs the sandbox sets it."
-)
+WITHOUT = ": do without it, or say in the answer what is missing."
+NO_NETWORK = f"Hint: the sandbox has no network. No host can be reached{WITHOUT}"
+FULL = "Hint: the disk is full. /workspace holds 256 MiB. Remove files that are not needed."
 WRITABLE = "Hint: code can write in /workspace and /tmp; other folders are read-only."
-NOT_INSTALLED = (
-    "It can't be installed from code: packages=['{name}'] installs it, and allow_pip=True would allow pip, if whoever runs the "
-    "sandbox sets that."
-)
+NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
+COMMANDS = "Commands that are there: bash, git."
+PACKAGE = "packages=['{0}'] or allow_pip=True would help.", "--package {0} or --allow-pip would help."
+IMAGE = "an image= that has it would help.", "an --image that has it would help."
+HOST = "allow_domains=['{0}'] would help.", "--allow-domain {0} would help."
+ROOM = "more room (workspace=…, tmp=…, within memory=…) would help.", "more room (--disk SIZE) would help."
 
 
 def failed(output: str) -> CodeResult:
     return CodeResult(exit_code=1, output=output)
 
 
+def for_models(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
+    return [hint.for_model for hint in hints_for(result, facts)]
+
+
 @pytest.mark.parametrize(
-    ("output", "hint"),
+    ("output", "problem", "way_out", "option", "name"),
     [
-        (SEABORN, f"Hint: seaborn is not installed. {NOT_INSTALLED.format(name='seaborn')}"),
+        (SEABORN, "seaborn is not installed.", NOT_INSTALLED, PACKAGE, "seaborn"),
         (
             "ModuleNotFoundError: No module named 'cv2'",
-            f"Hint: opencv-python is not installed. numpy can be used instead. {NOT_INSTALLED.format(name='opencv-python')}",
+            "opencv-python is not installed. numpy can be used instead.",
+            NOT_INSTALLED,
+            PACKAGE,
+            "opencv-python",
         ),
         (
             "ERROR: No matching distribution found for torch",
-            f"Hint: torch is not installed. numpy can be used instead. {NOT_INSTALLED.format(name='torch')}",
+            "torch is not installed. numpy can be used instead.",
+            NOT_INSTALLED,
+            PACKAGE,
+            "torch",
         ),
-        (
-            "/tmp/code.sh: line 3: tree: command not found",
-            "Hint: the command tree is not in the sandbox. Commands that are there: bash, git. image= can name an image that "
-            "has it.",
-        ),
-        (
-            "sh: 1: jq: not found",
-            "Hint: the command jq is not in the sandbox. Commands that are there: bash, git. image= can name an image that "
-            "has it.",
-        ),
+        ("/tmp/a.sh: line 3: tree: command not found", "the command tree is not in the sandbox.", COMMANDS, IMAGE, ""),
+        ("sh: 1: jq: not found", "the command jq is not in the sandbox.", COMMANDS, IMAGE, ""),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'",
-            "Hint: the command ffmpeg is not in the sandbox. Commands that are there: bash, git. image= can name an image that "
-            "has it.",
+            "the command ffmpeg is not in the sandbox.",
+            COMMANDS,
+            IMAGE,
+            "",
         ),
-        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", NO_NETWORK.format(host="api.example.com")),
-        ("curl: (6) Could not resolve host: Data.Example.org", NO_NETWORK.format(host="data.example.org")),
+        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "", NO_NETWORK, HOST, "api.example.com"),
+        ("curl: (6) Could not resolve host: Data.Example.org", "", NO_NETWORK, HOST, "data.example.org"),
         (
             "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='a.example.net', port=443): Max retries exceeded "
             "with url: / (Caused by NameResolutionError(': Failed to resolve ([Errno -2] Name or service not known)'))",
-            NO_NETWORK.format(host="a.example.net"),
+            "",
+            NO_NETWORK,
+            HOST,
+            "a.example.net",
         ),
-        ("OSError: [Errno 30] Read-only file system: '/etc/x'", WRITABLE),
-        ("PermissionError: [Errno 13] Permission denied: '/root/x'", WRITABLE),
-        ("OSError: [Errno 28] No space left on device", FULL),
+        ("OSError: [Errno 28] No space left on device", "", FULL, ROOM, ""),
     ],
 )
-def test_each_limit_has_a_hint(output: str, hint: str) -> None:
-    assert hints_for(failed(f"Traceback\n{output}\n"), ASKED) == [hint]
+def test_a_limit_has_a_hint_for_the_model_and_one_for_persons(
+    output: str, problem: str, way_out: str, option: tuple[str, str], name: str
+) -> None:
+    (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
+    assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
+    assert not re.search(r"\w=|--|whoever", hint.for_model)
+    for flags in (False, True):
+        shown = hint.for_person(flags=flags)
+        assert shown == f"Hint: {hint.problem} {option[flags].format(name)}"
+        assert ("--" in shown) is flags
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["OSError: [Errno 30] Read-only file system: '/etc/x'", "PermissionError: [Errno 13] Permission denied: '/root/x'"],
+)
+def test_read_only_path_has_one_hint_for_all(output: str) -> None:
+    (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
+    assert {hint.for_model, hint.for_person(flags=True), hint.for_person(flags=False)} == {WRITABLE}
 
 
 def test_hints_follow_the_options() -> None:
     pip = replace(ASKED, pip=True, packages={"matplotlib": "3"})
-    assert hints_for(failed(SEABORN), pip) == [
+    (hint,) = hints_for(failed(SEABORN), pip)
+    assert {hint.for_model, hint.for_person(flags=True)} == {
         "Hint: seaborn is not installed. matplotlib can be used instead. `pip install seaborn` in a shell block may install it."
-    ]
+    }
     some = replace(ASKED, domains=("a.example.com",) * 7)
-    assert hints_for(failed("Could not resolve host: b.example.com"), some) == [
-        "Hint: the sandbox reaches only a.example.com, a.example.com, a.example.com, a.example.com, a.example.com and 2 more. "
-        "allow_domains=['b.example.com'] would allow another host."
-    ]
+    (hint,) = hints_for(failed("Could not resolve host: b.example.com"), some)
+    reached = f"Hint: the sandbox reaches only {', '.join(['a.example.com'] * 5)} and 2 more."
+    assert hint.for_model == f"{reached} Other hosts can't be reached{WITHOUT}"
+    assert hint.for_person(flags=True) == f"{reached} --allow-domain b.example.com would help."
+    (hint,) = hints_for(
+        failed("Tunnel connection failed: 403 c.example.com:443 is not in allow_domains; to allow"), some
+    )
+    assert hint.for_person(flags=True) == f"{reached} --allow-domain c.example.com:443 would help."
     assert hints_for(failed("Network is unreachable"), replace(ASKED, network=True)) == []
-    assert hints_for(failed("Read-only file system: '/data/x.csv'"), replace(ASKED, data=True)) == [
+    assert for_models(failed("Read-only file system: '/data/x.csv'"), replace(ASKED, data=True)) == [
         "Hint: /data is read-only. Copy files to /workspace to change them."
     ]
-    assert hints_for(failed(SEABORN), replace(ASKED, packages_option=False)) == [
-        "Hint: seaborn is not installed. It can't be installed from code: allow_pip=True would allow pip, if whoever runs the "
-        "sandbox sets that."
-    ]
+    (hint,) = hints_for(failed(SEABORN), replace(ASKED, packages_option=False))
+    assert hint.for_person(flags=True) == "Hint: seaborn is not installed. --allow-pip would help."
+
+
+def test_too_little_memory_has_a_hint() -> None:
+    (hint,) = hints_for(ExecutionResult(137, "", outcome="oom"), ASKED)
+    assert hint.for_model.endswith("of memory. Work on less data at a time.")
+    more = f"{2 * ASKED.memory_bytes // 1024**2}m"
+    assert hint.for_person(flags=True).endswith(f"of memory. --memory {more} would help.")
+    assert hint.for_person(flags=False).endswith(f"of memory. memory='{more}' would help.")
 
 
 def test_other_results_have_no_hints() -> None:
@@ -111,7 +147,7 @@ def test_command_that_fails_in_code_that_succeeds_has_a_hint() -> None:
 
 def test_exception_that_is_not_in_the_output_has_a_hint() -> None:
     result = ExecutionResult(1, "", outcome="error", error=ErrorInfo("ModuleNotFoundError", "No module named 'polars'"))
-    assert hints_for(result, ASKED)[0].startswith("Hint: polars is not installed. pandas can be used instead.")
+    assert for_models(result, ASKED)[0].startswith("Hint: polars is not installed. pandas can be used instead.")
 
 
 @pytest.mark.parametrize(
@@ -131,18 +167,24 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
         result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
     last = [str(call[-1].content).rpartition("\n\n")[2] for call in received_by(client)[1:]]
     assert last == [
-        "Hint: no_such_module is not installed. It can't be installed from code: allow_pip=True would allow pip, if whoever runs "
-        "the sandbox sets that.",
+        f"Hint: no_such_module is not installed. {NOT_INSTALLED}",
         WRITABLE,
         FULL.replace("256", "16"),
     ]
-    assert not any("Hint" in message.result.output for message in result.messages if hasattr(message, "result"))
+    ran = [message for message in result.messages if isinstance(message, CodeExecutionEvent)]
+    assert not any("Hint" in message.result.output for message in ran)
+    assert [message.metadata["hints"] for message in ran] == [
+        "Hint: no_such_module is not installed. allow_pip=True would help.",
+        WRITABLE,
+        f"Hint: the disk is full. /workspace holds 16 MiB. {ROOM[0]}",
+    ]
 
 
 async def test_reader_of_a_message_without_a_model_sees_hints(bubblewrap: None) -> None:
     async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
         result = await CodeExecutorAgent("runner", executor).run(task=python("open('/etc/x', 'w')"))
     assert result.messages[-1].to_text().endswith(f"\n\n{WRITABLE}")
+    assert result.messages[-1].metadata["hints_with_flags"] == WRITABLE
 
 
 async def test_executor_of_another_package_has_no_hints(executor: CodeExecutor) -> None:

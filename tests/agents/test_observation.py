@@ -63,8 +63,8 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
             "The code could not be run (exit code 1)\nIts output was:\nNo such language.",
         ),
         (result(0), SILENT),
-        (result(0, value="42"), "Value of the last expression: 42"),
-        (result(0, "42\n", value="42"), "42\n"),
+        (result(0, value_repr="42"), "Value of the last expression: 42"),
+        (result(0, "42\n", value_repr="42"), "42\n"),
         (
             result(1, "so far\n", outcome="error", error=ErrorInfo("KeyError", "'a'", 3)),
             "The script ran, then exited with an error (POSIX exit code: 1): KeyError: 'a' (line 3)\nIts output was:\nso far\n",

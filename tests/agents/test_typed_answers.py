@@ -255,15 +255,6 @@ def test_config_keeps_type_and_format(kind: Any, bubblewrap: None) -> None:
         load_component(text)
 
 
-def test_name_of_version_0_1_is_the_same_argument(bubblewrap: None) -> None:
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    older = CodeActAgent("actor", executor, model_client=scripted(), output_type=Sum)
-    newer = CodeActAgent("actor", executor, model_client=scripted(), output_content_type=Sum)
-    assert older.dump_component() == newer.dump_component()
-    with pytest.raises(ValueError, match="output_type is the older name of output_content_type: give one of them"):
-        CodeActAgent("actor", executor, model_client=scripted(), output_type=Sum, output_content_type=Sum)
-
-
 class Open(BaseModel, extra="allow"):
     """Takes any field."""
 

@@ -1,7 +1,7 @@
 """Summary, comparison and tables of batches."""
 
 import json
-import math
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -19,7 +19,7 @@ from autogen_codeact.batch.errors import BatchError, BatchFolderError
 from autogen_codeact.batch.report import Change, compare, comparison_text, summary_text
 from autogen_codeact.batch.results import Results, load_rows
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
-from autogen_codeact.batch.statistics import interval, pass_at, percentile, sign_test
+from autogen_codeact.batch.statistics import interval, pass_at, percentile
 from autogen_codeact.batch.summary import Group, Percentiles, summarize, write_summary
 from autogen_codeact.batch.tables import write_parquet
 
@@ -152,17 +152,7 @@ def test_pass_at_k_is_the_share_of_all_choices_with_a_pass(tries: int, data: st.
     assert pass_at(k, tries, passed) == pytest.approx(sum(map(any, choices)) / len(choices))
 
 
-@given(better=st.integers(0, 60), worse=st.integers(0, 60))
-def test_sign_test_is_the_sum_of_the_binomial_distribution(better: int, worse: int) -> None:
-    count = better + worse
-    exact = 2 * sum(math.comb(count, each) for each in range(min(better, worse) + 1)) / 2**count
-    assert sign_test(better, worse) == pytest.approx(min(1.0, exact))
-
-
 def test_statistics_of_known_cases() -> None:
-    assert sign_test(0, 0) == 1
-    assert sign_test(10, 1) == pytest.approx(0.01171875)
-    assert 0 < sign_test(51_000, 49_000) < 1e-9
     assert interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert interval(0, 5)[0] == 0
     assert [percentile([1.0, 2.0, 3.0, 4.0], part) for part in (0, 0.25, 0.5, 0.51, 1)] == [1, 1, 2, 3, 4]
@@ -193,11 +183,9 @@ def test_comparison_task_by_task(tmp_path: Path) -> None:
         "not_comparable": ["error"],
         "only_in_first": ["gone"],
         "only_in_second": ["new|\x1b[31m"],
-        "p_value": 1.0,
         "configuration": {"model": ("small", "large"), "team": (None, {"a": 1})},
     }
     text = comparison_text(found)
-    assert "1 better, 1 worse: p = 1 (exact sign test). That may well be chance" in text
     assert "| better | 0.0%  | 100.0% |" in text
     assert "- new|\\x1b[31m\n" in text
     assert "| model   | small | large    |" in text
@@ -225,7 +213,7 @@ def test_batches_without_checks_are_compared_by_their_answers(tmp_path: Path) ->
     assert (len(found.newly_failed), found.passed_in_both, found.newly_passed) == (26, 1, [])
     text = comparison_text(found, shown=20)
     assert "Neither batch has checks: a task with an answer counts as passed." in text
-    assert "0 better, 26 worse: p = 2.98e-08 (exact sign test). That is unlikely to be chance." in text
+    assert re.search(r"\| newly failed +\| 26 ", text)
     assert "… and 6 more (--json lists all)" in text
     assert "x18" in text
     assert "x19" not in text

@@ -2,25 +2,19 @@
 
 import pytest
 
-from autogen_codeact.cli import answer_printer
 from autogen_codeact.cli.answer_printer import AnswerPrinter
 
 
 class Screen:
-    """Keeps what is printed, without colours."""
+    """Keeps what is printed."""
 
-    def __init__(self, *, is_terminal=False):
-        self.is_terminal = is_terminal
+    def __init__(self):
+        self.pieces = []
         self.shown = ""
 
-    def write(self, text):
-        self.shown += text
-
-    def line(self, text="", style=None):
-        self.shown += f"{text}\n"
-
-    def text(self, text):
-        self.line(text.plain)
+    def code(self, pieces):
+        self.pieces += pieces
+        self.shown += "".join(text for _, text in pieces)
 
 
 @pytest.fixture
@@ -55,20 +49,10 @@ def test_spaces_do_not_wait_for_a_fence_without_end(printer, screen):
     assert screen.shown == " " * 1_000
 
 
-def test_code_is_highlighted_with_few_lines_before_it(printer, screen, monkeypatch):
-    # All lines of a long answer, again for each of its lines, would stop the chat, and Ctrl-C with it.
-    sizes = []
-    highlighted = answer_printer.highlighted
-
-    def measured(lines, language):
-        sizes.append((len(lines), sum(map(len, lines))))
-        return highlighted(lines, language)
-
-    monkeypatch.setattr(answer_printer, "highlighted", measured)
-    screen.is_terminal = True
-    printer.add("```python\n")
-    printer.add("".join(f"value = {number}\n" for number in range(200)))
-    printer.add(f"{'y' * 3_000}\n" * 3 + f"{'z' * 9_000}\n")
-    assert len(sizes) == 203
-    assert max(lines for lines, _ in sizes) <= 60
-    assert max(size for _, size in sizes) <= 4_000
+def test_a_string_of_several_lines_is_highlighted_while_it_comes(printer, screen):
+    for piece in 'See:\n```python\ndef f():\r\n    """One\n    if 2"""\n```\nif':
+        printer.add(piece)
+    printer.end()
+    coloured = [piece for piece in screen.pieces if piece[0] and "`" not in piece[1]]
+    assert coloured == [("k", "def"), ("nf", "f"), ("s", '"""One'), ("s", '    if 2"""')]
+    assert "\r" not in screen.shown

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.chat_terminal import CTRL_C, Chat
-from tests.cli.support import start, wait_until
+from tests.cli.support import codeact, start, wait_until
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
@@ -166,3 +166,29 @@ def test_terminal_shows_progress_and_then_the_summary(model, tmp_path):
     assert status == 0
     assert "4 tasks: 4 completed\ntokens: 28 read, 12 written\n" in shown
     assert os.fspath(tmp_path / "out" / "results.jsonl") in shown
+
+
+def test_tasks_of_a_recording_that_were_interrupted_inside_code_are_continued(tmp_path):
+    tasks = write_tasks(tmp_path, 2)
+    out, begun = tmp_path / "out", tmp_path / "out" / "work"
+    code = "import os, time\nfirst = not os.path.exists('begun')\nopen('begun', 'w').close()\ntime.sleep(60 if first else 0)"
+    answers_of_tasks = {
+        "t0": [f"```python\n{code}\nfinal_answer(7)\n```"],
+        "t1": [f"```python\n{code}\nx = 8\n```", "8"],
+    }
+    (tmp_path / "answers.json").write_text(json.dumps({"tasks": answers_of_tasks}))
+    options = ("--out", out, "--model", f"replay:{tmp_path / 'answers.json'}", "--sandbox", "bubblewrap", "--act")
+    with start("batch", tasks, *options, "--concurrency", 2) as process:
+        logs = out / "runs"
+        wait_until(
+            lambda: sum(b'"block_started"' in log.read_bytes() for log in logs.glob("*/events.jsonl")) == 2,
+            "code of both tasks",
+            SECONDS,
+        )
+        process.kill()
+        process.wait(SECONDS)
+    for folder in begun.iterdir():
+        (folder / "begun").touch()
+    done = codeact("batch", tasks, *options)
+    assert done.status == 0, done
+    assert answers(out) == {"t0": "7", "t1": "8"}

@@ -1,6 +1,7 @@
 """`codeact doctor`: its checks match the machine and the sandbox."""
 
 import json
+import platform
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -8,7 +9,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.cli.doctor import limit_checks
+from autogen_codeact.cli.doctor import engine_versions, limit_checks
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
 from tests.cli.support import codeact
@@ -17,7 +18,7 @@ from tests.openai_server import OpenAIServer
 
 LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
 # These checks depend on this machine and on who else uses it.
-DEPENDS = ["Docker", "Docker Desktop", "runc", "Linux", "vulnerabilities", "leftovers", "isolation"]
+DEPENDS = ["leftovers", "isolation"]
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
 
@@ -34,12 +35,15 @@ def test_complete_machine_passes_all_checks(docker_engine):
     assert (done.status, done.err) == (0, "")
     good, found = checks(done)
     assert good
-    assert list(found) == ["engine", "image", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
+    assert list(found) == ["engine", "versions", "image", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
     del found["bubblewrap"]  # depends on this machine
     assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {"model key": "note"}
     assert f"Docker {docker_engine} at " in found["engine"]["detail"]
     assert "API 1." in found["engine"]["detail"]
     assert "cgroup v" in found["engine"]["detail"]
+    assert found["versions"]["detail"].startswith(f"Docker {docker_engine}, runc 1.")
+    assert found["versions"]["detail"].endswith(f"Linux {platform.release()}")
+    assert found["versions"]["advice"].startswith("Published vulnerabilities: https://docs.docker.com/")
     assert found["image"]["detail"].startswith(f"{DEFAULT_IMAGE} (")
     assert found["memory"]["detail"] == "at most 1,073,741,824 bytes"
     assert found["processes"]["detail"] == "at most 256 at once"
@@ -52,9 +56,22 @@ def test_text_output_has_one_line_per_check(docker_engine):
     every = [line for line in done.out.splitlines() if not line.startswith("    ")]
     lines = [line for line in every if line[5:20].strip() not in [*DEPENDS, "bubblewrap"]]
     assert [line[5:20].strip() for line in every].count("leftovers") == 1
-    assert [line[5:20].strip() for line in lines[:-2]] == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
+    assert [line[5:20].strip() for line in lines[:-2]] == [
+        *["engine", "versions", "image", "sandbox", *LIMITS, "block", "model key"]
+    ]
     assert {line[:5] for line in lines[:-2]} == {"ok   "}
     assert lines[-1] == "Everything needed is available."
+
+
+def test_versions_have_the_patch_level_of_a_distributions_package():
+    runc = {"Name": "runc", "Version": "1.1.5+ds1", "Details": {"GitCommit": "1.1.5+ds1-1+deb12u1"}}
+    built = {"Name": "runc", "Version": "1.3.3", "Details": {"GitCommit": "v1.3.3-0-g51d5e946"}}
+    answer = {"Version": "20.10.24+dfsg1", "KernelVersion": "6.1.0-35-amd64"}
+    docker = {"Docker": "20.10.24+dfsg1"}
+    linux = {"Linux": "6.1.0-35-amd64"}
+    assert engine_versions(answer) == docker | linux
+    assert engine_versions(answer | {"Components": [runc]}) == docker | {"runc": "1.1.5+ds1-1+deb12u1"} | linux
+    assert engine_versions(answer | {"Components": [built]}) == docker | {"runc": "1.3.3"} | linux
 
 
 async def test_missing_limits_are_reported(docker_engine):
@@ -95,7 +112,8 @@ def test_without_any_sandbox_the_other_checks_still_run(tmp_path):
     assert done.status == 1
     good, found = checks(done)
     assert not good
-    assert list(found) == ["engine", "bubblewrap", "model key"]
+    assert list(found) == ["engine", "bubblewrap", "versions", "model key"]
+    assert found["versions"]["detail"] == f"Linux {platform.release()}"
     assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("lack", "note")
     assert found["bubblewrap"]["advice"].startswith("bubblewrap is not installed: apt-get install bubblewrap")
     assert found["engine"]["advice"].startswith("No Docker engine at unix:///nowhere/docker.sock")
@@ -108,7 +126,7 @@ def test_without_an_engine_bubblewrap_is_enough(bubblewrap):
     done = codeact("doctor", "--json", env=NOWHERE)
     good, found = checks(done)
     assert (done.status, good) == (0, True)
-    assert list(found) == ["engine", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
+    assert list(found) == ["engine", "bubblewrap", "versions", "sandbox", *LIMITS, "block", "model key"]
     assert {name for name, check in found.items() if check["status"] == "lack"} == set()
     assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("note", "ok")
     assert found["sandbox"]["detail"].startswith("bubblewrap, started in ")
@@ -126,7 +144,7 @@ def test_a_missing_image_is_not_pulled(docker_engine, image, detail, advice):
     done = codeact("doctor", "--json", "--image", image)
     assert done.status == 1
     _, found = checks(done)
-    assert list(found) == ["engine", "image", "bubblewrap", "model key"]
+    assert list(found) == ["engine", "versions", "image", "bubblewrap", "model key"]
     assert found["image"]["detail"].startswith(detail)
     assert found["image"]["advice"] == advice
 

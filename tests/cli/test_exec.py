@@ -92,7 +92,7 @@ def test_json_has_one_object_per_block(page):
         "exit_code": 0,
         "outcome": "ok",
         "output": "hello 42\n",
-        "value": None,
+        "value_repr": None,
         "error": None,
         "truncated": 0,
         "state": "kept",
@@ -137,7 +137,7 @@ def test_blocks_share_variables_in_session_mode_only():
     blocks = code("x = 20") + "\n" + code("x + 1") + "\n"
     done = in_bubblewrap("exec", "-", "--mode", "session", "--json", stdin=blocks)
     assert done.status == 0
-    assert [entry["value"] for entry in done.objects] == [None, "21"]
+    assert [entry["value_repr"] for entry in done.objects] == [None, "21"]
     done = in_bubblewrap("exec", "-", "--mode", "process", "--json", stdin=blocks)
     assert done.status == 1
     assert done.objects[-1]["error"]["type"] == "NameError"
@@ -200,7 +200,7 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
     done = in_bubblewrap("exec", file, "--keep-going", "--json", cwd=tmp_path)
     assert done.status == 1
-    assert [(entry["cell"], entry["value"], entry["exit_code"]) for entry in done.objects] == [
+    assert [(entry["cell"], entry["value_repr"], entry["exit_code"]) for entry in done.objects] == [
         *((2, None, 0), (4, "21", 0), (5, None, 1), (6, "7", 0)),
     ]
 
@@ -210,6 +210,7 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     [
         ("a.py", " \n", "no code blocks to run.\n"),
         ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
+        ("a.ipynb", '{"cells": [\n', ":2 is not JSON: Expecting value at column 1"),
         ("a.ipynb", notebook(("markdown", "only")), "no code blocks to run.\n"),
         (
             "a.ipynb",

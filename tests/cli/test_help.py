@@ -90,6 +90,7 @@ def test_help_lists_every_option(command):
     assert done.status == 0
     assert done.err == ""
     assert [option for option in OPTIONS[command] if option not in done.out] == []
+    assert "bool" not in done.out  # a flag has no value
 
 
 def test_help_shows_defaults():

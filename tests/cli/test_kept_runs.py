@@ -49,6 +49,18 @@ def test_a_run_is_kept_and_found_as_the_last_one(tmp_path, state):
     assert [line.split()[0] for line in listed] == ["RUN", name]
 
 
+def test_a_narrow_terminal_has_one_line_for_each_run(tmp_path):
+    name = "20250101-000000-" + "a-long-name-" * 3
+    write_log(tmp_path / "short", lines(whole_run()))
+    write_log(tmp_path / name, lines(whole_run()))
+    wide = codeact("runs", str(tmp_path), env={"COLUMNS": "400"}).out.splitlines()
+    assert len(wide) == 3
+    assert all(len(line) > 60 for line in wide)
+    for columns in (40, 60):
+        narrow = codeact("runs", str(tmp_path), env={"COLUMNS": str(columns)}).out.splitlines()
+        assert [line.removesuffix("…") for line in narrow] == [line[: columns - 1].rstrip() for line in wide]
+
+
 @pytest.mark.usefixtures("bubblewrap")
 def test_no_save_keeps_nothing(tmp_path, state):
     done = run(state, tmp_path, PRINTS, "It is 42.", options=["--no-save"])

@@ -113,7 +113,10 @@ def test_recording_can_be_json_lines(tmp_path):
     [
         ("[]", "holds no answers"),
         ("", "holds no answers"),
-        ("no json", ":1 is not JSON"),
+        ("no json", ":1 is not JSON: Expecting value at column 1: give a JSON list"),
+        ('[\n"a",\n"b\n]', ":3 is not JSON: Invalid control character at column 3: give"),
+        ('"a"\n\n"b" "c"\n', ":3 is not JSON: Extra data at column 5: give"),
+        ("[" * 100_000, "answers.json is nested too deep, or has a number that is too long: give"),
         ("[1]", "answer 1 has no text"),
         ('["a", {"thought": "b"}]', "answer 2 has no text"),
     ],
@@ -433,3 +436,25 @@ def test_missing_file_is_status_2(tmp_path, model):
     done = run("task", "--model", model, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: none.json can't be read: No such file or directory\n"
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize("options", [[], ["--act"], ["--retries", "0"]], ids=["run", "act", "no retries"])
+def test_an_answer_in_javascript_is_named_to_the_model_and_never_status_0(tmp_path, options):
+    answer = code("console.log(6 * 7)", language="js")
+    model = replay(tmp_path, *[f"Here it is:\n{answer}"] * 3)
+    done = run("What is 6*7?", "--model", model, "--sandbox", "bubblewrap", *options)
+    assert (done.status, done.err.splitlines()[-1]) == (
+        1,
+        "codeact: the model's answer has javascript code in it that was not run",
+    )
+    named = "- a block labelled javascript: only bash, python or sh is run here"
+    assert done.out.count(named) == (0 if "0" in options else 1)
+
+
+def test_a_component_that_is_not_json_is_named_with_its_line(tmp_path):
+    file = tmp_path / "model.json"
+    file.write_text('{\n  "provider": "x",\n  "config": {,}\n}\n')
+    done = run("task", "--model", str(file))
+    problem = "Expecting property name enclosed in double quotes at column 14"
+    assert (done.status, done.err) == (2, f"codeact: {file}:3 is not JSON: {problem}\n")

@@ -48,3 +48,15 @@ def test_options_that_can_not_be_combined_are_refused(tmp_path, options, words):
     done = codeact("run", "What?", *options, "--model", replay(tmp_path, "Hm."))
     assert (done.status, done.out) == (2, "")
     assert words in " ".join(done.err.split())
+
+
+def test_person_is_told_the_flag_that_would_help(tmp_path):
+    hint = "Hint: no_such_module is not installed. --package no_such_module or --allow-pip would help."
+    page = tmp_path / "page.md"
+    page.write_text(code("import no_such_module"))
+    ran = codeact(
+        "run", "What?", "--act", "--no-save", "--model", replay(tmp_path, page.read_text(), code("final_answer(1)"))
+    )
+    executed = codeact("exec", page)
+    for done in (ran, executed):
+        assert [line for line in done.out.splitlines() if "Hint" in line] == [hint], done

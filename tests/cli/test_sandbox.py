@@ -130,7 +130,7 @@ def test_bubblewrap_session_keeps_variables(bubblewrap):
         "--json",
         stdin=f"{code('x = 6')}\n\n{code('x * 7')}",
     )
-    assert [result["value"] for result in done.objects] == [None, "42"]
+    assert [result["value_repr"] for result in done.objects] == [None, "42"]
 
 
 def test_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):

@@ -47,7 +47,7 @@ async def test_too_much_memory_in_a_child_kills_the_child_alone():
     async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(memory="200m")) as executor:
         code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'bytearray(400 << 20)']).returncode"
         result = await run_past_oom(executor, f"kept = 7\n{code}")
-        assert (result.outcome, result.value, result.state) == ("ok", "-9", "kept")
+        assert (result.outcome, result.value_repr, result.state) == ("ok", "-9", "kept")
         assert await out(executor, "print(kept)") == "7\n"
 
 

@@ -183,7 +183,7 @@ class TestCheckpointLife:
         full = "what the session and the files in memory use leaves no room for a copy of it"
         # With a checkpoint this block would need more than there is, and end for want of memory.
         result = await run(executor, "heap[::4096] = b'y' * len(heap[::4096]); heap[0]")
-        assert (result.outcome, result.value, result.state) == ("ok", "121", "kept")
+        assert (result.outcome, result.value_repr, result.state) == ("ok", "121", "kept")
         assert result.notes == (
             f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
         )

@@ -68,9 +68,7 @@ ARGUMENTS: dict[str, Any] = {
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
     "hosts": [
-        DockerHost(
-            url="tcp://127.0.0.1:1", tls=DockerTLS(ca="/c/ca", cert="/c/cert", key="/c/key"), capacity=3, weight=2
-        ),
+        DockerHost(url="tcp://127.0.0.1:1", tls=DockerTLS(ca="/c/ca", cert="/c/cert", key="/c/key"), capacity=3),
         DockerHost(url="unix:///a", name="a"),
     ],
     "lease": 5.5,

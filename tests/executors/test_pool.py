@@ -182,7 +182,7 @@ class TestLease:
             assert await out(executor, "'decimal' in sys.modules") == "True\n"
             stuck = await run(executor, "x = 2\nimport time; time.sleep(60)")
             assert (stuck.outcome, stuck.state) == ("timeout", "restored")
-            assert (await run(executor, "x")).value == "1"
+            assert (await run(executor, "x")).value_repr == "1"
 
     @ONE_KIND
     async def test_lease_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
@@ -383,7 +383,7 @@ class TestOptions:
             executor = makers[kind](mode="session", checkpoint=False, limits=SMALL, pool=pool, timeout=3)  # type: ignore[call-arg]
             async with executor:
                 result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
-                assert (result.value, executor.timeout) == ("42", 3)
+                assert (result.value_repr, executor.timeout) == ("42", 3)
 
     def test_config_contains_no_pool(self, kind: str) -> None:
         pool = make(kind)

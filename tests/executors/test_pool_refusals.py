@@ -57,12 +57,8 @@ class TestArguments:
             ({"sandbox": "none"}, "sandbox must be 'docker' or 'bubblewrap', not 'none'"),
             ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
             (
-                {"colour": "red"},
-                "colour= is not for a pool of sandbox='docker': see the arguments of DockerCommandLineCodeExecutor",
-            ),
-            (
                 {"sandbox": "bubblewrap", "image": "python:3"},
-                "image= is not for a pool of sandbox='bubblewrap': see the arguments of BubblewrapCommandLineCodeExecutor",
+                "image= is not for sandbox='bubblewrap': leave it out, or choose another sandbox",
             ),
             (
                 {"container_name": "x"},

@@ -60,7 +60,7 @@ class TestScript:
 
     async def test_script_shows_no_value_of_the_last_expression(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, "1 + 1")
-        assert (result.output, result.value, result.state) == ("", None, "kept")
+        assert (result.output, result.value_repr, result.state) == ("", None, "kept")
 
     async def test_script_runs_its_exit_handlers_and_waits_for_its_threads(
         self, executor: DockerCommandLineCodeExecutor

@@ -1,4 +1,4 @@
-"""Component configs that version 0.1 wrote still load, and mean the same."""
+"""Saved component configs still load, and mean the same."""
 
 import json
 from pathlib import Path

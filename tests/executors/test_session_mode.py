@@ -39,7 +39,7 @@ class TestNamespace:
         self, session: DockerCommandLineCodeExecutor, code: str, output: str, value: str | None
     ) -> None:
         result = await run(session, code)
-        assert (result.outcome, result.output, result.value) == ("ok", output, value)
+        assert (result.outcome, result.output, result.value_repr) == ("ok", output, value)
 
     async def test_last_value_is_kept_as_underscore(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "6 * 7")
@@ -164,7 +164,7 @@ class TestNamespace:
 
     async def test_huge_value_is_cut_and_the_output_limited(self, session: DockerCommandLineCodeExecutor) -> None:
         result = await run(session, "'x' * 5_000_000")
-        assert result.value == "'" + "x" * (64 * 1024 - 1)
+        assert result.value_repr == "'" + "x" * (64 * 1024 - 1)
         assert result.truncated == 5_000_003 - 1024 * 1024
         assert result.output.startswith("'xxx")
         assert result.output.endswith("xxx'\n")
@@ -298,7 +298,7 @@ class TestConcurrentCalls:
             run(session, f"order.append({n}); import time; time.sleep(0.01); order.append({n}); {n}") for n in range(20)
         )
         results = await asyncio.gather(*calls)
-        assert [result.value for result in results] == [str(n) for n in range(20)]
+        assert [result.value_repr for result in results] == [str(n) for n in range(20)]
         assert await out(session, "order == [n for n in range(20) for _ in range(2)]") == "True\n"
 
     async def test_blocks_of_one_call_stay_together(self, session: DockerCommandLineCodeExecutor) -> None:

@@ -159,7 +159,7 @@ async def test_tables_keep_their_dtypes(executor: SandboxCodeExecutor) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_images_arrive_as_images_on_both_sides(executor: SandboxCodeExecutor) -> None:
     result = await run(executor, "from PIL import Image\nturn(Image.new('RGB', (30, 20), 'red')).size")
-    assert (result.value, seen[-1].size, seen[-1].getpixel((0, 0))) == ("(20, 30)", (30, 20), (255, 0, 0))
+    assert (result.value_repr, seen[-1].size, seen[-1].getpixel((0, 0))) == ("(20, 30)", (30, 20), (255, 0, 0))
     assert [call.images[0].size for call in result.tool_calls] == [(20, 30)]
 
 

@@ -145,7 +145,7 @@ def test_each_failure_is_the_error_of_the_cell(kernel: Kernel, cell: str, name: 
         ("%%sandbox --timeout 0\n1", "Timeout must be greater than"),
         ("%%sandbox --memory 2g\n1", "has been started with other options: run %sandbox_stop first"),
         ("%%sandbox --session new --memory 3\n1", "memory='3' is 3 bytes"),
-        ("%%sandbox --session new --backend bubblewrap --image x\n1", "'image'"),
+        ("%%sandbox --session new --backend bubblewrap --image x\n1", "image= is not for sandbox='bubblewrap'"),
         ("%%sandbox --result 1x\n1", "'1x' is not the name of a variable"),
         ("%sandbox_reset --session other", "there is no session 'other'; sessions: default"),
         ("%sandbox_put", "the following arguments are required: source"),

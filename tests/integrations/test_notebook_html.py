@@ -143,7 +143,7 @@ def test_words_code_and_figures_are_shown():
     )
     page = notebook_html.message_to_html(code)
     assert "<strong>this</strong>" in page
-    assert '">a</span>' in page
+    assert '">&#x27;a&#x27;</span>' in page
 
 
 @pytest.mark.parametrize(

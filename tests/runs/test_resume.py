@@ -27,6 +27,7 @@ from autogen_codeact.runs import (
     resume,
     resumed,
 )
+from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
@@ -182,6 +183,7 @@ async def test_agent_is_made_from_the_log_with_the_functions_that_are_passed(
     whole_run: Path, server: OpenAIServer, tmp_path: Path
 ) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "block_finished", 0))
+    adopt_run(folder)
     with pytest.raises(RunNotResumableError) as refused:
         await resume(folder, api_key="none-needed")
     assert str(refused.value) == (

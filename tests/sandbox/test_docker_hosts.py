@@ -23,8 +23,8 @@ TLS = DockerTLS(ca="/c/ca.pem", cert="/c/cert.pem", key="/c/key.pem")
 
 
 def test_addresses_and_hosts_are_accepted_together() -> None:
-    options = DockerOptions(hosts=["unix:///run/a", DockerHost(url="tcp://b:2376", tls=TLS, weight=2)])
-    assert options.engines == (DockerHost(url="unix:///run/a"), DockerHost(url="tcp://b:2376", tls=TLS, weight=2))
+    options = DockerOptions(hosts=["unix:///run/a", DockerHost(url="tcp://b:2376", tls=TLS, capacity=2)])
+    assert options.engines == (DockerHost(url="unix:///run/a"), DockerHost(url="tcp://b:2376", tls=TLS, capacity=2))
     assert [host.label for host in options.engines] == ["unix:///run/a", "tcp://b:2376"]
 
 
@@ -91,8 +91,6 @@ def test_a_wrong_type_is_refused(hosts: Any, complaint: str) -> None:
             "two engines of hosts have the address 'tcp://a:1': each needs its own",
         ),
         ([{"url": "tcp://a:1", "capacity": 0}], "hosts: capacity: Input should be greater than or equal to 1"),
-        ([{"url": "tcp://a:1", "weight": 0}], "hosts: weight: Input should be greater than 0"),
-        ([{"url": "tcp://a:1", "weight": float("nan")}], "hosts: weight: Input should be a finite number"),
         ([{"url": "tcp://a:1", "colour": "red"}], "hosts: colour: Extra inputs are not permitted"),
         ([{"name": "a"}], "hosts: url: Field required"),
         ([{"url": "tcp://a:1", "name": "a\x1b[31m"}], "the name of an engine must be printable"),
@@ -151,13 +149,13 @@ class TestEnginesFile:
         entries = [
             "unix:///run/a",
             {"url": "tcp://b:1", "tls": "b"},
-            {"url": "tcp://c:1", "tls": {"ca": "c/ca.pem", "verify": False}, "weight": 2},
+            {"url": "tcp://c:1", "tls": {"ca": "c/ca.pem", "verify": False}, "capacity": 2},
         ]
         hosts = parse_hosts(self.read(tmp_path, json.dumps(entries)))
         assert hosts == (
             DockerHost(url="unix:///run/a"),
             DockerHost(url="tcp://b:1", tls=tmp_path / "b"),
-            DockerHost(url="tcp://c:1", tls=DockerTLS(ca=tmp_path / "c/ca.pem", verify=False), weight=2),
+            DockerHost(url="tcp://c:1", tls=DockerTLS(ca=tmp_path / "c/ca.pem", verify=False), capacity=2),
         )
 
     @pytest.mark.parametrize(

@@ -1,20 +1,34 @@
 """The options model: one place where an option is written down."""
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
 
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ToolLimits,
+    choose_executor,
+)
+from autogen_codeact.executors import SandboxPool as ExecutorPool
+from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
 from autogen_codeact.sandbox.limits import Limits
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options, parse_texts
+from autogen_codeact.sandbox.option_texts import parse_texts
+from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
 
 
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"colour": "red"}, TypeError, "DockerOptions() got an unexpected keyword argument 'colour'"),
+        ({"colour": "red"}, TypeError, "DockerOptions() has no option 'colour'"),
         ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
         ({"timeout": True}, ValueError, "timeout must be a number of seconds, not True"),
@@ -23,7 +37,11 @@ from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, pa
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
         ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
-        ({"read_only": "perhaps"}, ValueError, "read_only: Input should be a valid boolean, unable to interpret input"),
+        (
+            {"read_only": "perhaps"},
+            ValueError,
+            "DockerOptions(read_only=…): Input should be a valid boolean, unable to interpret input",
+        ),
         (
             {"functions_module": "a b"},
             ValueError,
@@ -45,6 +63,81 @@ def test_an_error_says_which_option_is_wrong(options: dict[str, Any], error: typ
     with pytest.raises(error) as caught:
         parse_options(DockerOptions, options)
     assert str(caught.value) == words
+
+
+CALLED: dict[str, tuple[Callable[[], object], str]] = {
+    "Sandbox": (lambda: Sandbox(timeot=3), "timeout"),  # type: ignore[call-arg]
+    "AsyncSandbox": (lambda: AsyncSandbox(toolz=[]), "tools"),  # type: ignore[call-arg]
+    "DockerOptions": (lambda: DockerOptions(timeot=3), "timeout"),  # type: ignore[call-arg]
+    "BubblewrapOptions": (lambda: BubblewrapOptions(redable=3), "readable"),  # type: ignore[call-arg]
+    "Limits": (lambda: Limits(memry="1g"), "memory"),  # type: ignore[call-arg]
+    "ToolLimits": (lambda: ToolLimits(call=3), "calls"),  # type: ignore[call-arg]
+    "DockerCommandLineCodeExecutor": (lambda: DockerCommandLineCodeExecutor(memroy="1g"), "memory"),  # type: ignore[call-arg]
+    "BubblewrapCommandLineCodeExecutor": (lambda: BubblewrapCommandLineCodeExecutor(pythn=""), "python"),  # type: ignore[call-arg]
+    "SandboxPool": (lambda: SandboxPool(max_alve=3), "max_alive"),  # type: ignore[call-arg]
+    "SandboxPool of executors": (lambda: ExecutorPool(functins=[]), "functions"),  # type: ignore[call-arg]
+    "choose_executor": (lambda: asyncio.run(choose_executor("docker", timeot=3)), "timeout"),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_unknown_option_names_what_was_called_and_the_nearest_option(name: str) -> None:
+    call, near = CALLED[name]
+    with pytest.raises(
+        TypeError, match=rf"^{name.split(maxsplit=1)[0]}\(\) has no option '\w+'; did you mean '{near}'\?$"
+    ):
+        call()
+
+
+TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
+    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._sandbox.options,
+    "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2).options,
+    "DockerOptions": lambda: DockerOptions(memory="2g", cpus=2),
+    "BubblewrapOptions": lambda: BubblewrapOptions(memory="2g", cpus=2),
+    "Docker": lambda: DockerCommandLineCodeExecutor(memory="2g", cpus=2).options,
+    "bubblewrap": lambda: BubblewrapCommandLineCodeExecutor(memory="2g", cpus=2).options,
+    "pool": lambda: SandboxPool(memory="2g", cpus=2).options,
+    "pool of executors": lambda: ExecutorPool(memory="2g", cpus=2).executor(memory="2g").options,
+    "pool with Limits": lambda: ExecutorPool(limits=Limits(memory="2g", cpus=2)).executor(memory="2g", cpus=2).options,
+    "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2).options,
+    "texts": lambda: parse_options(DockerOptions, parse_texts(["memory=2g", "cpus=2"])),
+    "command line": lambda: DockerOptions(**SandboxChoice(memory="2g", others=("cpus=2",)).options()),
+    "component": lambda: (
+        DockerCommandLineCodeExecutor.load_component(
+            DockerCommandLineCodeExecutor(memory="2g", cpus=2).dump_component()
+        ).options
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWO_GB)
+def test_limits_can_be_given_by_name(name: str) -> None:
+    assert TWO_GB[name]().limits == Limits(memory="2g", cpus=2)
+
+
+def test_limits_are_given_in_one_way() -> None:
+    for make in (Sandbox, AsyncSandbox, DockerOptions, DockerCommandLineCodeExecutor, SandboxPool, ExecutorPool):
+        with pytest.raises(ValueError, match=r"^memory= is a limit, and limits= has all of them: give one of the two$"):
+            make(memory="2g", limits=Limits(memory="2g"))
+        with pytest.raises(ValueError, match=r"^\w+\(cpus=…\): Input should be greater than 0$"):
+            make(cpus=0)
+
+
+@pytest.mark.parametrize("code", [42, None, b"1", Path("a.py"), ["1"]])
+def test_run_says_what_it_takes(code: Any) -> None:
+    message = rf"^code must be a string, such as 'print\(1\)', not .* \({type(code).__name__}\)$"
+    box = Sandbox()
+    for call in (box.run, lambda code: list(box.stream(code)), lambda code: asyncio.run(AsyncSandbox().run(code))):
+        with pytest.raises(TypeError, match=message):
+            call(code)
+    box.stop()
+    executor = DockerCommandLineCodeExecutor()
+    with pytest.raises(TypeError, match=message):
+        asyncio.run(executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken()))
+    with pytest.raises(
+        TypeError, match=r"^a block has `code` and `language`, such as CodeBlock\(code=…, language=…\); got 'p'$"
+    ):
+        asyncio.run(executor.execute_code_blocks("print(1)", CancellationToken()))  # type: ignore[arg-type]
 
 
 def test_values_of_the_environment_are_never_shown() -> None:

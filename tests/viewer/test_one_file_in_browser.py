@@ -175,7 +175,7 @@ async def test_a_run_full_of_attacks_does_nothing(page, tmp_path):
             *block(
                 number,
                 output=attack,
-                value=attack,
+                value_repr=attack,
                 error=ErrorRecord(type=attack, message=attack),
                 displays=[display, display.model_copy(update={"files": {}})],
                 tool_calls=[call],

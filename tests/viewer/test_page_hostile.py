@@ -93,7 +93,7 @@ def hostile_events(port: int):
         exit_code=1,
         output=evil + "\n" + "x" * 50_000 + "\n" + evil,
         outcome="error",
-        value=evil,
+        value_repr=evil,
         error=error,
         tool_calls=calls,
         displays=displays,

@@ -170,7 +170,7 @@ function oneFile(file) {
   const stored = file.file && file.file.sha256;
   const type = (file.file && file.file.media_type) || "";
   const url = stored ? fileUrl(stored, type) : null;
-  const saved = IMAGE_TYPES.includes(type) ? null : file.name.split("/").pop();
+  const saved = IMAGE_TYPES.includes(type) ? null : file.download;
   const link = (words) => h("a", { href: url, target: "_blank", rel: "noopener", download: saved }, words);
   const head = [
     h("span.change", { class: file.change }, file.change),

@@ -1,8 +1,11 @@
 // Elements, text and numbers. All text of a run gets into the page through these functions, as text nodes and attributes.
 
-// Control characters, direction marks and other invisible characters. Joiners stay: several scripts and most emoji need them.
-const invisible = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
-const escapes = /\x1b\[[0-9;:?]*[ -/]*[@-~]|(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
+// Control characters, direction marks and all else that can't be seen. Joiners stay, and variation selectors where they select:
+// several scripts and most emoji need them. What is approved has neither, because the server has escaped them.
+const INVISIBLE = /(?![\n\t\u200c\u200d\p{Variation_Selector}])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u{16fe4}\u{1d159}]/u.source
+  + /|(?<=[\x00-"$-)+-/:-\x7f\s\p{Default_Ignorable_Code_Point}])\p{Variation_Selector}/u.source;
+const invisible = new RegExp(INVISIBLE, "gu");
+const escapes = new RegExp(`\\x1b\\[[0-9;:?]*[ -/]*[@-~]|${INVISIBLE}`, "gu");
 const MOST_MARKS = 2000;
 
 function escaped(character) {

@@ -11,6 +11,7 @@ const REMOVED = "script,link,meta,base,iframe,frame,frameset,object,embed,applet
 const LARGEST = 4_000_000;
 const MOST_READINGS = 5;
 const TALLEST = 480;
+const DEEPEST_JSON = 50;
 
 /** Show HTML; null if nothing of it can be seen without scripts. */
 export function htmlFrame(html, name) {
@@ -118,12 +119,22 @@ function frame(page, name, height) {
   return element;
 }
 
-/** JSON text with indents; the text itself if it is no JSON. */
+/** JSON text with indents; the text itself if it is no JSON, or if most of the result would be indents. */
 export function prettyJson(text) {
-  if (text.length > 200_000) return text;
+  if (text.length > 200_000 || nesting(text) > DEEPEST_JSON) return text;
   try {
     return plain(JSON.stringify(JSON.parse(text), null, 2));
   } catch {
     return text;
   }
+}
+
+function nesting(text) {
+  let depth = 0;
+  let deepest = 0;
+  for (const character of text) {
+    if (character === "[" || character === "{") deepest = Math.max(deepest, ++depth);
+    else if (character === "]" || character === "}") depth--;
+  }
+  return deepest;
 }

@@ -6,7 +6,7 @@ import { svgFrame } from "./frames.js";
 import { markdown } from "./markdown.js";
 import { GrowingText, longText } from "./text.js";
 
-const LONGEST_MARKDOWN = 64_000;
+const LONGEST_MARKDOWN = 20_000;
 const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Bash", sh: "shell", shell: "shell", "": "code" };
 const SVG = "image/svg+xml";
 const SAVED = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", SVG]);

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
-from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
@@ -73,17 +72,8 @@ def make_client(
 
     def launcher(engine: EngineAddress) -> DockerLauncher:
         def resolve(client: APIClient, cancelled: Future[None]) -> str:
-            copies = ImageCopies(client, engine, options.engines, say, cancelled)
             packages = options.all_packages
-            return resolve_image(
-                client,
-                options.image,
-                packages,
-                progress=say,
-                engine=engine,
-                fetch=copies.fetch,
-                cancelled=cancelled,
-            )
+            return resolve_image(client, options.image, packages, progress=say, engine=engine, cancelled=cancelled)
 
         return DockerLauncher(replace(container, engine=engine), say, resolve)
 

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
+from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -29,9 +31,12 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     remove_nameless,
 )
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.host.waiting import Completion
 
 if TYPE_CHECKING:
     import docker
+
+    from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
 DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
@@ -43,7 +48,8 @@ OWN_BASE = "autogen-codeact/base"
 """Made with debootstrap if none does."""
 CONTENT_LABEL = "org.autogen-codeact.content"
 SOURCE = Path(__file__).parents[3] / "docker"
-_BUILD_FILES = ("install.sh", "packages.txt", "packages-slim.txt", "requirements.txt", "placeholders.txt")
+_BASE_FILES = ("install.sh", "packages.txt", "packages-slim.txt", "placeholders.txt")
+_BUILD_FILES = (*_BASE_FILES, "requirements.txt", "wheels.txt")
 _SCRIPT_STALL_S = 180.0
 
 
@@ -57,13 +63,21 @@ def image_name(variant: Variant) -> str:
 
 
 def build_default_image(
-    client: docker.APIClient, *, progress: Progress, force: bool = False, variant: Variant = "default"
+    client: docker.APIClient,
+    *,
+    progress: Progress,
+    engine: EngineAddress = None,
+    force: bool = False,
+    variant: Variant = "default",
 ) -> str:
     """Build the default sandbox image, unless it exists already with the same content.
+
+    Its wheels come from what the host's pip is configured for: the host fetches them and passes them on to the build.
 
     Args:
         client: The engine.
         progress: Called with a line for each step.
+        engine: The same engine, as the user gave it (default None).
         force: Build it again from new packages even if it exists (default False). The image that a new one replaces
             is removed unless a container or another image needs it.
         variant: `default`: with the libraries that models use; `slim`: with Python and pip only (default `default`).
@@ -85,17 +99,29 @@ def build_default_image(
     reporter = Reporter(progress)
     base = _base(client, reporter, variant, force=force)
     reporter.say(f"building {name} on {base} …")
-    with build_context({file: SOURCE / file for file in ("Dockerfile", *_BUILD_FILES)}) as context:
-        arguments = {"BASE": base, "VARIANT": variant, "CONTENT": content}
-        arguments |= {
-            name: os.environ[name] for name in ("PIP_INDEX_URL", "CODEACT_DEBIAN_MIRROR") if os.environ.get(name)
-        }
-        build(client, context, name, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
+    with (
+        build_context({file: SOURCE / file for file in ("Dockerfile", *_BUILD_FILES)}) as context,
+        _package_index(base, engine, variant) as index,
+    ):
+        arguments = {"BASE": base, "VARIANT": variant, "CONTENT": content, "PIP_OPTIONS": " ".join(index.pip_options)}
+        if mirror := os.environ.get("CODEACT_DEBIAN_MIRROR"):
+            arguments["CODEACT_DEBIAN_MIRROR"] = mirror
+        arguments |= index.options.get("buildargs", {})
+        options = {**index.options, "buildargs": arguments, "use_config_proxy": True}
+        build(client, context, name, reporter=reporter, advise=partial(_advice, index), nocache=force, **options)
     if there:
         remove_nameless(client, there["Id"])
     size = int((find_image(client, name) or {}).get("Size", 0)) / 1e6
     reporter.say(f"{name} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
     return name
+
+
+def _package_index(base: str, engine: EngineAddress, variant: Variant) -> AbstractContextManager[BuildIndex]:
+    # Imported here: programs that build no image must not wait for the libraries of the index.
+    from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex, serve_index  # noqa: PLC0415
+
+    # The network of the engine is for apt.
+    return nullcontext(BuildIndex({})) if variant == "slim" else serve_index(base, engine, "bridge", Completion())
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
@@ -145,7 +171,7 @@ def _base(client: docker.APIClient, reporter: Reporter, variant: Variant, *, for
 
 def _own_base(variant: Variant) -> str:
     """Return the name of the base that is made on this machine; it holds the variant's libraries already."""
-    tag = _digest("build-base.sh", *_BUILD_FILES)[:16]
+    tag = _digest("build-base.sh", *_BASE_FILES)[:16]
     return f"{OWN_BASE}:{tag}" if variant == "default" else f"{OWN_BASE}:{tag}-{variant}"
 
 
@@ -189,7 +215,7 @@ def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[byt
             if not events:
                 raise SandboxStartError(
                     f"Making the base was cut off after {_SCRIPT_STALL_S:.0f} s of silence.\n"
-                    f"{_advice('')}\nThe end of its log:\n{reporter.tail}"
+                    f"{_advice(None, '')}\nThe end of its log:\n{reporter.tail}"
                 )
             for key, _ in events:
                 data = os.read(key.fd, 1 << 18)
@@ -200,7 +226,7 @@ def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[byt
                 else:
                     _report(data, reporter)
     if script.wait(_SCRIPT_STALL_S) != 0:
-        raise SandboxStartError(f"Making the base failed.\n{_advice('')}\nThe end of its log:\n{reporter.tail}")
+        raise SandboxStartError(f"Making the base failed.\n{_advice(None, '')}\nThe end of its log:\n{reporter.tail}")
 
 
 def _report(log: bytes, reporter: Reporter) -> None:
@@ -221,7 +247,7 @@ def _end(script: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _advice(log: str) -> str:
+def _advice(index: BuildIndex | None, log: str) -> str:
     if "no space left" in log.lower():
         return "The disk is full: free about 2 GB (`docker system df` shows what Docker holds)."
     if "unknown key" in log:
@@ -229,21 +255,16 @@ def _advice(log: str) -> str:
             "The keys of Debian 13 are missing on this machine: install a newer package debian-archive-keyring, then run "
             "`codeact image build` again."
         )
-    pip = "pip could not install" in log
+    if index is not None and "pip could not install" in log:
+        return (
+            "The wheels come from the package index that this machine's pip is configured for. "
+            f"{' '.join(index.problems)} Check the network, or name another index in PIP_INDEX_URL, then run "
+            "`codeact image build` again."
+        )
     if is_about_certificate(log):
-        if pip:
-            return (
-                "The build does not trust the certificate of the package index, for example because a proxy inspects TLS: set "
-                "PIP_INDEX_URL to an index with a trusted certificate, then run `codeact image build` again."
-            )
         return (
             "The build does not trust the certificate of the Debian mirror, for example because a proxy inspects TLS: set "
             "a mirror with http:// in CODEACT_DEBIAN_MIRROR (apt checks signatures), then run `codeact image build` again."
-        )
-    if pip:
-        return (
-            "The wheels come from a package index: check the network of the Docker engine, name an index that answers there in "
-            "PIP_INDEX_URL, then run `codeact image build` again."
         )
     return (
         "The packages come from a Debian mirror: check the network and http_proxy, name another mirror in "

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -87,7 +87,6 @@ class DockerHost(BaseModel):
         url: Its address, such as `unix:///var/run/docker.sock` or `tcp://host:2376`.
         tls: Its TLS files, or the folder with ca.pem, cert.pem and key.pem. By default none: the connection is not encrypted.
         capacity: Most sandboxes of this process that it has at the same time. By default any number.
-        weight: Its share: an engine with 2 gets twice as many sandboxes as one with 1. Default 1.
         name: Its name in messages, logs and results. By default its address without a user and password.
 
     Raises:
@@ -96,10 +95,20 @@ class DockerHost(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            tls: DockerTLS | str | os.PathLike[str] | None = None,
+            capacity: int | None = None,
+            name: str | None = None,
+        ) -> None: ...
+
     url: Annotated[str, Field(repr=False)]
     tls: Annotated[DockerTLS | None, BeforeValidator(_in_folder)] = None
     capacity: Annotated[int, Field(ge=1)] | None = None
-    weight: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
     @model_validator(mode="after")

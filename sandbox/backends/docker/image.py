@@ -99,10 +99,6 @@ Serve = Callable[[str, Packages], AbstractContextManager["BuildIndex | None"]]
 """Serves packages to a build on an image; None where only local wheels are installed."""
 
 
-def _no_other_engine(_image: str) -> bool:
-    return False
-
-
 def resolve_image(
     client: docker.APIClient,
     image: str,
@@ -110,7 +106,6 @@ def resolve_image(
     *,
     progress: Progress,
     engine: EngineAddress = None,
-    fetch: Callable[[str], bool] = _no_other_engine,
     cancelled: Future[None] | None = None,
 ) -> str:
     """Return an image with these packages; pull or build it if it does not exist.
@@ -123,8 +118,6 @@ def resolve_image(
             fetches them and passes them on to the build.
         progress: Called with a line for each step that takes long.
         engine: The same engine, as the user gave it (default None).
-        fetch: Called with an image that is missing; brings it from another engine, and returns whether it has (default: it
-            does not).
         cancelled: Completed to let the installation fail early (default None: never).
 
     Returns:
@@ -136,7 +129,7 @@ def resolve_image(
         SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
     """
     requested = parse_packages(packages)
-    found = _find(client, image, progress, fetch)
+    found = _find(client, image, progress)
     if not requested:
         return found
 
@@ -149,7 +142,7 @@ def resolve_image(
         network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
         return serve_index(base, engine, network, cancelled or Completion())
 
-    return _derive(client, found, requested, progress, serve=serve, fetch=fetch)
+    return _derive(client, found, requested, progress, serve=serve)
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
@@ -254,8 +247,8 @@ def _names(entry: dict[str, Any]) -> list[str]:
     return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
-def _find(client: docker.APIClient, image: str, progress: Progress, fetch: Callable[[str], bool]) -> str:
-    if find_image(client, image) or fetch(image):
+def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
+    if find_image(client, image):
         return image
     if image == SLIM_IMAGE:
         raise SandboxUnavailable(
@@ -274,7 +267,7 @@ def _find(client: docker.APIClient, image: str, progress: Progress, fetch: Calla
         f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
         "Run `codeact image build` for the full image"
     )
-    if not find_image(client, FALLBACK_IMAGE) and not fetch(FALLBACK_IMAGE):
+    if not find_image(client, FALLBACK_IMAGE):
         try:
             pull(client, FALLBACK_IMAGE, progress=progress)
         except SandboxUnavailable as error:
@@ -292,7 +285,6 @@ def _derive(
     progress: Progress,
     *,
     serve: Serve,
-    fetch: Callable[[str], bool],
 ) -> str:
     found = find_image(client, base)
     if found is None:
@@ -301,7 +293,7 @@ def _derive(
     with _locks_guard:
         lock = _locks.setdefault(tag, threading.Lock())
     with lock:
-        if not find_image(client, tag) and not fetch(tag):
+        if not find_image(client, tag):
             reporter = Reporter(progress)
             reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
             with serve(found["Id"], packages) as index:

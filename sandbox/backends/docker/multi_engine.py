@@ -74,11 +74,13 @@ class MultiEngineLauncher:
             except SandboxError as error:
                 if not isinstance(error, _AbandonedError):
                     launcher.close()
-                if self._cancelled.done() or (launcher.image_failed and _answers(slot.host)):
-                    # Another engine would build or pull the same image in vain: what the others have has been looked at.
+                unavailable = isinstance(error, SandboxUnavailable)
+                no_image = launcher.image_failed and _answers(slot.host)
+                if self._cancelled.done() or (no_image and not unavailable):
+                    # Another engine would build the same image in vain.
                     slot.release()
                     raise
-                if isinstance(error, SandboxUnavailable) and slot.host.address not in unreachable:
+                if unavailable and not no_image and slot.host.address not in unreachable:
                     unreachable.add(slot.host.address)
                     slot.unreachable(error)
                 else:

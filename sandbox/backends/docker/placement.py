@@ -1,6 +1,6 @@
 """Choosing an engine for each sandbox, and watching the engines: one state for each engine in this process.
 
-A sandbox is placed on the engine with the least load for its weight that has room. While engines are in use, a thread for each
+A sandbox is placed on the engine with the fewest sandboxes that has room. While engines are in use, a thread for each
 pings it. The rule: an engine is *out* when `FAILURES` pings in a row have failed. A ping is made every `PING_EVERY_S` seconds,
 and `PING_AGAIN_S` after one that has failed. It fails at once if nothing accepts the connection, and after `PING_TIMEOUT_S`
 without an answer. So a killed engine is out within 4 s, and one that hangs within 20 s; one slow answer never takes one out.
@@ -218,7 +218,7 @@ class Placement:
         # One that has just failed to start a sandbox has the least load, and would get all of them.
         working = [each for each in engines if each[1].paused_until <= now]
         with_room = [
-            (len(engine.slots) / host.weight, engine.last_used, number, host)
+            (len(engine.slots), engine.last_used, number, host)
             for number, (host, engine) in enumerate(working or engines)
             if engine.starting < STARTS_AT_ONCE and (host.capacity is None or len(engine.slots) < host.capacity)
         ]
@@ -251,15 +251,6 @@ class Placement:
         with self._changed:
             engine = self._engines.get(host.address)
             return engine.out if engine is not None else None
-
-    def usable(self, hosts: Sequence[DockerHost]) -> list[DockerHost]:
-        """Return those of some engines that are not out.
-
-        Args:
-            hosts: The engines.
-        """
-        with self._changed:
-            return [host for host in hosts if self._engine(host).usable]
 
     # For slots
 

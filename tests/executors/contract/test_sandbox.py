@@ -195,7 +195,7 @@ class TestPersistence:
         assert await out(executor, "print('remembered' in globals())") == f"{backend.session}\n"
 
     async def test_value_of_the_last_expression_is_shown_in_a_session_only(self, backend, executor):
-        assert (await run(executor, "6 * 7")).value == ("42" if backend.session else None)
+        assert (await run(executor, "6 * 7")).value_repr == ("42" if backend.session else None)
 
     async def test_effects_before_a_failure_persist_in_a_session(self, backend, executor):
         await run(executor, "half = 1\nraise ValueError")

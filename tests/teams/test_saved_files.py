@@ -1,6 +1,6 @@
-"""States and configurations of teams written by version 0.1 still load and behave as they did.
+"""Saved states and configurations of teams still load and behave as they did.
 
-That version wrote the files in `golden`, with scripted models and real bubblewrap sessions.
+The files in `golden` were written with scripted models and real bubblewrap sessions.
 """
 
 import json

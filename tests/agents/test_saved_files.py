@@ -1,6 +1,6 @@
-"""States and configurations written by version 0.1 still load and behave as they did.
+"""Saved states and configurations still load and behave as they did.
 
-That version wrote the files in `golden`, with scripted models and real bubblewrap sessions: a `CodeActAgent` with
+The files in `golden` were written with scripted models and real bubblewrap sessions: a `CodeActAgent` with
 `setup="import json"` that was cancelled while its code ran, and a `CodeExecutorAgent` whose first attempt failed.
 """
 
@@ -101,15 +101,12 @@ def test_configurations_load_and_are_dumped_with_the_same_values() -> None:
         config = golden(name)
         agent = ChatAgent.load_component(config)  # type: ignore[attr-defined]
         assert type(agent) is kind
-        fields = dict(config["config"])
-        if "output_type" in fields:  # it is called as in AutoGen now
-            fields["structured_message_factory"] = fields.pop("output_type")
-        assert contains(agent.dump_component().model_dump(exclude_none=True)["config"], fields)
+        assert contains(agent.dump_component().model_dump(exclude_none=True)["config"], config["config"])
 
 
 async def test_agent_of_a_configuration_loads_a_state(bubblewrap: None) -> None:
     config = golden("codeact_agent")
-    del config["config"]["output_type"]
+    del config["config"]["structured_message_factory"]
     agent = ChatAgent.load_component(config)  # type: ignore[attr-defined]
     try:
         await agent.load_state(golden("codeact_agent_state"))

@@ -1,0 +1,147 @@
+"""K20 to K23. What the host fetches for code: hostile pages, names that are looked up for ever, and withdrawn hosts."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.egress.connector import MAX_THREADS
+from autogen_codeact.sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
+
+from ..executors.egress.servers import Hosts, Server, echo_request, read_request
+from .lag import MOST_EXCESS_S, median_excess
+from .reaching import Listener, allowed, eventually, out, start
+from .subject import Subject, each_engine, one_kind
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+PAGES: dict[str, tuple[bytes, bytes, str]] = {
+    # The head, what follows it, and what the tool says.
+    "chunks of one byte": (CHUNKED, b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n", "x" * 100_000),
+    "responses before the response": (b"", b"HTTP/1.1 103 x\r\n\r\n" * 20_000 + OK + b"\r\nend", "end"),
+    "a long media type": (OK + b'Content-Type: text/html; a="' + b";" * 60_000 + b"\r\n\r\n", b"end", "end"),
+    "an encoding that decodes slowly": (
+        OK + b"Content-Type: text/plain; charset=utf-7\r\n\r\n", b"\xff" * 1_000_000, "\ufffd" * 1_000_000,
+    ),
+}  # fmt: skip
+
+
+def serving(head: bytes, body: bytes) -> Callable[[socket.socket], None]:
+    """Return a handler with one answer."""
+
+    def serve(sock: socket.socket) -> None:
+        read_request(sock)
+        sock.sendall(head + body)
+
+    return serve
+
+
+def fetching(hosts: Hosts, server: Server) -> Callable[[], asyncio.Future[str]]:
+    """Return a function that fetches the page of a server."""
+    tool = FetchUrlTool([allowed(server)], resolve=hosts.resolve)
+    arguments = FetchUrlArguments(url=f"http://ok.example:{server.port}/")
+    return lambda: asyncio.ensure_future(tool.run(arguments, CancellationToken()))
+
+
+async def test_k20_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Hosts) -> None:
+    for name, (head, body, expected) in PAGES.items():
+        fetch = fetching(hosts, hosts.serve(serving(head, body), "ok.example"))
+        assert await fetch() == expected, name
+        assert await median_excess(fetch) < MOST_EXCESS_S, name
+
+
+async def test_k20_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
+    server = hosts.serve(lambda sock: bool(sock.recv(65536) and sock.recv(1)) and None, "ok.example")
+    fetch = fetching(hosts, server)()
+    await eventually(lambda: server.connections == 1)
+    fetch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetch
+    await eventually(lambda: server.open == 0)
+
+
+@each_engine
+async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(
+    subject: Subject, hosts: Hosts
+) -> None:
+    """Code that hangs up gives its place back, but the thread goes on with the name."""
+    server = hosts.serve(echo_request, "ok.example")
+    release = threading.Event()
+
+    def slow(name: str) -> Sequence[str]:
+        if name != "ok.example":
+            release.wait(40)
+        return ["127.0.0.1"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
+        await start(subject, "*.slow.example:80", allowed(server), nofile=1024)
+    before = threading.active_count()
+    code = """
+    import time
+    for number in range(300):
+        sock = proxy()
+        sock.sendall(b"GET http://n%d.slow.example/ HTTP/1.1\\r\\n\\r\\n" % number)
+        time.sleep(0.005)
+        sock.close()
+    """
+    try:
+        await out(subject, code, timeout=30)
+        assert threading.active_count() - before <= MAX_THREADS
+    finally:
+        release.set()
+    await eventually(lambda: threading.active_count() <= before)
+    assert await out(subject, f"print(plain('ok.example', {server.port})[:15])") == ["HTTP/1.1 200 OK"]
+
+
+async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
+    link = b'<a href="x-1.0.zip">x</a>'
+    for name, tag in {"attributes": b"<a " + b"x=y " * 1_000_000, "a quote": b"<a x='" + b"x='" * 1_000_000}.items():
+
+        def parse(page: bytes = link + tag + b">") -> Awaitable[list[ProjectFile]]:
+            return asyncio.to_thread(parse_page, page, "text/html", "https://a.test/")
+
+        assert [file.filename for file in await parse()] == ["x-1.0.zip"], name
+        assert await median_excess(parse) < MOST_EXCESS_S, name
+
+
+def test_k22_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
+    """Sixty-four such pages are kept: a base of 1 MB made each of 2,000 short links as long."""
+    digests = "&amp;".join(f"h{number}={'a' * 64}" for number in range(100))
+    page = (
+        f'<base href="https://a.test/{"x/" * 500_000}"><a href="{"x" * 30_000}-1.0.zip">x</a>'
+        + f'<a href="x-1.0.zip#{digests[:3000]}" data-core-metadata="{digests}" data-yanked="{"y" * 20_000}">x</a>'
+        * 2000
+    )
+    found = parse_page(page.encode(), "text/html", "https://a.test/")
+    assert len(found) == 2000
+    for file in found:
+        assert len(file.url) <= MAX_URL
+        assert max(len(file.hashes), len(file.metadata or ())) <= MAX_HASHES
+        assert len(str(file.yanked)) <= MAX_TEXT
+
+
+@one_kind
+async def test_k23_connections_end_when_hosts_are_withdrawn(subject: Subject, hosts: Hosts) -> None:
+    """Before a session is rebuilt it may reach nothing any more, over connections that are open either."""
+    listener = Listener()
+    server = hosts.serve(listener, "ok.example")
+    await start(subject, allowed(server))
+    code = f"""
+    sock, host = proxy(), b"ok.example:{server.port}"
+    sock.sendall(b"POST http://%s/ HTTP/1.1\\r\\nHost: %s\\r\\nContent-Length: 1000\\r\\n\\r\\n" % (host, host))
+    """
+    await out(subject, code)
+    await eventually(lambda: server.open == 1)
+    client = subject.executor.sandbox.client
+    assert client is not None
+    assert client.gateway is not None
+    client.gateway.shut()
+    await eventually(lambda: server.open == 0)
+    assert await out(subject, "sock.settimeout(5)\n    print(sock.recv(1))") == ["b''"]
+    assert server.connections == 1

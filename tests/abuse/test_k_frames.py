@@ -1,0 +1,131 @@
+"""K26 and K27. A supervisor that sends whatever it likes: bounded memory, an event loop that goes on, typed errors, no hang."""
+
+import asyncio
+import importlib.util
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autogen_codeact.executors import SandboxProtocolError
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.chunks import OutputChunks
+from autogen_codeact.sandbox.host.connection import MAX_UNSENT, Connection
+from autogen_codeact.sandbox.host.protocol import Frame
+
+from ..executors.test_frames import HELLO, SocketStream, message, raw
+from .lag import MOST_EXCESS_S, LoopLag
+from .oracles import MIB
+
+FUZZERS = ("host_parser", "host_reply", "host_connection", "host_channels", "host_requests", "host_calls")
+CALL = struct.pack("!I", 1) + b'{"name":"x","arguments":{}}'
+FLOODS = {
+    "empty output": raw(b"O", 1, b""),
+    "output of one byte": raw(b"O", 1, b"x"),
+    "output of a block that is not there": raw(b"E", 9, b"x"),
+    "answers to nothing": raw(b"A", 9, message({})),
+    "displays of a block that is not there": raw(b"V", 9, message({"clear": True})),
+    "cancelled calls": raw(b"U", 1, struct.pack("!I", 7)),
+    "frames of 8 MB": raw(b"O", 9, bytes(8 * MIB)),
+}
+FLOOD_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> ModuleType:
+    """The fuzzers of `benchmarks/fuzz_frames.py`, which runs them for as long as asked."""
+    path = Path(__file__).parents[2] / "benchmarks" / "fuzz_frames.py"
+    spec = importlib.util.spec_from_file_location("fuzz_frames", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["fuzz_frames"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzz: ModuleType, seed: int) -> None:
+    for name in FUZZERS:
+        getattr(fuzz, name)(fuzz.Maker(seed))
+
+
+class Flood:
+    """A connection to a supervisor that sends one thing again and again, and reads nothing.
+
+    Args:
+        piece: What it sends.
+        limit: Bytes of output that are kept of a block.
+    """
+
+    def __init__(self, piece: bytes, limit: int = MIB) -> None:
+        self._stream = SocketStream()
+        self.connection = Connection(self._stream, "flooding")
+        self._chunks = OutputChunks(limit)
+        self._ended = False
+        self._sender = threading.Thread(target=self._send, args=(piece * (MIB // len(piece) or 1),))
+
+    def _send(self, much: bytes) -> None:
+        try:
+            self._stream.other.sendall(raw(b"H", 0, message(HELLO)))
+            while not self._ended:
+                self._stream.other.sendall(much)
+        except OSError:
+            pass  # the host has hung up
+
+    async def run(self, seconds: float = FLOOD_S) -> Exception | None:
+        """Let it go on for a while; return the error of the block that waits, if it has failed."""
+        room = 2 * MIB
+        self.connection.open()
+        reply = self.connection.request(Frame.RUN_BLOCK, 1, {}, output_room=room, on_output=self._chunks.listener(0))
+        reading = asyncio.ensure_future(self._read())
+        self._sender.start()
+        try:
+            await asyncio.wait({asyncio.wrap_future(reply), reading}, timeout=seconds, return_when="FIRST_COMPLETED")
+            return reply.exception() if reply.done() else None
+        finally:
+            self._ended = True
+            reading.cancel()
+            assert await asyncio.to_thread(self.connection.close, 10)
+            self._stream.other.close()
+            self._sender.join(10)
+            reply.exception(1)
+
+    async def _read(self) -> None:
+        async for _ in self._chunks:
+            pass
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def test_k27_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None:
+    for name, piece in FLOODS.items():
+        before = resident()
+        async with LoopLag() as lag:
+            error = await Flood(piece).run()
+        assert error is None or isinstance(error, SandboxProtocolError), (name, error)
+        assert resident() - before < 64 * MIB, name
+        assert lag.excess_s < 2 * MOST_EXCESS_S, name
+
+
+async def test_k27_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
+    flood = Flood(raw(b"T", 1, CALL))
+    answer = protocol.pack(Frame.TOOL_ANSWER, 1, None, bytes(200))
+    most: list[int] = []
+    handle: Callable[[int, bytes], Any] = lambda _ident, _payload: flood.connection.send(answer)  # noqa: E731
+    flood.connection.handlers[Frame.TOOL_CALL] = handle
+    flood.connection.ended.add_done_callback(lambda _: most.append(len(flood.connection._outgoing)))
+    error = await flood.run(30)
+    assert isinstance(error, SandboxProtocolError)
+    assert "does not read the answers" in str(error)
+    assert most[0] < 2 * MAX_UNSENT

@@ -1,0 +1,82 @@
+"""K7. No character that can't be seen is printed, or is in what somebody decides about, by Unicode's properties."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import regex
+
+from autogen_codeact.cli.answer_printer import AnswerPrinter
+from autogen_codeact.cli.live_page import CodeApproval
+from autogen_codeact.sandbox.files.filenames import printable, printable_text
+from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest
+from autogen_codeact.sandbox.tools.policies import AskPerson
+from autogen_codeact.viewer.control import ApprovalQuestion
+
+from ..cli.support import code, codeact
+
+IGNORABLE = [chr(c) for c in range(sys.maxunicode + 1) if regex.match(r"\p{Default_Ignorable_Code_Point}", chr(c))]
+BLANK = ["\u2800", "\U0001d159", "\U00016fe4"]
+JOINERS = "\u200c\u200d"
+LEGITIMATE = [
+    "done \u2714\ufe0f 1\ufe0f\u20e3 \u2764\ufe0f\u200d\U0001f525 \U0001f469\u200d\U0001f4bb",
+    "\u845b\U000e0100\u98fe\u533a \u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 na\xefve\u3000\xa0x",
+    "\u28ff\u2800\u2800\u2801 a chart",
+]
+
+
+def escape(character):
+    return character.encode("unicode_escape").decode()
+
+
+def test_k7_every_invisible_character_is_an_escape_in_names_and_text():
+    for each in [*IGNORABLE, *BLANK]:
+        assert printable(each) == escape(each), hex(ord(each))
+        assert printable(f"a{each}{each}b") == f"a{escape(each) * 2}b", hex(ord(each))
+        shown = each if each in JOINERS else escape(each)
+        assert printable_text(f"rm{each} x{each}{each}") == f"rm{shown} x{shown * 2}", hex(ord(each))
+    assert printable_text("\u2714" + "\ufe0f" * 3) == "\u2714\ufe0f\\ufe0f\\ufe0f"  # data can be hidden in many
+    for text in LEGITIMATE:
+        assert printable_text(text) == text
+
+
+class _Screen:
+    shown = ""
+
+    def code(self, pieces):
+        self.shown += "".join(text for _, text in pieces)
+
+
+async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytest.MonkeyPatch):
+    hidden = "".join([*(each for each in IGNORABLE if each < "\U000e0000"), *BLANK, "\U000e0041\U000e0100"])
+    source = f"print('a{hidden}\u2714\ufe0f')\n\tx = 1"
+    asked = []
+
+    async def ask(question, *_):
+        asked.append(question.text)
+        return "n"
+
+    monkeypatch.setattr("autogen_codeact.cli.live_page.ask", ask)
+    monkeypatch.setattr("autogen_codeact.sandbox.tools.policies.ask", ask)
+    await CodeApproval(None, lambda: None)._in_terminal(source)
+    await AskPerson()(ToolApprovalRequest("pay", {"to": hidden}, "pay(to)", "Pays.", "", "python"))
+    printer = AnswerPrinter(screen := _Screen())
+    printer.add(f"```python\n{source}\n```\n")
+    document = ApprovalQuestion("code", source, "pay", {"to": hidden}).document(1, withdrawn=False)
+    for text in [*asked, screen.shown, str(document["text"]), str(document["arguments"])]:
+        assert not set(text) & {*IGNORABLE, *BLANK}, ascii(text)[:200]
+        assert "\\u3164" in text, ascii(text)[:200]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_k7_output_and_names_of_files_have_no_invisible_character(tmp_path: Path):
+    page = tmp_path / "page.md"
+    hidden = "\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\ufe0f\U000e0100"
+    page.write_text(
+        code(f"print('a{hidden}b')", f"open('n{hidden}.txt', 'w').close()", f"raise ValueError('e{hidden}')")
+    )
+    done = codeact("exec", "--sandbox", "bubblewrap", page, cwd=tmp_path)
+    written = done.out + done.err
+    assert not set(written) & {*IGNORABLE, *BLANK}
+    for begin in ("a", "n", "e"):
+        assert f"{begin}{escape(hidden)}" in written, written

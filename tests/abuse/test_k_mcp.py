@@ -1,0 +1,101 @@
+"""K24 and K25. MCP servers as sources of host tools that break the rules of schemas, results and the protocol."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
+
+from autogen_codeact.executors.tools.host_tools import HostTools
+
+from .lag import MOST_EXCESS_S, LoopLag
+
+SERVER = Path(__file__).parents[1] / "executors" / "mcp_hostile.py"
+TEXT = [{"type": "text", "text": "ok"}]
+
+
+async def call(**case: Any) -> Any:
+    """Call the tool of a server, and return what it gives or raises."""
+    parameters = StdioServerParams(
+        command=sys.executable, args=[str(SERVER), json.dumps(case)], read_timeout_seconds=20
+    )
+    tools = HostTools([McpWorkbench(parameters)])
+    try:
+        await tools.start()
+        (tool,) = tools.known or ()
+        return (await tool.run({})).value
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return error
+    finally:
+        await tools.stop()
+
+
+def of(**properties: Any) -> Mapping[str, Any]:
+    """The schema of an object."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None:
+    """They ran on the event loop, inside one call of the interpreter: 28 letters take half a minute, 40 for ever."""
+    letters = "a" * 28 + "!"
+    cases = {
+        "pattern": (of(x={"type": "string", "pattern": "^(a+)+$"}), {"x": letters}),
+        "patternProperties": ({"type": "object", "patternProperties": {"^(a+)+$": {}}}, {letters: 1}),
+    }
+    for name, (schema, result) in cases.items():
+        async with LoopLag() as lag:
+            assert await call(schema=schema, content=TEXT, result=result) == result, name
+        assert lag.excess_s < 20 * MOST_EXCESS_S, name
+
+
+async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so() -> None:
+    refused: dict[str, tuple[Any, str]] = {
+        "properties are a number": ({"type": "object", "properties": 5}, "properties: 5 is not of type 'object'"),
+        "properties are a list": ({**of(), "properties": ["result"]}, "is not of type 'object'"),
+        "a wrapped number": (of(result=5), "properties.result: 5 is not of type"),
+    }
+    for name, (schema, message) in refused.items():
+        error = await call(schema=schema)
+        assert isinstance(error, ValueError), (name, error)
+        assert "The JSON schema of the results of `x` of the McpWorkbench is not valid" in str(error), name
+        assert message in str(error), name
+    wrong = {
+        "nothing under its wrapper": (of(result={"type": "integer"}), {"other": 1}, "result is missing"),
+        "another type": (of(x={"type": "integer"}), {"x": "text"}, "x must be of type integer"),
+    }
+    for name, (schema, result, message) in wrong.items():
+        error = await call(schema=schema, content=TEXT, result=result)
+        assert isinstance(error, RuntimeError), (name, error)
+        assert f"the MCP server's result does not fit its schema: {message}" in str(error), (name, error)
+
+
+async def test_k24_results_that_take_too_long_to_check_are_passed_on() -> None:
+    many = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 8} for level in range(12)}
+    schemas: dict[str, Any] = {
+        "itself": {"type": "object", "$ref": "#"},
+        "8 ** 12 references": {**of(), "$defs": {**many, "d12": {}}, "$ref": "#/$defs/d0"},
+        "a long list": of(x={"type": "array", "items": {"anyOf": [{"type": "string"}] * 400}}),
+    }
+    result = {"x": ["text"] * 2000}
+    for name, schema in schemas.items():
+        async with LoopLag() as lag:
+            assert await call(schema=schema, content=TEXT, result=result) == result, name
+        assert lag.excess_s < 20 * MOST_EXCESS_S, name
+
+
+async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
+    noise = ["", "{", "null", "[]", "\x00", '{"jsonrpc":"2.0","id":999,"result":{}}', "x" * 50_000]
+    assert await call(raw=noise, content=TEXT) == "ok"
+    assert "Connection closed" in str(await call(dies=True))
+    for data in ("%%%", "AAAA"):
+        picture = [{"type": "image", "data": data, "mimeType": "image/png"}]
+        assert "cannot identify image file" in str(await call(content=picture))
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"])
+async def test_k25_names_and_descriptions_of_a_server_are_no_code(name: str) -> None:
+    description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'
+    assert await call(name=name, description=description, content=TEXT) == "ok"

@@ -1,0 +1,165 @@
+"""K4. Reading the folder of a run, whoever has made it, takes at most 256 MB of memory; what would take more is left out."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.runs.budget import MAX_EVENT, json_cost
+
+from ..runs.logs import lines, whole_run, write_log
+
+MB = 1_000_000
+Line = dict[str, Any]
+Change = Callable[[Path, list[Line]], list[Line]]
+
+
+def store(folder: Path, data: bytes, form: str = "text") -> Line:
+    """Put a file into the folder of a run; return what a log says of it."""
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(data).hexdigest()
+    (folder / "files" / name).write_bytes(data)
+    return {"sha256": name, "size": len(data), "format": form}
+
+
+def many_pointers(data: bytes, number: int) -> Change:
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        file = store(folder, data)
+        for line in log:
+            if line["type"] == "message":
+                line["message"]["metadata"] = dict.fromkeys(map(str, range(number)))
+                line["stored"] = {f"/message/metadata/{each}": file for each in range(number)}
+        return log
+
+    return change
+
+
+def large_task(folder: Path, log: list[Line]) -> list[Line]:
+    file = store(folder, b"x" * 23 * MB)
+    log[0]["task"] = [{"type": "TextMessage", "content": None, "source": "user"} for _ in range(30)]
+    log[0]["stored"] = {f"/task/{number}/content": file for number in range(30)}
+    return log
+
+
+def values(part: bytes, number: int) -> Change:
+    """JSON of one form, as part of messages, as a state, and as what a tool has returned."""
+
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        file = store(folder, b'{"a":[' + b",".join([part] * number) + b"]}", "json")
+        for line in log:
+            if line["type"] == "message":
+                line["message"]["metadata"], line["stored"] = None, {"/message/metadata": file}
+            elif line["type"] == "boundary":
+                line["state"], line["stored"] = None, {"/state": file}
+            elif line["type"] == "block_finished":
+                line["result"]["tool_calls"] = [{"name": "f", "arguments": {}, "outcome": "ok", "result": None}]
+                line["stored"] = {"/result/tool_calls/0/result": file}
+        return log[:-1]
+
+    return change
+
+
+def texts(data: bytes) -> Change:
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        file = store(folder, data)
+        for line in log:
+            if line["type"] == "block_finished":
+                line["result"]["output"], line["stored"] = None, {"/result/output": file}
+            elif line["type"] == "message" and "result" in line["message"]:
+                line["message"]["result"]["output"], line["stored"] = None, {"/message/result/output": file}
+            elif line["type"] == "message":
+                line["message"]["content"], line["stored"] = None, {"/message/content": file}
+        return log
+
+    return change
+
+
+def displays(size: int, number: int) -> Change:
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        file = store(folder, b"\x89PNG" + bytes(size), "bytes")
+        shown = [{"name": f"d{each}", "files": {"image/png": file}} for each in range(number)]
+        for line in log:
+            if line["type"] == "block_finished":
+                line["result"]["displays"] = shown
+        return log[:-1]
+
+    return change
+
+
+def states(folder: Path, log: list[Line]) -> list[Line]:
+    file = store(folder, b'{"a":"' + b"z" * 20 * MB + b'"}', "json")
+    log[0]["conversation"] = True
+    boundary = {**log[-2], "at": "message", "state": None, "stored": {"/state": file}}
+    return [log[0], *({**boundary} for _ in range(20))]
+
+
+def agents(folder: Path, log: list[Line]) -> list[Line]:
+    log[0]["agents"] = [{"name": "", "kind": ""}] * 38_000
+    return log
+
+
+def repeated(kind: str, number: int) -> Change:
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        (line,) = (each for each in log if each["type"] == kind)
+        state = {**log[-2], "at": "start", "state": {}}
+        return [log[0], state, *({**line, "agent": f"a{each % 900}", "number": each} for each in range(number))]
+
+    return change
+
+
+CASES: dict[str, Change] = {
+    "30 pointers to one file of 60 MB": many_pointers(b"x" * 60 * MB, 30),
+    "30 pointers in the first line": large_task,
+    "20 MB of lists": values(b"[]", 20 * MB // 3),
+    "20 MB of objects": values(b'{"a":1}', 20 * MB // 8),
+    "lists as many as are read": values(b"[]", MAX_EVENT // 160),
+    "a text as long as is read": texts(b"y" * 23 * MB),
+    "a wide text": texts(b"y" * 5 * MB + "\U0001f600".encode()),
+    "control characters and lines": texts(b"\x01\n" * MB),
+    "markdown": texts(b"* a\n" * 16_000),
+    "displays as large as are read": displays(20 * MB, 1),
+    "500 displays of one file": displays(20 * MB, 500),
+    "20 states of a conversation": states,
+    "38,000 agents": agents,
+    "20,000 blocks without an end": repeated("block_started", 20_000),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("change", CASES.values(), ids=CASES)
+def test_k4_a_run_is_read_with_little_memory(tmp_path: Path, change: Change) -> None:
+    small = write_log(tmp_path / "small", lines(whole_run()))
+    folder = tmp_path / "run"
+    log = change(folder, [json.loads(line) for line in lines(whole_run())])
+    write_log(folder, [json.dumps({**line, "seq": number}).encode() + b"\n" for number, line in enumerate(log, 1)])
+    assert all(line.stat().st_size < 100 * MB for line in folder.rglob("*"))
+    command = [sys.executable, "-c", "from tests.abuse.reading import main; main()", small, folder, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    _, _, said = done.stdout.partition("---\n")
+    assert len(said.splitlines()) == 11, done
+    assert "MemoryError" not in said, said
+
+
+def test_k4_the_cost_of_json_is_that_of_its_objects() -> None:
+    for part in (b"[]", b"{}", b'{"a":1}', b"[[1]]", b"1.5", b"1234", b'"ab"', b'"\\""', b'"\\\\"', b'"[,{"'):
+        data = b"[" + b",".join([part] * 30_000) + b"]"
+        value = json.loads(data)
+        size = sys.getsizeof(value) + sum(map(_size, value))
+        assert size <= json_cost(data, MAX_EVENT) <= 6 * size + 2 * len(data), part
+    for text in ("a" * 200_000, "a" * 200_000 + "\u4e00", "\U0001f600" + "b" * 200_000, '"\\' * 100_000, "[" * 100_000):
+        for ascii_only in (True, False):
+            data = json.dumps([text, 1], ensure_ascii=ascii_only).encode()
+            assert sys.getsizeof(text) <= json_cost(data, MAX_EVENT) <= 2 * sys.getsizeof(text) + 8 * len(data), text[
+                -9:
+            ]
+
+
+def _size(value: Any) -> int:
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return sys.getsizeof(value) + sum(map(_size, parts))

@@ -1,0 +1,98 @@
+"""K5. Files with protected names are written by nothing that takes names from a log or a sandbox."""
+
+import hashlib
+import subprocess
+
+from autogen_codeact.cli.saved_files import SavedFiles
+from autogen_codeact.runs import export_files, load_run
+from autogen_codeact.runs.events import BlockFinished
+from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
+from autogen_codeact.sandbox.files.protected_names import protected_name
+from autogen_codeact.viewer.text import download_name
+
+from ..cli.support import codeact
+from ..runs.logs import lines, started, write_log
+from .subject import each_engine
+from .test_h_protected import HARMLESS, VARIANTS
+
+REPOSITORY = ["repo/HEAD", "repo/objects/x", "repo/refs/x"]
+
+
+def foreign_run(parent, files):
+    """Return the folder of a run whose log names files that the code has made, with their content."""
+    parent.mkdir(exist_ok=True)
+    stored = {name: StoredFile(sha256=hashlib.sha256(data).hexdigest(), size=len(data)) for name, data in files.items()}
+    artifacts = [
+        ArtifactRecord(name=name, size=file.size, media_type="text/plain", file=file) for name, file in stored.items()
+    ]
+    record = ResultRecord(kind="sandbox", exit_code=0, output="", artifacts=artifacts)
+    folder = write_log(parent / "run", lines([started(), BlockFinished(agent="a", number=1, result=record)]))
+    (folder / "files").mkdir()
+    for name, file in stored.items():
+        (folder / "files" / str(file.sha256)).write_bytes(files[name])
+    return folder
+
+
+def written_below(folder, order=()):
+    """Return the names of the files in a folder, in the order of a list."""
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    return sorted(names, key=lambda name: order.index(name) if order else name)
+
+
+def test_k5_an_export_of_files_leaves_protected_names_out(tmp_path, caplog):
+    for number, name in enumerate(VARIANTS):
+        out = tmp_path / f"out-{number}"
+        run = load_run(foreign_run(tmp_path / str(number), {name: b"planted", "a.txt": b"text"}))
+        assert export_files(run, out) == ["a.txt"], name
+        assert written_below(out) == ["a.txt"], name
+        assert "Not written, because programs on the host act on such files" in caplog.messages[-1], name
+    harmless = [*HARMLESS, *REPOSITORY]
+    run = load_run(foreign_run(tmp_path, dict.fromkeys(harmless, b"text")))
+    written = export_files(run, tmp_path / "out")
+    assert written == written_below(tmp_path / "out", harmless)
+    assert len(written) == len(harmless) - 1  # the last file that would make a repository
+    assert set(HARMLESS) < set(written)
+
+
+def test_k5_git_in_a_folder_of_exported_files_runs_nothing_of_the_log(tmp_path):
+    mark = tmp_path / "ran"
+    files = {
+        ".git/config": f"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch {mark}; false\n".encode(),
+        ".git/HEAD": b"ref: refs/heads/main\n",
+        ".git/objects/x": b"x",
+        ".git/refs/heads/x": b"x",
+        ".envrc": b"x",
+        "a.txt": b"text",
+    }
+    done = codeact("export", foreign_run(tmp_path, files), "--files", tmp_path / "out")
+    assert done.status == 0
+    assert done.err == (
+        "codeact: Not written, because programs on the host act on such files automatically: .git/config, .git/HEAD, "
+        ".git/objects/x, .git/refs/heads/x, .envrc\n"
+    )
+    subprocess.run(["git", "status"], cwd=tmp_path / "out", check=False, capture_output=True, timeout=30)
+    assert not mark.exists()
+    assert written_below(tmp_path / "out") == ["a.txt"]
+
+
+def test_k5_a_download_has_no_protected_name():
+    for name in VARIANTS:
+        for each in (name, name.rpartition("/")[2]):
+            assert not protected_name(download_name(each)), each
+    assert [download_name(name) for name in ("sub/a.txt", "mise.toml", ".envrc", "..")] == [
+        "a.txt",
+        "file-mise.toml",
+        "envrc",
+        "",
+    ]
+
+
+@each_engine
+async def test_k5_files_that_exec_saves_have_no_protected_names(subject, tmp_path):
+    await subject.start({"delete_tmp_files": True})
+    result = await subject.run(
+        "import os; os.makedirs('.vscode'); open('.vscode/tasks.json', 'w').write('x'); open('a.txt', 'w').write('x')"
+    )
+    saved = SavedFiles(tmp_path).save(result)
+    assert [each.name for each in saved.artifacts if each.path is not None] == ["a.txt"]
+    assert [name for name in written_below(tmp_path) if "codeact-files" in name] == ["codeact-files/a.txt"]

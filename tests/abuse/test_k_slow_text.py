@@ -1,0 +1,181 @@
+"""K1. Text that was made to be slow for a highlighter or a markdown reader takes no longer than ordinary text, in every face."""
+
+import io
+import sys
+import time
+
+import pytest
+from autogen_agentchat.messages import CodeGenerationEvent, TextMessage
+
+from autogen_codeact.cli.answer_printer import AnswerPrinter
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.integrations import notebook_html
+from autogen_codeact.runs import export_json, export_notebook, load_run
+from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
+from autogen_codeact.runs.results import ResultRecord
+from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
+from autogen_codeact.viewer.one_file import write_html
+
+from ..cli.support import on_terminal as on_a_terminal
+from ..runs.logs import lines, started, write_log
+from ..runs.logs import text as message
+
+ORDINARY = """# Title
+
+Some *text* with `code`, [a link](http://x.y/z), and **bold** words that go on for a while.
+
+- one item
+- another
+
+```python
+for x in range(10):  # ten
+    print(f"{x}", 'text', 1.5)
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+"""
+CODE = {
+    "bash": "<<-a",
+    "python": '"\n ',
+    "diff": "@",
+    "javascript": "`${",
+    "json": '{"',
+    "sql": "/*'",
+    "r": "%",
+    "yaml": "- \n",
+    "text": "\n",
+}
+MARKDOWN = [
+    *("[", "[a](", "![", "[a][b", "[a\n", "[a]:\n", "*a **b ", "*_", "`a", "<a", "&a", "> ", "- ", "- a\n", "a\n=\n"),
+    *("a\n", "a  \n", "|a|\n|-|\n", "a|b\n", "```\n", "~~~a\n", "\n", "\\", "\r", "-\n", "\x1b[1;", "e\u0301"),
+]
+SIZES = (8_000, 64_000)
+
+
+def seconds(face, text):
+    """Return the processor time that a face needs for a text; the best of three, without what it takes to make the face."""
+    best = float("inf")
+    for _ in range(3):
+        begin = time.thread_time()
+        face(text)
+        best = min(best, time.thread_time() - begin)
+    return best
+
+
+def attacks(size):
+    """Yield texts of about a size, by name."""
+    for language, seed in CODE.items():
+        code = (seed * size)[:size]
+        yield language, f"```{language}\n{code}\n```\n"
+        short = "\n".join(code[at : at + 1_500] for at in range(0, size, 1_500))
+        yield f"{language} in lines", f"```{language}\n{short}\n```\n"
+    for seed in MARKDOWN:
+        yield seed, (seed * size)[:size]
+    columns = size // 8
+    yield "a wide table", "|a" * columns + "|\n" + "|-" * columns + "|\n" + "|a\n" * (size // 6)
+    yield "lazy quotes", ">" * 20 + "a\n" + ("b\n" * size)[:size]
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+def on_terminal(monkeypatch, show):
+    """Return a face that shows a text on a terminal of its own."""
+
+    def face(text):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", _Terminal())
+            patch.setenv("TERM", "xterm-256color")
+            patch.setenv("COLUMNS", "100")
+            show(Terminal(), text)
+
+    return face
+
+
+def panel(terminal, text):
+    terminal.panel("The model's answer", text, "cyan", markdown=True)
+
+
+def plain_panel(terminal, text):
+    terminal.panel("The model's answer is sent back", text, "cyan")
+
+
+def line(terminal, text):
+    terminal.line(text)
+
+
+def output(terminal, text):
+    terminal.output(text)
+    terminal.end_output()
+
+
+def chat(terminal, text):
+    printer = AnswerPrinter(terminal)
+    printer.add(text)
+    printer.end()
+
+
+def notebook(text):
+    notebook_html.message_to_html(CodeGenerationEvent(retry_attempt=0, content=text, code_blocks=[], source="coder"))
+
+
+def words(text):
+    notebook_html.message_to_html(TextMessage(content=text, source="coder"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "show", [panel, plain_panel, line, output, chat, notebook, words], ids=lambda show: show.__name__
+)
+def test_k1_no_text_is_slow_to_show(show, size, monkeypatch):
+    face = show if show in (notebook, words) else on_terminal(monkeypatch, show)
+    # What is rendered at all is short, so the control is as long as that.
+    control = max(seconds(face, (ORDINARY * size)[:chars]) for chars in (4_000, size))
+    for name, text in attacks(size):
+        assert seconds(face, text) < 20 * control, (name, size)
+
+
+def test_k1_carriage_returns_take_linear_time():
+    control = seconds(apply_carriage_returns, "ordinary\r\ntext\r" * 40_000)
+    for seed in ("\r", "a\r", "\r\r\n", "\n\r"):
+        assert seconds(apply_carriage_returns, (seed * 600_000)[:600_000]) < 20 * control, seed
+
+
+def run_with(folder, text, code, language):
+    """Return the folder of a run in which a model said a text, and ran code."""
+    folder.mkdir()
+    record = ResultRecord(kind="sandbox", exit_code=0, output=text)
+    events = [
+        started(),
+        message(text),
+        BlockStarted(agent="coder", number=1, blocks=[CodeText(language=language, code=code)]),
+        BlockFinished(agent="coder", number=1, result=record),
+    ]
+    return write_log(folder / "run", lines(events))
+
+
+def test_k1_no_saved_run_is_slow_to_export(tmp_path):
+    texts = [("ordinary", ORDINARY * 150), *((name, (seed * 64_000)[:64_000]) for name, seed in CODE.items())]
+    folders = [run_with(tmp_path / name, f"```{name}\n{code}\n```", code, name) for name, code in texts]
+    for export in (write_html, export_notebook, export_json):
+        control, *others = (seconds(lambda run: export(run, io.StringIO()), load_run(folder)) for folder in folders)  # noqa: B023
+        for (name, _), took in zip(texts[1:], others, strict=True):
+            assert took < 20 * control, (export.__name__, name)
+
+
+def test_k1_no_saved_run_is_slow_to_show(tmp_path):
+    took = {}
+    names = ("bash", "python", "diff")
+    for name, code in [("ordinary", ORDINARY * 50), *((name, (CODE[name] * 16_000)[:16_000]) for name in names)]:
+        folder = run_with(tmp_path / name, f"```{name}\n{code}\n```", code, name)
+        begin = time.perf_counter()
+        assert "The model" in on_a_terminal("show", folder)
+        took[name] = time.perf_counter() - begin
+    assert max(took.values()) < 10 * took["ordinary"], took

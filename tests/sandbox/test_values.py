@@ -1,0 +1,152 @@
+"""The value of a block's last expression: itself if it is plain, and its text."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.sandbox import Artifact, Display, ErrorInfo, Result
+from autogen_codeact.sandbox.host.plain_values import decode
+from autogen_codeact.sandbox.runner.values import encode
+from tests.executors import reused
+
+PLAIN = [
+    0, -1, 2**200, True, 1.5, 1e300, 2 + 3j, "milk", "grüße 🎉\x00\n\"\\ud800", b"\x00\xff", [], (), {}, set(), frozenset({1}),
+    [1, "a", None, (2, {3})], (1,), {1, 2}, {"a": 1, 2: [3], (4, 5): None}, {"tuple": [1]}, {"": {"dict": [[], []]}}, math.inf,
+    [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]], "x" * 60_000, list(range(5_000)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(PLAIN)))
+def test_plain_value_comes_back_with_its_types(number: int) -> None:
+    value = PLAIN[number]
+    found = decode(encode(value))
+    assert (repr(found), type(found)) == (repr(value), type(value))
+
+
+class Text(str):
+    """Not plain: a class of the code."""
+
+
+def endless() -> list[object]:
+    made: list[object] = []
+    made.append(made)
+    return made
+
+
+def doubled() -> list[object]:
+    made: list[object] = []
+    for _ in range(15):
+        made = [made] * 100
+    return made
+
+
+OTHERS = [
+    object(), Text("x"), [Text("x")], Path("x"), range(3), endless(), doubled(), "x" * 70_000, list(range(10**6)), 2**9000,
+    "\ud800", {"a": ["\udfff"]}, "ü" * 40_000, {1: print}, [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", OTHERS, ids=range(len(OTHERS)))
+def test_any_other_value_is_not_sent(value: object) -> None:
+    assert encode(value) is None
+
+
+HOSTILE = {
+    "nested": "[" * 60_000,
+    "nested objects": '{"tuple":[' * 6_000 + "]}" * 6_000,
+    "long number": "9" * 60_000,
+    "long float": f"1{'0' * 60_000}.5e-60000x",
+    "no JSON": "{'a': 1}",
+    "other kind": '{"object": []}',
+    "class": '{"__reduce__": ["os.system", ["true"]]}',
+    "two kinds": '{"tuple": [], "set": []}',
+    "no kind": "{}",
+    "unhashable": '{"set": [[1]]}',
+    "keys of other number": '{"dict": [[1], []]}',
+    "tuple of text": '{"tuple": "abc"}',
+    "lone surrogate": '"\\ud800"',
+    "raw surrogate": '"\ud800"',
+    "no complex": '{"complex": ["1", "2"]}',
+    "large float": '{"complex": [1%s, 0]}' % ("0" * 400),
+    "too long": json.dumps("x" * 65_536),
+    "no text": 5,
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_malformed_value_is_none(case: str) -> None:
+    assert decode(HOSTILE[case]) is None
+
+
+def test_values_that_hash_alike_cost_no_time() -> None:
+    """A set of 1,000 tuples with one hash would take longer than 1,000,000 comparisons."""
+    # hash(-1) == hash(-2), so that each of the 2**12 tuples has the same hash.
+    tuples = [[-1 - (number >> bit & 1) for bit in range(12)] for number in range(2**12)]
+    text = json.dumps({"set": [{"tuple": each} for each in tuples[:1_000]]}, separators=(",", ":"))
+    assert len(text) < 64 * 1024
+    assert decode(text) is None
+
+
+CELLS = {
+    "min({'tea': 4.5, 'milk': 1.2})": ("milk", "'milk'"),
+    "{'a': (1, 2.5), 'b': {3}}": ({"a": (1, 2.5), "b": {3}}, "{'a': (1, 2.5), 'b': {3}}"),
+    "import numpy as np; np.float64(0.5)": (0.5, "np.float64(0.5)"),
+    "[np.int64(1), np.bool_(True), np.str_('a')]": ([1, True, "a"], "[np.int64(1), np.True_, np.str_('a')]"),
+    "np.datetime64('2026-01-01')": (None, "np.datetime64('2026-01-01')"),
+    "np.arange(3)": (None, "array([0, 1, 2])"),
+    "object": (None, "object"),
+    "None": (None, None),
+    "x = 1": (None, None),
+    "import json; json.dumps = json.JSONEncoder.encode = None; 41 + 1": (42, "42"),
+}
+
+
+@pytest.mark.parametrize("backend", ["docker", "bubblewrap"])
+async def test_value_of_a_block(backend: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("sandbox_image" if backend == "docker" else "bubblewrap")
+    async with reused.sandbox(backend, timeout=60) as box:
+        for code, (value, text) in CELLS.items():
+            if "np." in code and backend == "bubblewrap":
+                continue  # this machine's Python need not have numpy
+            result = await box.run(code)
+            assert (result.value, type(result.value), result.value_repr) == (value, type(value), text), (code, result)
+
+
+def test_recorded_result_has_the_value_with_its_types() -> None:
+    result = ExecutionResult(0, "", value={"a": (1, b"x"), 2: {3}}, value_repr="…")
+    record = ResultRecord.of(result, keep=lambda _: StoredFile(sha256=None, size=0), keep_file=lambda _: None)
+    text = record.model_dump_json()
+    assert ResultRecord.model_validate_json(text).result(lambda _: b"") == result
+    foreign = json.loads(text) | {"value": {"__reduce__": []}}
+    assert ResultRecord.model_validate(foreign).result(lambda _: b"").value is None  # type: ignore[attr-defined]
+
+
+def test_repr_of_a_result_is_short() -> None:
+    assert repr(Result(0, "")) == "Result('ok', exit_code=0, output='')"
+    assert repr(Result(0, "42\n", value=42, value_repr="42")) == "Result('ok', exit_code=0, output='42\\n', value='42')"
+    image = Display("figure-1.png", {"image/png": b"\x89PNG" * 100_000, "text/plain": "x" * 100_000})
+    file = Artifact("figure-1.png", 5, "image/png", Path("/" + "long" * 1_000))
+    large = ExecutionResult(
+        1,
+        "\x1b[31m" * 100_000,
+        outcome="crashed",
+        value="x" * 60_000,
+        value_repr="\u202e" * 60_000,
+        error=ErrorInfo("\x00" * 200, "m" * 16_000),
+        truncated=10**15,
+        state="restored",
+        displays=(image,) * 100,
+        artifacts=(file,) * 100_000,
+        notes=("note" * 1_000,) * 100,
+    )
+    assert len(repr(large)) <= 300
+    assert repr(large).isprintable()
+    assert repr(large).startswith("ExecutionResult('crashed', exit_code=1, output='")
+    assert "displays=100, artifacts=100000, notes=100" in repr(large)
+    assert "PNG" not in repr(large)
