@@ -13,7 +13,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable_text
-from autogen_codeact.sandbox.host.protocol import check_nesting
+from autogen_codeact.sandbox.json_nesting import check_nesting
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
