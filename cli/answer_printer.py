@@ -66,11 +66,11 @@ class AnswerPrinter:
         match = None if begun else _FENCE.match(line)
         if self._fence is None and match is not None:
             self._fence, self._highlighter = match[1], Highlighter(match[2] or "python")
-            return [("c", f"{line}\n")]
+            return [("c", line), ("", "\n")]
         line = self._visible(line)
         if begun or self._fence is None:
             return [("", f"{line}\n")]
         if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
             self._fence = None
-            return [("c", f"{line}\n")]
+            return [("c", line), ("", "\n")]
         return [*self._highlighter.line(line), ("", "\n")]

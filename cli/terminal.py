@@ -98,7 +98,7 @@ class Terminal:
             bold: Whether it is bold.
         """
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
-        self._write_styled([(styles, f"{clipped(text)}\n")])
+        self._write_styled([(styles, clipped(text)), ("", "\n")])
 
     def code(self, code: Iterable[tuple[Kind, str]]) -> None:
         """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
