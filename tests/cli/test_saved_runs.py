@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autogen_codeact.cli.terminal import format_size
 from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 from tests.runs.logs import lines, started, text, whole_run, write_log
@@ -226,7 +227,7 @@ def test_a_message_of_an_unknown_type_is_shown_as_text(tmp_path):
 def test_export_writes_json_with_all_events(runs, tmp_path):
     file = tmp_path / "run.json"
     done = codeact("export", runs / "cut", "--json", file)
-    assert (done.status, done.out, done.err) == (0, "", "")
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
     exported = json.loads(file.read_text())
     assert exported["schema_version"] == 1
     types = ["run_started", "message", "gap", "message", "block_started", "block_finished", "message", "gap"]
@@ -237,7 +238,7 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
 def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
     file = tmp_path / "run.html"
     done = codeact("export", runs / "cut", "--html", file)
-    assert (done.status, done.out, done.err) == (0, "", "")
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
     page = file.read_text()
     assert page.startswith("<!doctype html>")
     assert '"outcome":"interrupted"' in page
