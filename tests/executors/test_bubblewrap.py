@@ -217,9 +217,11 @@ class TestFilesystem:
             assert (folder / "deep" / "data.txt").read_text() == "mine"
 
     @pytest.mark.parametrize("path", ["/", "/tmp", "/etc", "/proc", "/proc/1", "/sys", "/dev/shm", "/workspace/x"])
-    async def test_unusable_readable_folders_are_refused(self, path):
-        with pytest.raises(ValueError, match="can't be shown"):
-            BubblewrapCommandLineCodeExecutor(readable=[path])
+    async def test_unusable_readable_folders_are_refused(self, path, tmp_path):
+        (tmp_path / "link").symlink_to(path)
+        for given in (path, tmp_path / "link"):
+            with pytest.raises(ValueError, match="can't be shown"):
+                BubblewrapCommandLineCodeExecutor(readable=[given])
 
 
 class TestSecrets:
