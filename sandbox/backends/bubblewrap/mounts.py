@@ -74,7 +74,9 @@ def check_readable(folder: Path) -> Path:
     """
     for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
         if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
-            raise ValueError(f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it")
+            raise ValueError(
+                f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it"
+            )
         if any(path.is_relative_to(own) for own in OWN_FOLDERS):
             raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
     return folder
