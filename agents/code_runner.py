@@ -48,6 +48,7 @@ from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.protocols import HasSandboxFacts
 from autogen_codeact.sandbox.run_context import RunContext
+from autogen_codeact.sandbox.tools.payloads import is_small
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -229,8 +230,9 @@ class CodeRunner:
             note = partial(
                 self._record.add_block, self._session, block, result, self._options.redact, result.files_before
             )
-            # Many calls take long to serialize.
-            await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
+            # Many calls and large results take long to serialize.
+            many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
+            await in_thread(note) if many else note()
             transfer, notes = end.transfer(succeeded=result.exit_code == 0)
             results.append(_with_notes(result, *notes))
             if transfer is not None:

@@ -49,13 +49,15 @@ class RecordedCall(BaseModel):
     result: Any = None
     error_type: str | None = None
     error_message: str = ""
-    error_bases: list[str] = Field(default_factory=list, max_length=MAX_NAME)
+    error_bases: tuple[str, ...] = Field(default=(), max_length=MAX_NAME)
 
     def call(self) -> ToolCall:
         """Return the call, as far as it was recorded."""
         error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
-        bases = tuple(self.error_bases)
-        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=bases)
+        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=self.error_bases)
+
+
+_RECORDED = set(RecordedCall.model_fields)
 
 
 Mark = Annotated[str, Field(pattern=r"^[0-9]{1,15}:([0-9a-f]{32})?$")]
@@ -328,14 +330,16 @@ def record_call(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
             logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
             withheld = WITHHELD.format(kind=type(error).__name__)
             result, message = (withheld, "") if call.outcome == "ok" else (None, withheld)
-    return RecordedCall(
+    # One object each, with a set for all: the garbage collector looks at ten thousand while nothing else runs.
+    return RecordedCall.model_construct(
+        _RECORDED,
         name=call.name,
         arguments=call.arguments,
         outcome=call.outcome,
         result=result,
         error_type=call.error.type if call.error is not None else None,
         error_message=message,
-        error_bases=list(call.error_bases),
+        error_bases=call.error_bases,
     )
 
 

@@ -56,7 +56,7 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
     check = check_of(task)
     if check is None:
         return []
-    if (problem := check_problem(task)) is not None:
+    if (problem := _problem(check)) is not None:
         return [CheckResult(kind=check.kind, passed=None, detail=problem)]
     if len(answer) > MAX_ANSWER:
         detail = f"the answer is too long to check: {len(answer):,} characters"
@@ -95,13 +95,23 @@ def check_problem(task: Task) -> str | None:
     check = check_of(task)
     if check is None:
         return None
+    problem = _problem(check)
+    return _pattern_problem(str(check.expected)) if problem is None and check.kind == "regex" else problem
+
+
+def _problem(check: Check) -> str | None:
+    """Return why a check can't work, or None. A regex is not compiled: that can take seconds."""
     if check.kind == "python":
         return _code_problem(check.code)
     if check.expected is None and check.kind != "json":
         return f"check: {check.kind!r} needs `expected`"
     if check.kind == "number" and to_number(check.expected) is None:
         return f"check: `expected` is not a number: {_shown(_as_text(check.expected))}"
-    return _pattern_problem(check.expected) if check.kind == "regex" else None
+    if check.kind == "regex" and not isinstance(check.expected, str):
+        return "check: `expected` of a regex has to be a text"
+    if check.kind == "regex" and len(check.expected) > MAX_PATTERN:
+        return f"check: the regex is longer than {MAX_PATTERN:,} characters"
+    return None
 
 
 def decide_passed(task: Task, outcome: Outcome, checks: Sequence[CheckResult]) -> bool | None:
@@ -132,11 +142,7 @@ def _code_problem(code: str | None) -> str | None:
     return None if len(code) <= MAX_CODE else f"check: its code is longer than {MAX_CODE:,} characters"
 
 
-def _pattern_problem(pattern: Any) -> str | None:
-    if not isinstance(pattern, str):
-        return "check: `expected` of a regex has to be a text"
-    if len(pattern) > MAX_PATTERN:
-        return f"check: the regex is longer than {MAX_PATTERN:,} characters"
+def _pattern_problem(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

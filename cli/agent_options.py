@@ -57,14 +57,6 @@ class AgentChoice:
     steps: int | None = None
     describe_environment: bool = True
 
-    def mode(self, option: Mode | None) -> str:
-        """Return how blocks run.
-
-        Args:
-            option: What the user chose.
-        """
-        return (option or (Mode.SESSION if self.act else Mode.PROCESS)).value
-
     def check(self, sandbox: SandboxChoice) -> None:
         """Check that the options fit together.
 
@@ -79,7 +71,7 @@ class AgentChoice:
             raise CommandError("--retries is not for --act: there --steps limits the run.")
         if self.act and sandbox.kind == "none":
             raise CommandError("--act needs --mode session, which --sandbox none does not have.")
-        if self.act and sandbox.mode != "session":
+        if self.act and sandbox.mode == "process":
             raise CommandError("--act needs --mode session: leave --mode process out.")
         if self.steps is not None and not self.act:
             raise CommandError("--steps is only for --act.")

@@ -39,7 +39,7 @@ class AnswerPrinter:
             shown += self._end_line()
         self._line += rest
         if self._line and (len(self._line) > _MAX_LINE or (self._fence is None and not self._may_be_fence())):
-            shown.append(("", self._line))
+            shown.append(("", self._visible(self._line)))
             self._line, self._begun = "", True
         if shown:
             self._terminal.code(shown)
@@ -52,6 +52,10 @@ class AnswerPrinter:
         self._fence = None
         return text
 
+    def _visible(self, line: str) -> str:
+        """Return a line of code with all that can't be seen as escapes, because somebody may be asked whether it may run."""
+        return line if self._fence is None else printable(line, keep="\t")
+
     def _may_be_fence(self) -> bool:
         """Return whether the line could still become the beginning or the end of a block."""
         start = self._line[:_MAX_FENCE].lstrip(" ")
@@ -62,10 +66,11 @@ class AnswerPrinter:
         match = None if begun else _FENCE.match(line)
         if self._fence is None and match is not None:
             self._fence, self._highlighter = match[1], Highlighter(match[2] or "python")
-            return [("c", f"{line}\n")]
+            return [("c", line), ("", "\n")]
+        line = self._visible(line)
         if begun or self._fence is None:
             return [("", f"{line}\n")]
         if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
             self._fence = None
-            return [("c", f"{line}\n")]
-        return [*self._highlighter.line(printable(line, keep="\t")), ("", "\n")]
+            return [("c", line), ("", "\n")]
+        return [*self._highlighter.line(line), ("", "\n")]

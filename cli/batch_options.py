@@ -155,7 +155,7 @@ def batch(
     limit_choice: LimitChoice,
     model_choice: ModelChoice,
     agent_choice: AgentChoice,
-    mode: Annotated[Mode | None, mode_option("process; with --act, session")] = None,
+    mode: Annotated[Mode | None, mode_option("session")] = None,
     choice: SandboxChoice,
 ) -> None:
     """Let an agent solve many tasks, several at the same time. The same command again continues where it ended.
@@ -181,7 +181,7 @@ def batch(
             limits=limit_choice,
             model=model_choice,
             agent=agent_choice,
-            sandbox=replace(choice, mode=agent_choice.mode(mode)),
+            sandbox=replace(choice, mode=mode and mode.value),
         )
         raise typer.Exit(run_tasks(job, end))
 

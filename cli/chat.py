@@ -18,9 +18,8 @@ from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
-from autogen_codeact.cli.resume_run import rebuilds
 from autogen_codeact.cli.run import check_folder, silence_libraries
-from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, remove_oldest, run_name
+from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation

@@ -24,13 +24,13 @@ from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.sandbox import Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import format_duration
 
 if TYPE_CHECKING:
@@ -117,12 +117,14 @@ def _check_host(
         if each.image is not None and each.image.status != "lack":
             usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
             hosts = () if each.engine is None else (each.engine,)
-            choices.append((SandboxChoice("docker", usable, timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here))
+            choices.append(
+                (SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here)
+            )
     add(bubblewrap)
     if all(each.image is None for each in found):
         add(_versions({"Linux": platform.release()}))
         if not needed:
-            choices.append((SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S), add))
+            choices.append((SandboxChoice("bubblewrap", mode="process", timeout=_SANDBOX_TIMEOUT_S), add))
     return choices
 
 
@@ -230,7 +232,9 @@ async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
             took = format_duration(time.monotonic() - begun)
             probed = json.loads(await _output(executor, PROBE))
             add(Check("sandbox", "ok", f"{choice.kind}, started in {took}, Python {probed['python']}"))
-            for check in limit_checks(probed, Limits()):
+            found = capabilities_of(executor).facts
+            limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
+            for check in limit_checks(probed, limits):
                 add(check if choice.kind == "docker" else _for_bubblewrap(check, probed))
             add(await _check_round_trip(executor))
     except (SandboxError, CommandError, ValueError) as error:
@@ -297,7 +301,7 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
     yield check("privileges", probed["no_new_privs"], f"no_new_privs, seccomp mode {probed['seccomp']}")
     yield check("user", 0 not in (probed["uid"], probed["gid"]), f"uid {probed['uid']}, gid {probed['gid']}")
     yield check("root", not probed["root_writable"], "writable" if probed["root_writable"] else "read-only")
-    yield limit("memory", probed["memory"], parse_size(limits.memory), "bytes", cgroup)
+    yield limit("memory", probed["memory"], limits.memory_bytes, "bytes", cgroup)
     yield limit("processes", probed["pids"], limits.pids, "at once", cgroup)
     yield limit("open files", probed["nofile"], limits.nofile, "for each process")
     yield _check_isolation(probed["landlock"], signals=probed["signals_reach_others"])

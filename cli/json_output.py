@@ -334,7 +334,7 @@ def _artifact(artifact: Artifact, stays: bool) -> dict[str, Any]:
 
 
 def _display(display: Display) -> dict[str, Any]:
-    forms = [_binary_form(k, v) if isinstance(v, bytes) else _text_form(k, v) for k, v in display.data.items()]
+    forms = [_binary_form(k, v) if isinstance(v, bytes) else _text_form(k, v) for k, v in display.forms.items()]
     return {"name": display.name, "forms": sorted(forms, key=lambda form: "base64" in form)}
 
 

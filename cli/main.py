@@ -135,7 +135,7 @@ def _exec(
     ],
     *,
     choice: SandboxChoice,
-    mode: Annotated[Mode | None, mode_option("process; for a notebook, session")] = None,
+    mode: Annotated[Mode | None, mode_option("session; for a script, process")] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -145,10 +145,11 @@ def _exec(
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
     with clean_exit():
+        from autogen_codeact.cli.code_file import SCRIPTS
         from autogen_codeact.cli.run_blocks import run_file
 
-        used = mode or (Mode.SESSION if file.lower().endswith(".ipynb") else Mode.PROCESS)
-        chosen = replace(choice, mode=used.value)
+        used = mode or (Mode.PROCESS if Path(file).suffix.lower() in SCRIPTS else None)
+        chosen = replace(choice, mode=used and used.value)
         raise typer.Exit(run_file(file, chosen, as_json=as_json, keep_going=keep_going))
 
 
@@ -178,7 +179,7 @@ def _run(
     approve: Annotated[
         bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
     ] = False,
-    mode: Annotated[Mode | None, mode_option("process; with --act, session")] = None,
+    mode: Annotated[Mode | None, mode_option("session")] = None,
     choice: SandboxChoice,
     as_json: JsonOption = False,
 ) -> None:
@@ -198,7 +199,7 @@ def _run(
         job = Job(
             task=task,
             model=model_choice,
-            sandbox=replace(choice, mode=agent_choice.mode(mode)),
+            sandbox=replace(choice, mode=mode and mode.value),
             agent=agent_choice,
             stream=stream,
             save=save,

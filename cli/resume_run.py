@@ -19,8 +19,9 @@ from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, without_key
 from autogen_codeact.cli.progress import STARTING, Progress
 from autogen_codeact.cli.run import RunOutcome, silence_libraries
+from autogen_codeact.cli.run_storage import rebuilds
 from autogen_codeact.runs import LogLocked, RunError, load_run, resumed
-from autogen_codeact.runs.plan import Plan, make_plan
+from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.sandbox import SandboxError
@@ -128,24 +129,6 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         printer.end()
     outcome.print_problems()
     return outcome.status
-
-
-def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
-    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own.
-
-    Args:
-        plan: The run.
-        path: Its folder.
-        wanted: Whether the user wants it.
-        trust: Whether the user trusts a log of somebody else.
-    """
-    if plan.chain is not None:
-        return wanted
-    unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"
-    say(f"{path} was made elsewhere, copied or changed: you are asked before code runs{unless}")
-    if not trust:
-        say(f"`codeact runs adopt {path}` makes it one of your own runs")
-    return wanted and trust
 
 
 def _announce(rebuilding: Rebuilding) -> None:

@@ -56,7 +56,13 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
                 terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
-            result = await _run_block(executor, CodeBlock(code=block.code, language=block.language), terminal)
+            code = CodeBlock(code=block.code, language=block.language)
+            try:
+                result = await _run_block(executor, code, terminal)
+            except asyncio.CancelledError as error:
+                if terminal is None and (killed := getattr(error, "result", None)) is not None:
+                    print_json(_to_object(index, block, killed))
+                raise
             if saved is not None:
                 # The temporary folder is removed at the end.
                 result = await asyncio.to_thread(saved.save, result)
@@ -86,13 +92,19 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
             terminal.output(result.output)
             terminal.end_output()
     else:
+        shown = 0
         try:
             async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
                 async for event in events:
                     if isinstance(event, OutputChunk):
                         terminal.output(event.text)
+                        shown += len(event.text)
                     else:
                         result = event
+        except asyncio.CancelledError as error:
+            if (killed := getattr(error, "result", None)) is not None:
+                terminal.output(killed.output[shown:])
+            raise
         finally:
             terminal.end_output()
     return result

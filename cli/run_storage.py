@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
 from autogen_codeact.sandbox.formatting import format_count
 
@@ -102,3 +103,21 @@ def format_limit(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.3g} {name}"
     return format_count(size, "byte")
+
+
+def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
+    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own.
+
+    Args:
+        plan: The run.
+        path: Its folder.
+        wanted: Whether the user wants it.
+        trust: Whether the user trusts a log of somebody else.
+    """
+    if plan.chain is not None:
+        return wanted
+    unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"
+    say(f"{path} was made elsewhere, copied or changed: you are asked before code runs{unless}")
+    if not trust:
+        say(f"`codeact runs adopt {path}` makes it one of your own runs")
+    return wanted and trust

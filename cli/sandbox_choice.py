@@ -59,7 +59,7 @@ class SandboxChoice:
     Args:
         kind: `auto`, `docker`, `bubblewrap` or `none`.
         image: Docker image; None for the default one.
-        mode: `process` or `session`.
+        mode: `process` or `session`; None for `session`, or `process` without a sandbox.
         timeout: Seconds for one block.
         work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
         allow_domains: Hosts that the code may reach.
@@ -77,7 +77,7 @@ class SandboxChoice:
 
     kind: str = "auto"
     image: str | None = None
-    mode: str = "process"
+    mode: str | None = None
     timeout: float = 60
     work_dir: Path | None = None
     allow_domains: tuple[str, ...] = ()
@@ -102,7 +102,8 @@ class SandboxChoice:
         from autogen_codeact.sandbox.option_texts import parse_texts
         from autogen_codeact.sandbox.options import merge_options
 
-        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
+        mode = self.mode or ("process" if self.kind == "none" else "session")
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
         if self.kind != "none":
             # The folder is the user's: what the code made belongs there, the code itself does not.
             options["delete_tmp_files"] = True
@@ -136,8 +137,8 @@ class SandboxChoice:
         if self.disk is not None:
             values["workspace"] = self.disk
             disk = parse_size(self.disk)
-            if "memory" not in values:
-                values["memory"] = disk + parse_size(MEMORY_BESIDE_DISK)
+            if values.get("memory") is None:
+                values["memory"] = max(disk + parse_size(MEMORY_BESIDE_DISK), Limits().memory_bytes)
             elif disk >= parse_size(values["memory"]):
                 raise ValueError(
                     f"--disk {self.disk} needs more than memory={values['memory']!r}: files in the workspace count as memory. "

@@ -86,13 +86,17 @@ def _options(
     ] = None,
     memory: Annotated[
         str | None,
-        sandbox_option(metavar="SIZE", help="Memory of the sandbox, such as 2g; its files count.", show_default="1g"),
+        sandbox_option(
+            metavar="SIZE",
+            help="Memory of the sandbox, such as 2g; its files count.",
+            show_default="a quarter of the machine's, at most 4g",
+        ),
     ] = None,
     disk: Annotated[
         str | None,
         sandbox_option(
             metavar="SIZE",
-            help=f"Size of the workspace, such as 4g. Without --memory the sandbox has {MEMORY_BESIDE_DISK} of memory beside it.",
+            help=f"Size of the workspace, such as 4g. Without --memory the sandbox has at least {MEMORY_BESIDE_DISK} beside it.",
             show_default="256m",
         ),
     ] = None,

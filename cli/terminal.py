@@ -99,7 +99,7 @@ class Terminal:
             bold: Whether it is bold.
         """
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
-        self._write_styled([(styles, f"{clipped(text)}\n")])
+        self._write_styled([(styles, clipped(text)), ("", "\n")])
 
     def code(self, code: Iterable[tuple[Kind, str]]) -> None:
         """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
@@ -156,7 +156,7 @@ class Terminal:
         """
         title, text = printable(title), clipped(text)
         if not self.is_terminal:
-            self._console.print(Text(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n"), soft_wrap=True)
+            self.write(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n\n")
             return
         if len(text) > MAX_BOX_CHARS or printable(text).count("\n") > MAX_BOX_LINES:
             self.heading(title, style)

@@ -147,6 +147,9 @@ class SandboxMagics(Magics):
                     else:
                         self._keep(options, item)
                         output.finish(item)
+        except KeyboardInterrupt as interrupt:
+            output.interrupted(interrupt)
+            raise
         finally:
             output.close()
 

@@ -18,7 +18,7 @@ from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
 from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
 from autogen_codeact.sandbox.files.filenames import printable, printable_text
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, written_by_code
+from autogen_codeact.sandbox.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
@@ -67,6 +67,8 @@ class CellOutput:
         """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
         self._merger = DisplayMerger()
         self._incomplete = ""
+        self._chars = 0
+        """Characters of the output that have come."""
         self._shown: dict[str, str] = {}
         self._bytes = 0
 
@@ -74,7 +76,8 @@ class CellOutput:
         """Show a piece of output."""
         if chunk.display is not None:
             self._add(self._merger.add_display(chunk.display))
-        elif chunk.text != TIMEOUT_LINE:
+        elif chunk.text not in (TIMEOUT_LINE, *MEMORY_LINES.values()):
+            self._chars += len(chunk.text)
             self._add(self._merger.add_text(chunk.text))
 
     def finish(self, result: Result) -> None:
@@ -101,6 +104,12 @@ class CellOutput:
             if result.state != "kept":
                 message += _STATES[result.state]
             raise cell_error(name, message, _safe(traceback))
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """Show what the code has written that has not come as a piece."""
+        result: Result | None = getattr(interrupt, "result", None)
+        if result is not None:
+            self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
 
     def close(self) -> None:
         """Show what was held back."""
@@ -160,8 +169,6 @@ class CellOutput:
     def _remark(self, result: Result) -> None:
         displays = {display.name for display in result.displays}
         lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
-        if result.value_repr is not None and result.value_repr.strip() not in result.output:
-            lines.append(result.value_repr)
         lines += result.notes[:20]
         names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
         if names:

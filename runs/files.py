@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +15,10 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
-from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.runs.events import BlockFinished, Event, HostCallFinished, HostCallStarted
+from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
 from autogen_codeact.sandbox.files.private_folders import Identity
+from autogen_codeact.sandbox.tools.payloads import is_small, json_text
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -180,6 +182,48 @@ def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]
             moved = {f"/{_escaped(name)}": store.put(data, "json", clean=False), **moved}
             value[name] = None
     return moved
+
+
+def move_calls(event: Event, store: FileStore, clean: Callable[[bytes], bytes]) -> dict[str, StoredFile]:
+    """Move large arguments and results of the calls of an event into files, and put None in their place.
+
+    They are written piece by piece, because no other thread runs while pydantic writes an event.
+
+    Args:
+        event: The event; it is changed.
+        store: Where they are put.
+        clean: Removes secrets.
+
+    Returns:
+        The files by JSON pointer.
+
+    Raises:
+        OSError: A file can't be written.
+    """
+    moved: dict[str, StoredFile] = {}
+    for at, call in _calls_of(event):
+        for name in ("arguments", "result"):
+            value = getattr(call, name, None)
+            if is_small(value):
+                continue
+            try:
+                data = value.encode("utf-8", "replace") if isinstance(value, str) else json_text(value).encode()
+            except (TypeError, ValueError, RecursionError):
+                continue  # a caller's own executor can return anything
+            moved[f"{at}/{name}"] = store.put(clean(data), "text" if isinstance(value, str) else "json", clean=False)
+            setattr(call, name, None)
+    return moved
+
+
+def _calls_of(event: Event) -> Iterator[tuple[str, HostCallStarted | CallRecord]]:
+    match event:
+        case HostCallStarted():
+            yield "", event
+        case HostCallFinished():
+            yield "/record", event.record
+        case BlockFinished(result=ResultRecord() as result):
+            for number, call in enumerate(result.tool_calls):
+                yield f"/result/tool_calls/{number}", call
 
 
 def restore_large(

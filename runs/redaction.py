@@ -56,8 +56,7 @@ class Redaction:
         self._redact = redact
         known = sorted({each for each in secrets if len(each.strip()) >= MIN_SECRET}, key=len, reverse=True)
         forms = [form for each in known for form in dict.fromkeys((each, _in_json(each)))]
-        self._known = re.compile(b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms))
-        self._any = bool(forms)
+        self._known = [form.encode("utf-8", "replace") for form in forms]
         self._failed = False
 
     @property
@@ -67,11 +66,15 @@ class Redaction:
 
     def line(self, data: bytes) -> bytes:
         """Return JSON without the known secrets."""
-        return self._known.sub(HIDDEN.encode(), data) if self._any else data
+        for secret in (
+            self._known
+        ):  # one by one: a regular expression takes a hundred times as long, and no thread runs meanwhile
+            data = data.replace(secret, HIDDEN.encode())
+        return data
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        if self._any:
+        if self._known:
             text = self.line(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
         if self._redact is None:
             return text
@@ -114,7 +117,7 @@ class Redaction:
 
     def content(self, data: bytes) -> bytes:
         """Return the content of a file without secrets."""
-        if not self._any and self._redact is None:
+        if not self._known and self._redact is None:
             return data
         try:
             return self.text(data.decode()).encode()

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
+from autogen_codeact.sandbox.displays import Forms
 from autogen_codeact.sandbox.host import plain_values
 from autogen_codeact.sandbox.result import Outcome, State
 from autogen_codeact.sandbox.tools.tool import ToolImage
@@ -116,7 +117,7 @@ class DisplayRecord(Record):
     Args:
         name: Its name.
         data: Its forms by MIME type that are text or JSON.
-        files: Its forms by MIME type that are bytes.
+        files: Its forms by MIME type that are bytes, and JSON that is large.
         metadata: What the code has said about the forms.
         path: Its file on the host, or None.
     """
@@ -130,10 +131,11 @@ class DisplayRecord(Record):
     @classmethod
     def of(cls, display: Display, keep: KeepBytes) -> DisplayRecord:
         """Make the record of a display."""
+        forms = display.forms
         return cls(
             name=display.name,
-            data={kind: form for kind, form in display.data.items() if not isinstance(form, bytes)},
-            files={kind: keep(form) for kind, form in display.data.items() if isinstance(form, bytes)},
+            data={kind: form for kind, form in forms.items() if not isinstance(form, bytes)},
+            files={kind: keep(form) for kind, form in forms.items() if isinstance(form, bytes)},
             metadata=dict(display.metadata),
             path=_text(display.path),
         )
@@ -141,7 +143,7 @@ class DisplayRecord(Record):
     def display(self, read: ReadBytes) -> Display:
         """Return the display; forms that were left out are missing."""
         files = {kind: read(file) for kind, file in self.files.items() if file.sha256 is not None}
-        return Display(self.name, {**self.data, **files}, self.metadata, _path(self.path))
+        return Display(self.name, Forms({**self.data, **files}), self.metadata, _path(self.path))
 
 
 class ArtifactRecord(Record):

@@ -20,8 +20,9 @@ from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
-from autogen_codeact.runs.files import FileStore, move_large
+from autogen_codeact.runs.files import FileStore, move_calls, move_large
 from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.sandbox.files.private_folders import identity_of, keep_private
 from autogen_codeact.sandbox.host.waiting import complete, in_thread
@@ -297,13 +298,15 @@ class LogWriter:
         self._seq += 1
         event.seq = self._seq
         self._count_up(event)
+        moved = {} if self.redaction.has_function else move_calls(event, self.files, self.redaction.line)
         try:
-            line = event.model_dump_json().encode()
+            line = event.model_dump_json(warnings=not moved).encode()
         except PydanticSerializationError:  # lone surrogates, and objects that are no JSON
-            line = to_json(_well_formed(event.model_dump()), inf_nan_mode="constants", fallback=_described)
+            made = event.model_dump(warnings=not moved)
+            line = to_json(_well_formed(made), inf_nan_mode="constants", fallback=_described)
         line = self.redaction.line(line)
-        if self.redaction.has_function or len(line) > LARGE_LINE:
-            line = self._rewritten(line)
+        if moved or self.redaction.has_function or len(line) > LARGE_LINE:
+            line = self._rewritten(line, moved)
         return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
 
     def _count_up(self, event: Event) -> None:
@@ -314,13 +317,14 @@ class LogWriter:
             for name in ("prompt_tokens", "completion_tokens"):
                 self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
 
-    def _rewritten(self, line: bytes) -> bytes:
+    def _rewritten(self, line: bytes, moved: dict[str, StoredFile]) -> bytes:
         """Apply the caller's function to the strings of an event, and move large values into files."""
         value: dict[str, Any] = from_json(line, allow_inf_nan=True)
         if self.redaction.has_function:
             value = self.redaction.event(value)
         if len(line) > LARGE_LINE:
-            moved = move_large(value, self.files)
+            moved = {**move_large(value, self.files), **moved}
+        if moved:
             value["stored"] = {pointer: file.model_dump() for pointer, file in moved.items()}
         return to_json(value, inf_nan_mode="constants")
 

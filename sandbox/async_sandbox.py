@@ -73,7 +73,7 @@ class AsyncSandbox(SandboxLifecycle):
         Raises:
             ValueError: The timeout is not a positive number.
             SandboxError: Something around the code broke.
-            asyncio.CancelledError: The task was cancelled; the code is dead by then.
+            asyncio.CancelledError: The task was cancelled; the code is dead by then. The exception's `result` has its output.
         """
         return await self.run_all((Block(code, language),), timeout=timeout)
 
@@ -128,6 +128,13 @@ class AsyncSandbox(SandboxLifecycle):
             async for chunk in chunks:
                 yield chunk
             yield await running
+        except asyncio.CancelledError as error:
+            running.cancel()
+            try:
+                await running
+            except asyncio.CancelledError as cancelled:
+                error.result = getattr(cancelled, "result", None)  # type: ignore[attr-defined]
+            raise
         finally:
             if not running.done():
                 running.cancel()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import html
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.files.filenames import printable_text
+from autogen_codeact.sandbox.json_nesting import check_nesting
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -24,6 +26,9 @@ FIGURES = {
 }
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
 MAX_TEXT_CHARS = 100_000
+MAX_NESTING = 100
+SMALL_JSON = 64 * 1024
+"""Bytes of JSON that are parsed although nobody has asked for the value."""
 MAX_SHOWN_BYTES = 24_000_000
 """HTML of a block's displays: base64 makes the most that they can have a third longer."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -42,13 +47,50 @@ _STYLE = (
 _CONNECTING = re.compile(r"<(?=(?:base|embed|frame|iframe|link|meta|object|portal)(?![a-z0-9-]))", re.IGNORECASE)
 
 
+class Forms(Mapping[str, Any]):
+    """The forms of a display by MIME type. JSON is parsed when it is looked up: other threads of this program wait meanwhile.
+
+    Args:
+        raw: The forms as they came: JSON types as `bytes`.
+    """
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw = raw
+
+    def __getitem__(self, kind: str) -> Any:
+        form = self.raw[kind]
+        return _parsed(form) if is_json(kind) and isinstance(form, bytes) else form
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self.raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self.raw)})"
+
+
+def _parsed(text: bytes) -> Any:
+    """Parse JSON that code has made; None for what is not JSON."""
+    try:
+        check_nesting(text, MAX_NESTING)
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 @dataclass(frozen=True)
 class Display:
     """Something that code has shown, in one or more forms.
 
     Args:
         name: Its name: that of its file, such as `figure-1.png`, or `display-2` where no file is made of it.
-        data: Its forms by MIME type: images and PDF as `bytes`, JSON types as what they contain, all others as `str`.
+        data: Its forms by MIME type: images and PDF as `bytes`, JSON types as what they contain (parsed at each access;
+            None for what is not JSON), all others as `str`.
         metadata: What the code has said about the forms.
         path: Its file on the host, or None.
     """
@@ -67,6 +109,15 @@ class Display:
     def image(self) -> tuple[bytes, str] | None:
         """The first image among its forms, with its MIME type, or None. It is not decoded: its bytes are untrusted."""
         return next(((self.data[kind], kind) for kind in IMAGES if kind in self.data), None)
+
+    @property
+    def forms(self) -> dict[str, Any]:
+        """Its forms as in `data`, but JSON of more than 64 KiB as the `bytes` of its text, because nothing large is parsed."""
+        raw = self.data.raw if isinstance(self.data, Forms) else self.data
+        return {
+            kind: form if isinstance(form, bytes) and len(form) > SMALL_JSON else self.data[kind]
+            for kind, form in raw.items()
+        }
 
     @property
     def output_line(self) -> str:
@@ -147,6 +198,11 @@ def cut(text: str, max_chars: int) -> str:
 def escaped(text: str) -> str:
     """Return text as HTML: control and invisible characters are visible, progress bars are in their last state."""
     return html.escape(printable_text(apply_carriage_returns(_COLORS.sub("", text))))
+
+
+def is_json(kind: str) -> bool:
+    """Return whether values of a MIME type are JSON."""
+    return kind == "application/json" or kind.endswith("+json")
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:

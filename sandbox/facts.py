@@ -155,11 +155,11 @@ class SandboxFacts:
 
 def known_facts(options: SandboxOptions) -> SandboxFacts:
     """Return what follows from the options alone."""
-    mounted = options.bind_dir is not None
+    mounted, limits = options.bind_dir is not None, options.limits.resolved()
     return SandboxFacts(
         timeout_s=options.timeout,
-        memory_bytes=parse_size(options.limits.memory),
-        workspace_bytes=None if mounted else parse_size(options.limits.workspace),
+        memory_bytes=limits.memory_bytes,
+        workspace_bytes=None if mounted else parse_size(limits.workspace),
         network=getattr(options, "network", "none") != "none",
         domains=tuple(options.allow_domains),
         pip=options.allow_pip,
@@ -186,6 +186,8 @@ async def facts_of(
         await start()
         async with asyncio.timeout(PROBE_DEADLINE_S):
             answer = await _ask(sandbox, run)
+            if sandbox.client is not None and sandbox.client.hello is not None and sandbox.client.hello.memory:
+                answer["memory_bytes"] = sandbox.client.hello.memory  # the engine's machine may be another one
     except (SandboxError, TimeoutError, ValueError, RecursionError):
         pass  # code that needs the sandbox will raise
     return replace(known_facts(sandbox.options), **answer)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import Annotated, Any
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -15,6 +17,8 @@ from autogen_codeact.sandbox.keyword_model import KeywordModel
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 20 * 1024**2
 """With less, the interpreter of the sandbox is killed as it starts."""
+MOST_DEFAULT_MEMORY = 4 * 1024**3
+UNKNOWN_MACHINE_MEMORY = 4 * 1024**3
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -35,6 +39,41 @@ def parse_size(size: str | int) -> int:
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{size!r} is not a size: write bytes, or a number with a unit, such as '512m' or '2g'")
     return int(match[1]) * _UNITS[match[2]]
+
+
+@cache
+def machine_memory() -> int:
+    """Return the memory of this machine in bytes; less if this process may not use all of it."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return UNKNOWN_MACHINE_MEMORY
+    return min([found, *_own_cgroup_limits()])
+
+
+def _own_cgroup_limits() -> Iterable[int]:
+    """Yield the memory limits of this process' control group and of those above it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            root, name = Path("/sys/fs/cgroup"), "memory.max"
+            if "memory" in controllers.split(","):
+                root, name = root / "memory", "memory.limit_in_bytes"
+            elif controllers:
+                continue
+            own = root / path.lstrip("/")
+            for folder in (own, *own.parents):
+                with contextlib.suppress(OSError, ValueError):
+                    yield int((folder / name).read_text())
+
+
+def default_memory(machine: int) -> str:
+    """Return the memory of a sandbox whose user has not chosen it: a quarter of the machine's, at most 4 GiB.
+
+    Args:
+        machine: The machine's memory in bytes.
+    """
+    return f"{max(min(machine // 4, MOST_DEFAULT_MEMORY), LEAST_MEMORY) // _UNITS['m']}m"
 
 
 def parse_checkpoint(value: object) -> bool:
@@ -138,7 +177,8 @@ class Limits(KeywordModel):
     """Resource limits of a sandbox; the defaults suit one agent on a laptop.
 
     Args:
-        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 20m. Default 1g.
+        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 20m.
+            Default None: a quarter of the memory of the machine that runs it, at most 4g.
         cpus: Processors' worth of time. Default 1.0.
         pids: Processes and threads at once. Default 256.
         nofile: Open descriptors per process. Default 1024.
@@ -153,7 +193,7 @@ class Limits(KeywordModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    memory: Memory = "1g"
+    memory: Memory | None = None
     cpus: float = Field(default=1.0, gt=0)
     pids: int = Field(default=256, ge=16)
     nofile: int = Field(default=1024, ge=64)
@@ -167,15 +207,31 @@ class Limits(KeywordModel):
     @classmethod
     def _fit_into_memory(cls, values: Any) -> Any:
         """Make the default sizes of the folders smaller if there is little memory."""
-        if not isinstance(values, dict):
+        if not isinstance(values, dict) or values.get("memory") is None:
             return values
         with contextlib.suppress(ValueError, TypeError):  # of which the field's own check tells
-            size = _share(256 * _UNITS["m"], values.get("memory", "1g"))
+            size = _share(256 * _UNITS["m"], values["memory"])
             text = f"{size // _UNITS['m']}m" if size % _UNITS["m"] == 0 else size
             return {"workspace": text, "tmp": text, **values}
         return values
 
+    def resolved(self, machine: int | None = None) -> Self:
+        """Return the limits with a number as `memory`.
+
+        Args:
+            machine: Memory in bytes of the machine that runs the sandbox. Default: this one's.
+        """
+        if self.memory is not None:
+            return self
+        given = self.model_dump(exclude_defaults=True)
+        return type(self)(**{**given, "memory": default_memory(machine or machine_memory())})
+
+    @property
+    def memory_bytes(self) -> int:
+        """`memory` in bytes; the default is that of this machine."""
+        return parse_size(self.memory or default_memory(machine_memory()))
+
     @property
     def shm_bytes(self) -> int:
         """Size of /dev/shm: 64 MiB, or a quarter of `memory` if that is less."""
-        return _share(64 * _UNITS["m"], self.memory)
+        return _share(64 * _UNITS["m"], self.memory_bytes)

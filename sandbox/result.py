@@ -105,6 +105,13 @@ class ToolCall:
 
 TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
+_OUT_OF_MEMORY = "\n Out of memory: the sandbox's memory limit was reached."
+MEMORY_LINES: dict[State, str] = {
+    "kept": _OUT_OF_MEMORY,
+    "restored": f"{_OUT_OF_MEMORY} The session's variables are as they were before this block.",
+    "lost": f"{_OUT_OF_MEMORY} The session's variables are lost.",
+}
+"""Appended to the output of a block for which there was too little memory."""
 
 
 MAX_REPR_CHARS = 40
@@ -133,10 +140,18 @@ class _HasOutput(Protocol):
     output: str
 
 
+def last_line(outcome: Outcome, state: State) -> str:
+    """Return what is appended to the output of a block that ended in this way; empty for most."""
+    if outcome == "timeout":
+        return TIMEOUT_LINE
+    return MEMORY_LINES[state] if outcome == "oom" else ""
+
+
 def written_by_code(result: _HasOutput) -> str:
-    """Return the output of a result, AutoGen's included, without the line that a timeout appends."""
-    timed_out = isinstance(result, Result) and result.outcome == "timeout"
-    return result.output.removesuffix(TIMEOUT_LINE) if timed_out else result.output
+    """Return the output of a result, AutoGen's included, without the line about a timeout or the end of memory."""
+    if not isinstance(result, Result):
+        return result.output
+    return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
 @dataclass(repr=False)
@@ -147,7 +162,8 @@ class Result:
 
     Args:
         exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
-        output: Standard output and error in the order written; after a timeout, `TIMEOUT_LINE` follows.
+        output: Standard output and error in the order written; after a timeout, `TIMEOUT_LINE` follows, and if memory
+            ran out, a line that says so.
         code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now.
         outcome: How the (last) block ended.
         stdout: Standard output alone, only with `split_streams=True`.

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.errors import SandboxDied
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.observers import Observer, Recorder
@@ -32,6 +33,7 @@ logger = logging.getLogger("autogen_codeact")
 STOP_TIMEOUT_S = 60.0
 CANCEL_TIMEOUT_S = 30.0
 CANCEL_GRACE_S = 1.0
+MAX_SHOWN_OUTPUT = 2_000
 
 
 def _waiting(
@@ -111,6 +113,7 @@ class Sandbox:
     write = _waiting(AsyncSandbox.write)
     read = _waiting(AsyncSandbox.read)
     list_files = _waiting(AsyncSandbox.list_files)
+    facts = _waiting(AsyncSandbox.facts)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
 
@@ -174,9 +177,17 @@ class Sandbox:
         Raises:
             ValueError: The timeout is not a positive number.
             SandboxError: Something around the code broke.
-            KeyboardInterrupt: It was interrupted; the code is dead by then, the session is kept.
+            KeyboardInterrupt: It was interrupted; the code is dead by then, the session is kept. The exception's `result` has the
+                output so far, whose end the traceback shows.
         """
-        return self._wait(self._sandbox.run(code, language, timeout))
+        try:
+            return self._wait(self._sandbox.run(code, language, timeout))
+        except KeyboardInterrupt as interrupt:
+            result: Result | None = getattr(interrupt, "result", None)
+            if result is not None and result.output:
+                shown = printable(result.output[-MAX_SHOWN_OUTPUT:], keep="\n\t")
+                interrupt.add_note(f"Output until then:\n{shown}")
+            raise
 
     def stream(
         self, code: str, language: str = "python", timeout: float | None = None
@@ -221,10 +232,11 @@ class Sandbox:
         outcome.add_done_callback(self._outcomes.discard)
         try:
             return outcome.result()
-        finally:
-            if not outcome.done():
-                running.cancel()
-                wait([outcome], CANCEL_TIMEOUT_S)
+        except BaseException as error:
+            running.cancel()
+            if wait([outcome], CANCEL_TIMEOUT_S).done and isinstance(error, KeyboardInterrupt):
+                error.result = getattr(outcome.exception(), "result", None)  # type: ignore[attr-defined]
+            raise
 
     def _close(self, items: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
         """Close a stream, unless `stop` has ended it or nothing runs it any more."""

@@ -87,7 +87,7 @@ def _literals(value: Any) -> str | None:
 
 
 def _limits(value: Any) -> str | None:
-    most = Limits().model_dump()
+    most = Limits().resolved().model_dump()
     if not isinstance(value, dict):
         return "must be an object"
     for name, limit in value.items():

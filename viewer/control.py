@@ -71,7 +71,7 @@ class ApprovalQuestion:
 
 def _decided(text: str) -> str:
     """Return text that a decision is about: all in it that can't be seen is an escape."""
-    return printable(text, keep="\n\t")
+    return printable(text.replace("\r\n", "\n"), keep="\n\t")
 
 
 @dataclass

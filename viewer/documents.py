@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
+from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
@@ -27,8 +29,9 @@ from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
 from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
+from autogen_codeact.sandbox.displays import is_json
 from autogen_codeact.sandbox.highlight import pieces
-from autogen_codeact.sandbox.result import TIMEOUT_LINE
+from autogen_codeact.sandbox.result import last_line
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.indexing import MALFORMED, change_text
@@ -264,7 +267,7 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
     step["value"] = bounded(result.value_repr) if result.value_repr is not None else None
-    step["displays"] = [_display(each) for each in result.displays[:MAX_PARTS]]
+    step["displays"] = [_display(run, each) for each in result.displays[:MAX_PARTS]]
     step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
     step["connections"] = [
         {
@@ -284,8 +287,8 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
 
 
 def _written(result: ResultRecord) -> str:
-    """Return what the code has written, without the line that a timeout appends."""
-    return result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
+    """Return what the code has written, without the line about a timeout or the end of memory."""
+    return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
 def _left_out(result: ResultRecord, files: int) -> list[str]:
@@ -324,7 +327,7 @@ def _complete_block(entry: StepEntry, step: Step, *, running: bool) -> None:
         step.setdefault(name, make())  # type: ignore[misc]
 
 
-def _display(display: DisplayRecord) -> DisplayDocument:
+def _display(run: Run, display: DisplayRecord) -> DisplayDocument:
     data: dict[str, Any] = {}
     for kind, form in list(display.data.items())[:20]:
         text = form if isinstance(form, str) else json.dumps(form, default=str)
@@ -334,6 +337,9 @@ def _display(display: DisplayRecord) -> DisplayDocument:
             data.setdefault("text/plain", f"[{visible(kind[:100])} with {len(text):,} characters is not shown]")
     for kind, file in list(display.files.items())[:20]:
         data[bounded(kind, 100)] = {"file": reference(file, kind)}
+        if is_json(kind) and file.size <= DISPLAY_CHARS:
+            with suppress(RunFileError):
+                data[bounded(kind, 100)] = run.read_file(file).decode("utf-8", "replace")
     return {"name": bounded(display.name, 300), "data": data}
 
 

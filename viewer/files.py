@@ -39,7 +39,6 @@ def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respons
     data = folder.read_file(StoredFile(sha256=digest, size=size))
     if kind in IMAGES:
         return Response(data, media_type=kind, headers={"Content-Disposition": "inline"})
-    name = download_name(name) or digest[:16]
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:])
-    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    plain = download_name(re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:])) or digest[:16]
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(download_name(name) or plain, safe='')}"
     return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})

@@ -12,3 +12,8 @@ ENVIRONMENT = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 }
 """Variables of every process in the sandbox, besides those of its image or backend."""
+NO_INDEX = (
+    "pip can't install here: whoever runs this sandbox can set allow_pip=True (--allow-pip or --package NAME on the command "
+    "line); until then code has to use what is installed."
+)
+"""What pip shows in a sandbox without a network."""

@@ -89,7 +89,7 @@ def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | 
     if options.allow_pip:
         from autogen_codeact.sandbox.packages.index import PackageIndex
 
-        index = PackageIndex(parse_size(options.limits.tmp), resolve=resolve_name)
+        index = PackageIndex(parse_size(options.limits.resolved().tmp), resolve=resolve_name)
     return Gateway(connector, index) if connector is not None or index is not None else None
 
 

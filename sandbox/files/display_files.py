@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autogen_codeact.sandbox.displays import Display, file_type
+from autogen_codeact.sandbox.displays import Display, Forms, file_type
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -75,10 +74,8 @@ def merged(artifacts: Sequence[Artifact], of_displays: Sequence[Artifact]) -> tu
 
 
 def _content(display: Display, kind: str) -> bytes:
-    value = display.data[kind]
-    if isinstance(value, bytes):
-        return value
-    return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "backslashreplace")
+    value = display.data.raw[kind] if isinstance(display.data, Forms) else display.data[kind]
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
 
 
 def _store(folder: Workspace | Path, name: str, content: bytes) -> Path:

@@ -99,7 +99,7 @@ async def push(
         SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
     files = await in_thread(workspace.outgoing)
-    if all_of_them and _needed_bytes(files) > parse_size(limits.workspace):
+    if all_of_them and _needed_bytes(files) > parse_size(limits.resolved().workspace):
         raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
     refused: list[str] = []
@@ -142,6 +142,7 @@ def _needed_bytes(files: Iterable[HostFile]) -> int:
 
 
 def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
+    limits = limits.resolved()
     needed, room = _needed_bytes(files), parse_size(limits.workspace)
     error = SandboxFileError(
         f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "

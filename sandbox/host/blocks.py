@@ -26,7 +26,7 @@ from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
 from autogen_codeact.sandbox.host.requests import RequestClient
 from autogen_codeact.sandbox.host.stream import Calls
 from autogen_codeact.sandbox.host.waiting import wait_for
-from autogen_codeact.sandbox.result import STOPPED, TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
+from autogen_codeact.sandbox.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -212,7 +212,7 @@ class BlockClient(RequestClient):
 
         Raises:
             SandboxError: The sandbox broke.
-            asyncio.CancelledError: The caller was cancelled; the block is dead by then.
+            asyncio.CancelledError: The caller was cancelled; the block is dead by then. Its `result` is the block's.
         """
         ident = next(self._idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
@@ -234,8 +234,8 @@ class BlockClient(RequestClient):
             if on_sent is not None:
                 on_sent()
             return await wait_for(reply, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
-        except asyncio.CancelledError:
-            await self._kill_block(connection, ident, reply)
+        except asyncio.CancelledError as cancelled:
+            await self._kill_block(connection, ident, reply, cancelled)
             raise
         except SandboxTimeout:
             await self.stop()
@@ -244,14 +244,17 @@ class BlockClient(RequestClient):
             del self._time_limits[ident]
             self._calls.pop(ident, None)
 
-    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> None:
-        """Kill a block and wait for its death."""
+    async def _kill_block(
+        self, connection: Connection, ident: int, reply: Future[Reply], cancelled: asyncio.CancelledError
+    ) -> None:
+        """Kill a block, wait for its death, and add its result to the exception of its caller."""
         if ident in self._calls:
             self._calls[ident].end()
         connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
             self.add_undelivered(checked_entries(killed.message.get("files", [])))
+            cancelled.result = to_result(killed, split_streams=False)  # type: ignore[attr-defined]
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
@@ -305,10 +308,10 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
         if message["outcome"] == "cancel":
             message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
-        outcome = _OUTCOMES[message["outcome"]]
+        outcome, state = _OUTCOMES[message["outcome"]], _STATES[message["state"]]
         return Result(
             exit_code=int(message["exit_code"]),
-            output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
+            output="".join(texts) + last_line(outcome, state),
             outcome=outcome,
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
@@ -317,7 +320,7 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
             error=_error_info(error) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
-            state=_STATES[message["state"]],
+            state=state,
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
             notes=tuple(map(_text_of, message["notes"])),

@@ -11,7 +11,7 @@ from typing import Literal
 from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, Result
+from autogen_codeact.sandbox.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
@@ -85,8 +85,9 @@ class OutputChunks:
         texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
         for stream in sorted(self._held, reverse=True):
             self._put(OutputChunk(block, stream, texts[stream][self._shown[stream] :]))
-        if result.outcome == "timeout" and result.stdout is None and "stdout" not in self._held:
-            self._put(OutputChunk(block, "stdout", TIMEOUT_LINE))
+        line = last_line(result.outcome, result.state)
+        if line and result.stdout is None and "stdout" not in self._held:
+            self._put(OutputChunk(block, "stdout", line))
 
     def close(self) -> None:
         """End the iteration: there is no more output."""

@@ -6,17 +6,17 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_codeact.sandbox.displays import IMAGES, Display, file_name, file_type
+from autogen_codeact.sandbox.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.messages import DisplayMessage
-from autogen_codeact.sandbox.host.protocol import check_nesting
+from autogen_codeact.sandbox.host.protocol import decoded
+from autogen_codeact.sandbox.json_nesting import check_nesting
 
 MAX_DISPLAYS = 100
 """Of a block, as the runner counts them too."""
 MAX_BYTES = 16_000_000
-MAX_NESTING = 100
 MAX_CONTAINERS = 300_000
-"""Lists and objects in the JSON of a block's displays: no other thread of this program runs while one is parsed."""
+"""Lists and objects in the JSON of a block's displays: each can take fifty times as much memory as its text."""
 _BINARY = (*IMAGES, "application/pdf")
 _SIGNATURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -65,7 +65,7 @@ class Displays:
         values = self._values(message, data)
         kind = file_type(values) if message.number else None
         name = file_name(kind, message.number) if kind is not None else f"display-{number}"
-        self.kept[number] = shown = Display(name, values, _metadata(message.metadata))
+        self.kept[number] = shown = Display(name, Forms(values), _metadata(message.metadata))
         return shown
 
     def values(self) -> list[Display]:
@@ -94,7 +94,7 @@ class Displays:
             piece, at = data[at : at + size], at + size
             if not (kind.isascii() and kind.isprintable()):
                 continue
-            if _is_json(kind):
+            if is_json(kind):
                 count = piece.count(b"[") + piece.count(b"{")
                 if self._containers + count > MAX_CONTAINERS:
                     self._left_out.append(kind)
@@ -102,13 +102,9 @@ class Displays:
                 self._containers += count
             try:
                 values[kind] = _value(kind, piece)
-            except (ValueError, RecursionError):
+            except ValueError:
                 continue
         return values
-
-
-def _is_json(kind: str) -> bool:
-    return kind == "application/json" or kind.endswith("+json")
 
 
 def _value(kind: str, piece: bytes) -> Any:
@@ -116,10 +112,7 @@ def _value(kind: str, piece: bytes) -> Any:
         if not piece.startswith(_SIGNATURES[kind]):
             raise ValueError("another kind of file")
         return piece
-    if _is_json(kind):
-        check_nesting(piece, MAX_NESTING)
-        return json.loads(piece)
-    return piece.decode("utf-8", "replace")
+    return piece if is_json(kind) else decoded(piece)
 
 
 def _metadata(text: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class RunnerSettings:
         rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
         concurrency: Blocks that run at the same time in process mode; further blocks wait.
         proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
+        no_index: What pip shows where it has neither a network nor an index; None where it has one.
         lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
             streams choose their own (`ByteStream.lease_s`). None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
@@ -45,6 +46,7 @@ class RunnerSettings:
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 32
     proxy: Mapping[str, int] | None = None
+    no_index: str | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None
     own_shm: bool = False
@@ -62,6 +64,7 @@ class Hello:
         preload: Modules that could not be imported, each with the reason.
         tools: Sources of host tools that could not be run, each with the reason.
         executable: The interpreter, "python3" if the runner does not say.
+        memory: The memory limit in bytes, 0 if the runner does not say.
     """
 
     user: int
@@ -69,6 +72,7 @@ class Hello:
     preload: Mapping[str, str]
     tools: Mapping[str, str]
     executable: str = "python3"
+    memory: int = 0
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
@@ -83,7 +87,9 @@ class Hello:
         if not isinstance(preload, dict) or not isinstance(tools, dict):
             raise SandboxProtocolError("the runner's first message does not say what became of `preload` and `tools`")
         executable = str(message.get("executable") or "python3")
-        return cls(number_of(message, "uid"), message.get("workspace_writable") is True, preload, tools, executable)
+        memory = number_of({"memory": message.get("memory") or 0}, "memory")
+        writable = message.get("workspace_writable") is True
+        return cls(number_of(message, "uid"), writable, preload, tools, executable, memory)
 
     def check(self) -> None:
         """Check that the sandbox can run code.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from autogen_codeact.sandbox.host.protocol import check_nesting
+from autogen_codeact.sandbox.json_nesting import check_nesting
 from autogen_codeact.sandbox.runner import values
 
 _encode: Callable[[Any], str | None] = values.encode

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-import re
 import struct
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
+from autogen_codeact.sandbox.json_nesting import check_nesting
 
 
 class Frame(bytes, Enum):
@@ -46,13 +47,11 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
+DECODED_BYTES = 64 * 1024
 MAX_NESTING = 32  # the runner uses five levels
 _from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes = b"") -> bytes:
@@ -97,34 +96,11 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return message, payload[end:]
 
 
-def check_nesting(data: bytes, limit: int) -> None:
-    """Check, before it is parsed, that JSON is not nested too deeply.
-
-    A parser would notice at the end of Python's stack. A finalizer of this program that the garbage collector calls there would
-    fail too.
-
-    Args:
-        data: UTF-8 that need not be JSON.
-        limit: Levels of lists and objects that are allowed.
-
-    Raises:
-        ValueError: It is nested more deeply.
-    """
-    if data.count(b"[") + data.count(b"{") <= limit:
-        return
-    # Removing strings costs most, and is needed only if they contain brackets.
-    if _exceeds_depth(data, limit) and _exceeds_depth(_STRING.sub(b"", data), limit):
-        raise ValueError(f"lists and objects are nested deeper than {limit}, or not closed")
-
-
-def _exceeds_depth(data: bytes, limit: int) -> bool:
-    brackets = data.translate(_ONE_KIND, _NO_BRACKETS)
-    opening, closing = b"[" * (limit + 1), b"]" * (limit + 1)
-    for _ in range(limit):
-        if not brackets or opening in brackets or closing in brackets:
-            break
-        brackets = brackets.replace(b"[]", b"")
-    return bool(brackets)
+def decoded(data: bytes) -> str:
+    """Return UTF-8 of a sandbox as text. Invalid bytes take long; between the pieces, other threads of this program run."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces = [decoder.decode(data[at : at + DECODED_BYTES]) for at in range(0, len(data), DECODED_BYTES)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
 class Parser:

@@ -28,7 +28,7 @@ class Block:
     """A block: waiting, running, or ended.
 
     `start` chooses the worker and calls `send_request`. The worker's frames come to `on_frame`, its end to `on_worker_exit`, and
-    the deadline to `_on_deadline`; each leads to `finish`, once, which sends the result to the host.
+    the deadline to `stop`; each leads to `finish`, once, which sends the result to the host.
 
     Args:
         supervisor: The `Supervisor`.
@@ -52,7 +52,8 @@ class Block:
         self.report = None
         self.code_not_saved = False
         self.killed = None
-        self.overdue = False
+        # Why it is about to be killed: `timeout` or `cancel`.
+        self.overdue = None
         self.finished = False
         self.retries = 0
         self.deadline_timer = self.resume_timer = self.cpu_timer = None
@@ -130,7 +131,7 @@ class Block:
     # Timers
 
     def _start_timers(self):
-        self.deadline_timer = self.supervisor.loop.call_later(self.request["timeout"], self._on_deadline)
+        self.deadline_timer = self.supervisor.loop.call_later(self.request["timeout"], lambda: self.stop("timeout"))
         self._resume_zygote()
         if self.request["cpu_seconds"]:
             self._check_cpu_time()
@@ -157,15 +158,21 @@ class Block:
             self.cpu_timer = self.supervisor.loop.call_later(pause, self._check_cpu_time)
             return
         self.cpu_error = {"type": "CpuTimeExceeded", "message": NO_CPU_TIME % limit, "line": None}
-        self.supervisor.loop.cancel(self.deadline_timer)
-        self._on_deadline()
+        self.stop("timeout")
 
-    def _on_deadline(self):
-        """Let a Python block write what it has buffered, and then kill it."""
-        if self.request["command"] is None and self.worker.pid:
-            self.overdue = True
-            system.send_signal(self.worker.pid, system.FLUSH_SIGNAL)
-        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, lambda: self.kill("timeout"))
+    def stop(self, why):
+        """Let a Python block write what it has buffered, and then kill it.
+
+        Args:
+            why: The outcome: `timeout` or `cancel`.
+        """
+        if self.request["command"] is not None or not self.worker.pid or self.overdue or self.killed:
+            self.kill(why)
+            return
+        self.overdue = why
+        self.supervisor.loop.cancel(self.deadline_timer)
+        system.send_signal(self.worker.pid, system.FLUSH_SIGNAL)
+        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, lambda: self.kill(why))
 
     # From the worker
 
@@ -234,7 +241,7 @@ class Block:
     def outcome(self):
         """Return how it ended, as (outcome, exit code, error)."""
         if self.killed or self.overdue:
-            outcome = self.killed or "timeout"
+            outcome = self.killed or self.overdue
             return outcome, 124, self.cpu_error if outcome == "timeout" else None
         status = self.worker.status
         if status is not None and os.WIFSIGNALED(status):

@@ -122,7 +122,7 @@ def _add(method, take, **arguments):
 
 def _text(error):
     try:
-        return "".join(str(error))[:1000]
+        return "".join([str(error)])[:1000]
     except Exception:
         return ""
 

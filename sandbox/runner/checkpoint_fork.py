@@ -14,15 +14,15 @@ from select import POLLIN, poll
 from . import hidden_children, stdio, system, wire
 
 CLOSE_TIMEOUT_MS = 1000
-CHECKPOINT_OOM_SCORE = 500
-# A block may write to every page that the checkpoint shares with it.
-SESSION_MEMORY_SHARE = 0.45
+# With that of blocks, the kernel kills a block before the checkpoint that shares its memory, whatever the size of each.
+CHECKPOINT_OOM_SCORE = 0
+# Of what the checkpoint shares with it, a block seldom writes to more. If it does and memory runs out, the block is killed.
+WRITTEN_SHARE = 0.25
 SANDBOX_MEMORY_SHARE = 0.95
 # A copy of a smaller process always fits: what else is used is not looked up.
 ALWAYS_FITS_SHARE = 0.1
 # How often to check, each millisecond, whether the memory of an ending checkpoint has become free.
 ENDING_CHECKS = 50
-SESSION_TOO_LARGE = "the session uses nearly half of the memory limit"
 NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
 _EVERY_SIGNAL = signal.valid_signals()
 # A signal set of the C library: Python's own call creates objects, and memory that is written to has to be copied.
@@ -61,9 +61,8 @@ class CheckpointForker:
     def why_too_large(self):
         """Return why the session is too large for a checkpoint, or None; wait for the memory of one that is ending."""
         for _ in range(ENDING_CHECKS):
-            reason = why_too_large(self._memory_limit)
-            if reason != NO_ROOM_FOR_COPY:
-                return reason
+            if not why_too_large(self._memory_limit):
+                return None
             _sleep(0.001)
             self.checkpoints.reap()
         return NO_ROOM_FOR_COPY
@@ -142,7 +141,7 @@ class CheckpointForker:
 
 
 def why_too_large(memory_limit, pid="self"):
-    """Return why memory might run out if the block wrote to all that it shares with a checkpoint, or None.
+    """Return why a block would have too little memory beside a checkpoint, or None.
 
     Args:
         memory_limit: Bytes that the sandbox may use, or None.
@@ -151,9 +150,7 @@ def why_too_large(memory_limit, pid="self"):
     own = system.resident_bytes(pid) if memory_limit else 0
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None
-    if own > memory_limit * SESSION_MEMORY_SHARE:
-        return SESSION_TOO_LARGE
-    if (system.memory_in_use() or 0) + own > memory_limit * SANDBOX_MEMORY_SHARE:
+    if (system.memory_in_use() or 0) + own * WRITTEN_SHARE > memory_limit * SANDBOX_MEMORY_SHARE:
         return NO_ROOM_FOR_COPY
     return None
 

@@ -5,6 +5,8 @@ import signal
 import string
 import sys
 
+from . import packages
+
 SHELLS = ("/bin/bash", "/usr/bin/bash")
 
 
@@ -17,7 +19,10 @@ def run(command):
     Returns:
         The exit status; negative for the number of a signal.
     """
-    status = _run([_shell(), "-c", command])
+    refusal = packages.refusal_of(command)
+    if refusal:
+        sys.stderr.write(refusal + "\n")
+    status = 1 if refusal else _run([_shell(), "-c", command])
     _tell(status)
     return status
 

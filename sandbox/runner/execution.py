@@ -12,6 +12,8 @@ VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
 CHAIN_LIMIT = 20
+PRINTED_LIMIT = 2 * 1024 * 1024  # above the usual limit of an output, so that a result says that it was cut
+LEFT_OUT = "%s\n[... %d characters left out ...]\n%s"
 # Files whose lines are left out of tracebacks: the author of the code can change nothing there.
 _own_files = ("<codeact ", "<host_tools.")
 
@@ -136,13 +138,39 @@ def _error_outcome(error, filename):
         if trace is not None and sys.excepthook is not sys.__excepthook__:
             sys.excepthook(kind, error, trace)
         else:
-            print_error("".join(traceback.format_exception(kind, error, trace)))
+            print_error(formatted(kind, error, trace))
     except BaseException:  # the exception's __str__ or the block's excepthook has raised
         print_error("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     # `str` of a parser's error ends with the file and the line.
     message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
     return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
+
+
+def formatted(kind, error, trace):
+    """Return the traceback of an exception as text; long messages are cut before they are copied.
+
+    Args:
+        kind: Its class.
+        error: The exception.
+        trace: Its traceback.
+    """
+    whole = traceback.TracebackException(kind, error, trace)
+    waiting = [whole]
+    while waiting:
+        each = waiting.pop()
+        each._str = _cut(each._str)
+        causes = [each.__cause__, each.__context__] + list(getattr(each, "exceptions", None) or ())
+        waiting += [cause for cause in causes if cause is not None]
+    return "".join(whole.format())
+
+
+def _cut(text):
+    """Return the head and the tail of a long text."""
+    if not isinstance(text, str) or len(text) <= PRINTED_LIMIT:
+        return text
+    half = PRINTED_LIMIT // 2
+    return LEFT_OUT % (text[:half], len(text) - 2 * half, text[-half:])
 
 
 def _shorten_chain(error):
@@ -168,7 +196,7 @@ def _without_own_entries(trace):
 def _text(thing):
     """Return `str` of it, as a plain string; empty if that fails."""
     try:
-        return "".join(str(thing))
+        return "".join([str(thing)])  # not of its characters, each of which would take an object
     except BaseException:
         return ""
 
@@ -194,8 +222,9 @@ def print_error(text):
     """Write text to standard error, also if the code has closed or replaced that.
 
     Args:
-        text: The text.
+        text: The text; of more than 2 Mi characters, head and tail are written.
     """
+    text = _cut(text)
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import cell_text, cells, code_file, display, displays, execution, interactive, stdio, tools, wire
+from . import cell_text, cells, code_file, display, displays, execution, interactive, packages, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -74,7 +74,7 @@ class ScriptInterpreter:
         if tool_sources:
             tools.add(tool_sources)
         self.namespace.update(tools.public(), __file__=path)
-        outcome = execution.run_script(code, path, self.namespace)
+        outcome = execution.run_script(packages.translated(code), path, self.namespace)
         if (
             outcome.error
             and outcome.error["type"] == "SyntaxError"

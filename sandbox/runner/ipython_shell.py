@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import sys
-import traceback
 
 from . import commands, displays, execution, figures, ipython_display, magics, tools
 
@@ -205,7 +204,7 @@ class SessionShell:
         raise SystemExit
 
     def _showtraceback(self, etype, evalue, stb):
-        sys.stderr.write("".join(traceback.format_exception(etype, evalue, execution.public_trace(evalue))))
+        execution.print_error(execution.formatted(etype, evalue, execution.public_trace(evalue)))
 
 
 def _register(shell, cells):

@@ -1,5 +1,6 @@
 """The folder of installed packages; in process mode only a block that is one `pip install` command may change it."""
 
+import importlib.machinery
 import itertools
 import os
 import re
@@ -14,6 +15,7 @@ PIPS = ("pip", "pip3")
 EXPANSIONS = frozenset("$`\\*?{}")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 COMMENT = re.compile(r"\s#")
+PIP_LINE = re.compile(rb"^([ \t]*)[!%](pip3?[ \t][^\n]*)$", re.MULTILINE)
 PUNCTUATION = frozenset("();<>|&")
 # In bytes. A longer block is not parsed: one long word would keep PID 1 busy for seconds.
 MAX_CODE = 16 * 1024
@@ -36,10 +38,40 @@ PIP_SETTINGS = {
     "PIP_RETRIES": "0",
     "PIP_ROOT_USER_ACTION": "ignore",
 }
+QUIET_OPTIONS = ("-q", "-qq", "-U", "-qU", "-Uq", "--quiet", "--upgrade", "--user")
+_refusal = None
 HOW_TO = (
     "In this sandbox only a block that contains nothing but one `pip install ...` command can install packages; "
     "later blocks can import them."
 )
+
+
+def refuse(reason):
+    """Let pip end at once with a reason, unless it is told of an index; there is no network.
+
+    Args:
+        reason: What pip shows.
+    """
+    global _refusal  # noqa: PLW0603
+    os.environ.setdefault("PIP_RETRIES", "0")
+    if os.environ.setdefault("PIP_INDEX_URL", reason) == reason:
+        _refusal = reason
+
+
+def refusal_of(command):
+    """Return why a command line can't install packages; None if it is another one, or pip itself has to say.
+
+    Args:
+        command: The command line.
+    """
+    words = command.split()
+    if words[1:3] == ["-m", "pip"]:
+        words = words[2:]
+    if words[:1] in (["pip"], ["pip3"]) and words[1:2] == ["install"]:
+        named = [word for word in words[2:] if word not in QUIET_OPTIONS]
+        if not any(word.startswith("-") or "/" in word or os.path.exists(word) for word in named):
+            return _refusal
+    return None
 
 
 def prepare_folder(config):
@@ -48,7 +80,8 @@ def prepare_folder(config):
     Args:
         config: The sandbox's configuration, with `landlock`. These are added: `packages`, the folder or None;
             `protected_folder`, the same if Landlock protects it; `trusted`, whether only code that may run before a block can
-            have written to it; `user_site`, whether the user wants blocks to find it.
+            have written to it; `user_site`, whether the user wants blocks to find it; `site`, where a block of process mode
+            finds what the index has, or None.
     """
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
     in_session = config["mode"] == "session"
@@ -58,6 +91,9 @@ def prepare_folder(config):
         packages=found, protected_folder=found if protected else None, trusted=bool(found and (in_session or protected))
     )
     config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
+    index = (config.get("proxy") or {}).get("index")
+    folder = os.path.join(FOLDER, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    config["site"] = folder if found and index and config["user_site"] else None
     if found:
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:
@@ -120,9 +156,65 @@ def variables(home):
     return {"HOME": folder, "TMPDIR": folder, "PIP_NO_CACHE_DIR": "1"}
 
 
+def own_variables(home, code, config):
+    """Return the variables with which a block that may run pip installs packages for itself only; they end with its home.
+
+    Args:
+        home: The block's home, or None where blocks share one.
+        code: Its code, as bytes.
+        config: The sandbox's configuration.
+    """
+    if not home or not config["protected_folder"] or not config["site"] or b"pip" not in code:
+        return {}
+    found = {"PYTHONUSERBASE": home, "PATH": os.pathsep.join((os.environ["PATH"], os.path.join(home, "bin")))}
+    path = [os.environ.get("PYTHONPATH"), config["site"]]
+    if "PIP_PREFIX" in os.environ:
+        found["PIP_PREFIX"] = home
+        path.append(home + config["site"][len(FOLDER) :])
+    return dict(found, PYTHONPATH=os.pathsep.join(filter(None, path)))
+
+
+def translated(code):
+    """Translate the lines of a script that are commands of pip in a notebook; unchanged if it has none, or is Python.
+
+    Args:
+        code: The script, as bytes.
+    """
+    if b"!pip" not in code and b"%pip" not in code:
+        return code
+    try:
+        compile(code, "<script>", "exec", dont_inherit=True)
+        return code
+    except (SyntaxError, ValueError):
+        return PIP_LINE.sub(_call, code)
+
+
+def _call(match):
+    return b"%s__import__('subprocess').call(%a, shell=True)" % (match[1], match[2].decode("utf-8", "replace"))
+
+
+class Finder:
+    """Finds modules that the block itself has installed; the last of `sys.meta_path`, because the folder does not exist yet.
+
+    Args:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def find_spec(self, name, path=None, target=None):
+        """Return what imports a module, or None."""
+        if path is not None or self.folder in sys.path or not os.path.isdir(self.folder):
+            return None
+        sys.path.append(self.folder)
+        return importlib.machinery.PathFinder.find_spec(name, [self.folder], target)
+
+
 def may_have_tried_pip(request, code, config):
     """Return whether a block of process mode may have failed because it is not allowed to install packages."""
     restricted = config["mode"] != "session" and config["packages"] and not request["installs"]
+    restricted = restricted and not config["site"]
     return bool(restricted and b"pip" in code and b"install" in code)
 
 

@@ -1,14 +1,46 @@
 """A block in a process of its own: every block of process mode, and shell blocks of a session."""
 
 import os
+import re
 
 from . import block, packages, system
 
+# In bytes: how much code of earlier blocks is kept to explain a NameError.
+EARLIER_CODE = 256 * 1024
+NOT_DEFINED = re.compile(r"name '(\w{1,200})' is not defined")
+NAME_OF_EARLIER_BLOCK = (
+    "%s is in the code of an earlier block, but in process mode each block is a new process, without the variables of earlier "
+    'ones: define it in this block, too, or use mode="session" (--mode session on the command line).'
+)
 # More than the kernel accepts as a program's environment.
 STATE_LIMIT = 4 * 1024 * 1024
 ENVIRONMENT_TOO_LARGE = (
     "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
 )
+
+
+class EarlierCode:
+    """The code of earlier Python blocks of process mode."""
+
+    def __init__(self):
+        self._code = b""
+
+    def note(self, code, error):
+        """Keep a block's code, unless it has ended with a NameError; if an earlier one has that name, return a note.
+
+        Args:
+            code: The code, as bytes.
+            error: The checked error of its report, or None.
+
+        Returns:
+            The note, or None.
+        """
+        match = NOT_DEFINED.match(error["message"]) if error is not None and error["type"] == "NameError" else None
+        if match is None:
+            self._code = (self._code + b"\n" + code)[-EARLIER_CODE:]
+            return None
+        used = re.search(rb"(?<![\w.])%s(?!\w)" % match[1].encode("utf-8", "replace"), self._code)
+        return NAME_OF_EARLIER_BLOCK % match[1] if used else None
 
 
 class ProcessBlock(block.Block):
@@ -25,6 +57,9 @@ class ProcessBlock(block.Block):
             self.request["environment"] = self.supervisor.homes.variables(self.worker)
             if self.request["installs"]:
                 self.request["environment"] = packages.variables(self.worker.home)
+            else:
+                own = packages.own_variables(self.worker.home, self.code, self.supervisor.config)
+                self.request["environment"].update(own)
         if self.request["keep_state"] and self.state_file is None:
             # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
             self.state_file = os.memfd_create("state")
@@ -55,6 +90,12 @@ class ProcessBlock(block.Block):
             self._read_state()
         self.drain_output = self.supervisor.session is not None
         self.finish()
+
+    def _add_notes(self, outcome):
+        super()._add_notes(outcome)
+        if self.supervisor.session is None and not self.request["command"] and self.report is not None:
+            note = self.supervisor.earlier_code.note(self.code, self.report["error"])
+            self.notes += [note] if note else []
 
     def _kill_leftovers(self):
         workers, pid = self.supervisor.workers, self.worker.pid

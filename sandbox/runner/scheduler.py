@@ -135,7 +135,7 @@ class Scheduler:
         """Kill a block, or take it out of the queue."""
         block = self.running.get(ident)
         if block is not None:
-            block.kill("cancel")
+            block.stop("cancel")
             return
         for waiting in list(self._queue):
             if waiting.ident == ident:

@@ -69,6 +69,7 @@ class Supervisor:
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
+        self.earlier_code = process_block.EarlierCode()
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
         # What a reset goes back to; None if this sandbox is for one use.
@@ -210,6 +211,7 @@ class Supervisor:
         if self.session is not None:
             self.session.forget()
         self.files = files.Files(self.config["workspace"])
+        self.earlier_code = process_block.EarlierCode()
         self._block_count = 0
 
     def begin(self):
@@ -279,6 +281,7 @@ def describe(config):
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,
         "landlock": config["landlock"],
+        "memory": config.get("memory_bytes"),
     }
 
 
@@ -301,8 +304,11 @@ def main(configuration, path):
     system.raise_descriptor_limit()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
+    config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
+    if config.get("no_index"):
+        packages.refuse(config["no_index"])
     config["home_prefix"] = home_folders.prepare(config["mode"], config["protected_folder"])
     os.chdir(config["workspace"])
     Supervisor(config).run()

@@ -98,6 +98,7 @@ def read_small(path):
         os.close(fd)
 
 
+MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # cgroup v2, v1
 MEMORY_USE = (
     # Used memory, and the part of it that the kernel can reclaim: cgroup v2, v1.
     ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", ("active_file", "inactive_file")),
@@ -107,6 +108,15 @@ MEMORY_USE = (
         ("total_active_file", "total_inactive_file"),
     ),
 )
+
+
+def memory_limit():
+    """Return the bytes that this sandbox may use; None if it can't be read."""
+    for path in MEMORY_LIMITS:
+        limit = (read_small(path) or b"").strip()
+        if limit.isdigit():
+            return int(limit)
+    return None
 
 
 def memory_in_use():

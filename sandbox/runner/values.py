@@ -108,7 +108,7 @@ def _tagged(value, depth, room):  # noqa: PLR0911 - one for each kind
 
 
 def _joined(text):
-    return "\n".join(text.splitlines()) if "\n" in text else "".join(text)
+    return "\n".join(text.splitlines()) if "\n" in text else "".join([text])
 
 
 def _is_plain(value, depth):

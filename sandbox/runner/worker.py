@@ -10,7 +10,19 @@ import sys
 import threading
 from select import POLLHUP, POLLIN, poll
 
-from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, system, tools, wire
+from . import (
+    checkpoint_fork,
+    code_file,
+    displays,
+    execution,
+    interpreter,
+    landlock,
+    packages,
+    stdio,
+    system,
+    tools,
+    wire,
+)
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -39,6 +51,7 @@ class Worker:
         self.reserve = DescriptorReserve()
         self.domains = landlock.Domains(config["mode"], config["protected_folder"])
         self.user_site = site.getusersitepackages() if config["packages"] and config["user_site"] else None
+        self.user_site_changed = None
 
     def serve(self, fd, home, installs):
         """Serve requests until the supervisor closes the connection; never returns.
@@ -84,6 +97,9 @@ class Worker:
         self._open_streams(request, fds)
         interpreter.enter_environment(request)
         self._add_user_site()
+        own = request["environment"].get("PYTHONUSERBASE")
+        if own:
+            sys.meta_path.append(packages.Finder(own + self.config["site"][len(packages.FOLDER) :]))
         path = request["path"]
         self._save_code(ident, path, code)
         displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
@@ -141,14 +157,18 @@ class Worker:
             tools.open_client(fds[2], self.config)
 
     def _add_user_site(self):
-        """Make importable what an earlier block has installed with pip."""
+        """Make importable what this block and earlier ones install with pip."""
         folder = self.user_site
         try:
-            if not folder or folder in sys.path or not os.path.isdir(folder):
+            if folder and self.session is not None:
+                os.makedirs(folder, exist_ok=True)  # what is missing now is not found when it is there
+            found = folder and os.path.isdir(folder) and os.stat(folder).st_mtime_ns
+            if not found or (folder in sys.path and found == self.user_site_changed):
                 return
+            self.user_site_changed = found
             if self.config["trusted"]:
                 site.addsitedir(folder)
-            else:
+            elif folder not in sys.path:
                 sys.path.append(folder)  # site.addsitedir would run lines of its .pth files
         except Exception:
             pass  # a block of the session has changed the modules site or sys: later ones must run all the same

@@ -8,6 +8,7 @@ import contextvars
 import logging
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -184,9 +185,11 @@ class BlockCalls:
         self._send: Callable[[bytes], None] | None = None
         self._open: set[int] = set()
         self._cancelled: set[int] = set()
-        self._calls: list[_Call] = []
+        # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.
+        self._calls: list[_Call | ToolCall] = []
         self._running: dict[int, _Call] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[_Call, bytes]] = deque()
+        self._tasks: dict[asyncio.Task[None], _Call] = {}
         self._records: set[asyncio.Task[None]] = set()
         self._ended = False
         self._over_budget = 0
@@ -200,7 +203,7 @@ class BlockCalls:
     @property
     def log(self) -> tuple[ToolCall, ...]:
         """The calls so far, in the order they began."""
-        return tuple(_tool_call(call) for call in self._calls)
+        return tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -253,9 +256,19 @@ class BlockCalls:
         self._bytes_in += len(payload)
         self._calls.append(call)
         self._running[number] = call
-        call.task = self._loop.create_task(self._serve(call, payload))
-        self._tasks.add(call.task)
-        call.task.add_done_callback(self._tasks.discard)
+        self._waiting.append((call, payload))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._start_next)
+
+    def _start_next(self) -> None:
+        """Start one call in each round of the event loop: an async tool can compute for long before it awaits something."""
+        call, payload = self._waiting.popleft()
+        if self._waiting:
+            self._loop.call_soon(self._start_next)
+        if call.outcome is None:  # not cancelled meanwhile
+            call.task = self._loop.create_task(self._serve(call, payload))
+            self._tasks[call.task] = call
+            call.task.add_done_callback(self._tasks.pop)
 
     def _refuse_for_budget(self, call: _Call) -> None:
         self._over_budget += 1
@@ -417,8 +430,9 @@ class BlockCalls:
         return CallFinished(call.intent or self._intent(call), _tool_call(call))
 
     def _deliver(self, call: _Call, body: bytes) -> None:
+        self._calls[call.position - 1] = ended = _tool_call(call)
         if self._caller.on_call is not None:
-            self._caller.on_call(_tool_call(call))
+            self._caller.on_call(ended)
         if self._attached and self._caller.answers is None:
             notify(self._attached, "call_finished", self._finished(call))
         if not self._ended:
@@ -448,8 +462,8 @@ class BlockCalls:
             await asyncio.wait(self._tasks, timeout=CANCEL_GRACE_S)
         if self._records:
             await asyncio.wait(self._records, timeout=RECORD_TIMEOUT_S)
-        for call in self._calls:
-            if call.task is not None and not call.task.done():
+        for task, call in self._tasks.items():
+            if not task.done():
                 logger.warning("the host tool %s goes on though its block has ended", call.name)
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host.protocol import check_nesting
+from autogen_codeact.sandbox.json_nesting import check_nesting
 
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024

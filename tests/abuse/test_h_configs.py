@@ -23,6 +23,7 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
 )
+from autogen_codeact.sandbox.limits import Limits
 from autogen_codeact.teams import RefusedConfigError, load_component
 
 from .subject import Kind, each_engine
@@ -88,8 +89,8 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("seccomp", "engine", "changes which system calls the code may make"),
         ("seccomp", "/root/secret.json", "changes which system calls the code may make"),
         ("device_requests", [{"driver": "nvidia"}], "gives the code devices of this machine"),
-        ("limits", {"memory": "1t"}, "must not raise memory above 1g"),
-        ("limits", {"memory": "100g"}, "must not raise memory above 1g"),
+        ("limits", {"memory": "1t"}, f"must not raise memory above {Limits().resolved().memory}"),
+        ("limits", {"memory": "100g"}, f"must not raise memory above {Limits().resolved().memory}"),
         ("limits", {"pids": "9999999"}, "must not raise pids above 256"),
         ("limits", {"pids": 9999999}, "must not raise pids above 256"),
         ("limits", {"cpus": 64.0}, "must not raise cpus above 1.0"),

@@ -35,8 +35,8 @@ class Kept:
     def __enter__(self): return tempfile.mkdtemp(dir="/workspace")
     def __exit__(self, *_): pass
 tempfile.TemporaryDirectory = Kept
-found = {{f"{{name}} {{bits}}": outcome(with_mode(name, mode)) for name in {CALLS} for bits, mode in {BITS}.items()}}
-print(json.dumps(found))
+cases = {{f"{{name}} {{bits}}": with_mode(name, mode) for name in {CALLS} for bits, mode in {BITS}.items()}}
+print(json.dumps(outcomes(cases)))
 """
 
 

@@ -13,6 +13,8 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_codeact.agents import CodeActAgent, replay
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.sandbox import replay as session_replay
+from autogen_codeact.sandbox.files import manifest
 
 from ..agents.support import scripted
 from ..executors.egress.servers import Hosts, answer, read_request
@@ -228,7 +230,11 @@ async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_i
     subject._lost = True
 
 
-async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subject: Subject) -> None:
+async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (manifest, session_replay):
+        monkeypatch.setattr(module, "MAX_HASHED_AT_ONCE", 64 << 20)  # a busy machine takes long to send more
     # Files with holes: 40 GB that take no room in the sandbox.
     holes = "for number in range(700):\n    open(f'{number}', 'wb').truncate(60 << 20)"
     agent = actor(await subject.start())

@@ -11,9 +11,12 @@ from PIL import Image
 from autogen_codeact.cli.demo import load_recording
 from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.limits import Limits
 from tests.cli.support import codeact, on_terminal
 
 PLAIN = "codeact-tests/no-libraries:1"
+
+MEMORY = f"{Limits().memory_bytes / 2**30:g} GiB"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(demo):
     assert "Model    recorded: its answers are read from a file" in shown
     assert "Code     real: every result below comes from running the code now" in shown
     assert f"Sandbox  a Docker container of {DEFAULT_IMAGE}, started in " in shown
-    assert "no network, user 65534:65534, no capabilities, read-only root, 1 GiB of memory" in shown
+    assert f"no network, user 65534:65534, no capabilities, read-only root, {MEMORY} of memory" in shown
     assert re.search(r"^Time +\S+ m?s in total, \S+ m?s of it running code", shown, re.MULTILINE)
 
 

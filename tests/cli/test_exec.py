@@ -133,14 +133,23 @@ def test_failure_names_the_line_in_the_file(tmp_path):
     assert (failed["outcome"], failed["line"]) == ("error", 7)
 
 
-def test_blocks_share_variables_in_session_mode_only():
+def test_blocks_share_variables_unless_each_is_a_process():
     blocks = code("x = 20") + "\n" + code("x + 1") + "\n"
-    done = in_bubblewrap("exec", "-", "--mode", "session", "--json", stdin=blocks)
+    done = in_bubblewrap("exec", "-", "--json", stdin=blocks)
     assert done.status == 0
     assert [entry["value_repr"] for entry in done.objects] == [None, "21"]
     done = in_bubblewrap("exec", "-", "--mode", "process", "--json", stdin=blocks)
     assert done.status == 1
     assert done.objects[-1]["error"]["type"] == "NameError"
+    (note,) = done.objects[-1]["notes"]
+    assert note.startswith("x is in the code of an earlier block")
+    assert 'mode="session" (--mode session on the command line)' in note
+
+
+def test_a_script_is_run_as_a_script(tmp_path):
+    (tmp_path / "script.py").write_text("import sys\nprint(__file__.startswith('/workspace'), __name__)\n6 * 7\n")
+    done = in_bubblewrap("exec", tmp_path / "script.py", "--json")
+    assert (done.objects[0]["output"], done.objects[0]["value"]) == ("True __main__\n", None)
 
 
 def test_syntax_error_is_printed_once():

@@ -1,8 +1,10 @@
 """Ctrl-C ends a command cleanly at every stage."""
 
+import contextlib
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,34 @@ def test_output_before_ctrl_c_is_printed(tmp_path):
         assert [process.stdout.readline() for _ in range(2)] == ["[1/1] python, line 2\n", "on\n"]
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)
+
+
+@pytest.mark.parametrize("mode", ["process", "session"])
+def test_ctrl_c_keeps_the_output_of_a_line_that_has_not_ended(tmp_path, mode):
+    for extra in ([], ["--json"]):
+        page, seconds = tmp_path / "slow.md", f"{60 + len(extra)}.{os.getpid()}"
+        lines = ["import subprocess", "for n in range(3): print(n, end=' ')", f"subprocess.run(['sleep', '{seconds}'])"]
+        page.write_text(code(*lines))
+        with start("exec", page, *extra, *BOX, "--mode", mode) as process:
+            sleeping = f"sleep\0{seconds}\0".encode()
+            wait_until(lambda: sleeping in command_lines(), "the end of what the code prints")  # noqa: B023
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=20)
+        assert process.returncode == 130
+        if extra:
+            result = json.loads(out)
+            assert (result["output"], result["exit_code"], result["error"]["type"]) == ("0 1 2 ", 130, "Stopped")
+        else:
+            assert out == "[1/1] python, line 2\n0 1 2 \n"
+
+
+def command_lines():
+    """The command lines of all processes of this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes())
+    return found
 
 
 @pytest.mark.parametrize("extra", [[], ["--team", *BOX], ["--stream", *BOX]])

@@ -20,6 +20,7 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
     model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
     try:
         failed = codeact("run", "--act", "What is 6*7?", *model, "--save", folder, env=key)
+        without_key = codeact("resume", folder)
         done = codeact("resume", folder, "--json", env=key)
         again = codeact("resume", folder, env=key)
     finally:
@@ -27,6 +28,10 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
     assert failed.status == 2
     assert "out of order" in failed.err
     assert f"codeact: `codeact resume {folder}` continues the run\ncodeact: The run failed. " in failed.err
+    assert (without_key.status, without_key.err) == (
+        2,
+        "codeact: There is no key for gpt-4o: set OPENAI_API_KEY, or name another variable with --api-key-env.\n",
+    )
     assert done.status == 0
     assert "codeact: rebuilding the session: 1 block, " in done.err
     assert [each["type"] for each in done.objects] == [

@@ -2,11 +2,14 @@
 
 import pytest
 
+from autogen_codeact.sandbox.limits import Limits
 from tests.cli.support import code, codeact, decision, replay
 from tests.executors.images import make_wheel
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 WHERE = code("import os", "print(os.path.isdir('/home'), os.getuid())")
+
+MEMORY = f"{Limits().memory_bytes / 2**30:g} GiB"
 
 
 def messages(done):
@@ -156,7 +159,7 @@ def test_demo_works_without_docker(bubblewrap, tmp_path):
     assert done.status == 0
     assert bubblewrap_messages(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
     assert "Sandbox  bubblewrap, on this machine, started in " in done.out
-    assert "no network, user 65534:65534, no capabilities, read-only root, 1 GiB of memory" in done.out
+    assert f"no network, user 65534:65534, no capabilities, read-only root, {MEMORY} of memory" in done.out
     page, plot = sorted((tmp_path / "codeact-demo").iterdir())
     assert (page.name, plot.stem) == ("demo.html", "revenue")
     assert min(page.stat().st_size, plot.stat().st_size) > 500

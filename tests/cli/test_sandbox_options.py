@@ -8,7 +8,7 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.sandbox.limits import Limits
 from tests.cli.support import code, codeact
 
-BASE = {"timeout": 60, "work_dir": None, "mode": "process", "delete_tmp_files": True}
+BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}
 GIB = 1024**3
 
 
@@ -26,7 +26,7 @@ GIB = 1024**3
             {"hosts": ["tcp://c:1", "tcp://a:1", "tcp://b:1"]},
         ),
         (SandboxChoice(memory="2g"), {"limits": Limits(memory="2g")}),
-        (SandboxChoice(disk="2g"), {"limits": Limits(memory=3 * GIB, workspace="2g")}),
+        (SandboxChoice(disk="2g"), {"limits": Limits(memory=max(3 * GIB, Limits().memory_bytes), workspace="2g")}),
         (SandboxChoice(disk="2g", memory="5g"), {"limits": Limits(memory="5g", workspace="2g")}),
         (
             SandboxChoice(disk="1g", others=('limits={"memory": "2g", "cpus": 2}',)),

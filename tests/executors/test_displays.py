@@ -99,7 +99,7 @@ async def test_a_file_that_the_sandbox_does_not_have_is_not_replaced(session: Do
 
 async def test_a_value_with_more_than_text_is_a_display(session: DockerCommandLineCodeExecutor) -> None:
     result = await run(session, "import pandas as pd\npd.DataFrame({'a': [1]})")
-    assert (result.output, result.value) == ("   a\n0  1\n", "   a\n0  1")
+    assert (result.output, result.value_repr) == ("   a\n0  1\n", "   a\n0  1")
     (display,) = result.displays
     assert (display.name, display.path, display.text) == ("display-1", None, "   a\n0  1")
     assert display.data["text/html"].startswith("<div>")

@@ -103,7 +103,7 @@ class TestAttacksOnTheSandbox:
         assert forged.outcome in {"ok", "error"}
         results = await asyncio.gather(*(run(executor, f"print({number})") for number in range(5)))
         assert [short_result(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
-        assert [result.value for result in results] == [None] * 5
+        assert [(result.value, result.value_repr) for result in results] == [(None, None)] * 5
 
     @pytest.mark.parametrize(
         "send",

@@ -94,6 +94,12 @@ display(pandas.DataFrame({"a": [1]}))
     assert ran.page.count('<iframe sandbox=""') == 2
 
 
+def test_a_value_with_html_is_shown_once(kernel: Kernel) -> None:
+    ran = kernel.run("%%sandbox\nfrom IPython.display import HTML\nHTML('<b>bold</b>')")
+    assert (ran.status, ran.text) == ("ok", "")
+    assert len(ran.shown) == ran.page.count("<iframe") == 1
+
+
 def test_cleared_and_replaced_displays_are_not_shown_in_the_end(kernel: Kernel) -> None:
     ran = kernel.run("""%%sandbox
 from IPython.display import HTML, clear_output, display
@@ -168,7 +174,9 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> No
             interrupted.append(True)
             kernel.manager.interrupt_kernel()
 
-    ran = kernel.run("%%sandbox\nkept = 8\nprint('started', flush=True)\nimport time\ntime.sleep(100)", interrupt)
+    code = "kept = 8\nprint('started', flush=True)\nfor n in range(3): print(n, end=' ')\nimport time\ntime.sleep(100)"
+    ran = kernel.run(f"%%sandbox\n{code}", interrupt)
+    assert ran.text == "started\n0 1 2 "
     assert ran.status == "error"
     assert ran.error is not None
     assert ran.error[0] == "KeyboardInterrupt"
@@ -264,7 +272,7 @@ from autogen_codeact.integrations.notebook import show
 
 async def main():
     async with AsyncSandbox("bubblewrap") as box:
-        return (await show(box.stream("6 * 7"))).value
+        return (await show(box.stream("6 * 7"))).value_repr
 
 import asyncio
 print("value", asyncio.run(main()))

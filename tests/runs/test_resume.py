@@ -174,7 +174,7 @@ async def test_session_that_is_not_rebuilt_is_empty_and_the_model_is_told(
         value = (await executor.sandbox.run("'values' in globals()")).value
     told = f"The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
     assert re.fullmatch(told, server.requests[asked]["messages"][-1]["content"])
-    assert value == "False"
+    assert value is False
     assert "NameError" in result.messages[-1].to_text()
     assert counted(tmp_path / "calls") == [2]
 

@@ -1,6 +1,5 @@
 """Variables of a session after a resume: they are what they were, or the model is told their names."""
 
-import ast
 from contextlib import aclosing
 
 from autogen_codeact.agents import CodeActAgent
@@ -60,7 +59,7 @@ CHANCE = {"began", "derived", "drawn", "draws", "key"}
 async def seen(executor):
     """The text of each variable, by name."""
     code = f"{{name: repr(value) for name, value in {SEEN.strip()}.items()}}"
-    return ast.literal_eval((await executor.sandbox.run(code)).value)
+    return (await executor.sandbox.run(code)).value
 
 
 async def test_each_variable_is_what_it_was_or_is_named_to_the_model(bubblewrap: None, tmp_path):

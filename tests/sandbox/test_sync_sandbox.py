@@ -44,6 +44,7 @@ def test_sandbox_runs_code_and_leaves_no_thread(tmp_path: Path) -> None:
         assert "".join(chunk.text for chunk in chunks if isinstance(chunk, OutputChunk)) == "1\n2\n"
         box.write("a.txt", "text")
         assert (box.read("a.txt"), box.list_files()) == (b"text", ["a.txt"])
+        assert box.facts().files.shown == (("a.txt", 4),)
         box.checkpoint()
         box.run("x = 0")
         box.rollback()
@@ -97,9 +98,10 @@ with Sandbox("bubblewrap") as box:
     print("ready", flush=True)
     began = time.monotonic()
     try:
-        box.run("import time; time.sleep(50)")
-    except KeyboardInterrupt:
+        box.run("import time\\nfor n in range(3): print(n, end=' ')\\ntime.sleep(50)")
+    except KeyboardInterrupt as interrupt:
         print("interrupted", box.run("x + 1").output.strip(), time.monotonic() - began < 30, flush=True)
+        print(repr(interrupt.result.output), interrupt.result.state, interrupt.__notes__, flush=True)
 """
 
 
@@ -110,7 +112,7 @@ def test_an_interrupt_kills_the_block_and_keeps_the_session() -> None:
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=45)
-    assert output == "interrupted 42 True\n", errors
+    assert output == "interrupted 42 True\n'0 1 2 ' restored ['Output until then:\\n0 1 2 ']\n", errors
 
 
 def test_a_host_tool_in_the_sandboxs_thread_can_not_wait_for_it() -> None:

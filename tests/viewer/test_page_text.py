@@ -24,7 +24,7 @@ async def with_modules(page):
     return page
 
 
-async def test_k7_every_invisible_character_is_an_escape(own_page):
+async def test_every_invisible_character_is_an_escape_in_the_page(own_page):
     page = await with_modules(own_page)
     texts = [*(f"rm{each} x{each}{each}" for each in IGNORABLE), *LEGITIMATE]
     shown = await page.evaluate(
@@ -33,7 +33,7 @@ async def test_k7_every_invisible_character_is_an_escape(own_page):
     assert shown == list(map(printable_text, texts))
 
 
-async def test_k1_no_text_is_slow_to_render(own_page):
+async def test_no_text_is_slow_to_render(own_page):
     page = await with_modules(own_page)
     seeds = [
         *(

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap import launcher
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.options import BubblewrapOptions
 
 
@@ -27,7 +26,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         gateway: Its proxy, or None without network and package index.
     """
     name = f"codeact-{uuid.uuid4().hex[:12]}"
-    limits = options.limits
+    limits = options.limits.resolved()
     namespaces = launcher.BubblewrapOptions(
         name=name,
         limits=limits,
@@ -45,11 +44,12 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
         proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None else None,
         tools=tools,
-        memory_bytes=parse_size(limits.memory),
+        memory_bytes=limits.memory_bytes,
         # There is no engine that sets them.
         rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
-        rlimit_without_cgroup={"AS": parse_size(limits.memory)},
+        rlimit_without_cgroup={"AS": limits.memory_bytes},
         own_shm=True,
         environment=environment.resolve(options.variables),
     )

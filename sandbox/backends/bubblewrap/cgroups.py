@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.backends import owner
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.limits import Limits, parse_size
+from autogen_codeact.sandbox.limits import Limits
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -106,7 +106,7 @@ def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], obje
 
 
 def _version_1(name: str, limits: Limits) -> Cgroup:
-    size = parse_size(limits.memory)
+    size = limits.memory_bytes
     settings: dict[str, dict[str, object]] = {
         "memory": {"memory.limit_in_bytes": size},
         "cpu": {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": _quota_us(limits)},
@@ -131,7 +131,7 @@ def _version_1(name: str, limits: Limits) -> Cgroup:
 
 def _version_2(name: str, limits: Limits) -> Cgroup:
     settings: dict[str, dict[str, object]] = {
-        "memory": {"memory.max": parse_size(limits.memory)},
+        "memory": {"memory.max": limits.memory_bytes},
         "cpu": {"cpu.max": f"{_quota_us(limits)} {PERIOD_US}"},
         "pids": {"pids.max": limits.pids},
     }

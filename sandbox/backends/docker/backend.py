@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
@@ -23,7 +23,7 @@ from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import parse_size
+from autogen_codeact.sandbox.limits import MOST_DEFAULT_MEMORY
 from autogen_codeact.sandbox.options import DockerOptions
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def make_client(
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
         proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None and options.network == "none" else None,
         tools=tools,
-        memory_bytes=parse_size(options.limits.memory),
+        memory_bytes=options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY,
         rlimits={"NOFILE": options.limits.nofile},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
         lease_s=options.lease,

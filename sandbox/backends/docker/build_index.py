@@ -22,7 +22,7 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import Limits, parse_size
+from autogen_codeact.sandbox.limits import Limits
 from autogen_codeact.sandbox.packages.index import PackageIndex
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 
@@ -103,7 +103,7 @@ def serve_index(
 
 def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) -> RunnerClient:
     gateway = Gateway(None, PackageIndex(TOTAL_LIMIT, config, total_limit=TOTAL_LIMIT))
-    limits, name = Limits(), f"codeact-index-{uuid.uuid4().hex[:12]}"
+    limits, name = Limits(memory="1g"), f"codeact-index-{uuid.uuid4().hex[:12]}"
     container = ContainerOptions(
         image=image,
         name=name,
@@ -130,7 +130,7 @@ def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) 
         split_streams=False,
         checkpoint=False,
         proxy={**gateway.settings, "port": PORT},
-        memory_bytes=parse_size(limits.memory),
+        memory_bytes=limits.memory_bytes,
         concurrency=1,
         lease_s=LEASE_S,
     )

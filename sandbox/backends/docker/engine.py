@@ -30,6 +30,9 @@ REQUEST_TIMEOUT = 60
 MINIMUM_API_VERSION = "1.30"
 """The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 
+_memories: dict[str, int] = {}
+"""Memory in bytes of the machines of engines, by the engine's name; 0 where it does not say."""
+
 
 class EngineFailure(enum.Enum):
     """Why no engine answers."""
@@ -149,6 +152,24 @@ def check_socket(client: docker.APIClient) -> None:
 def is_local(client: docker.APIClient) -> bool:
     """Return whether a client reaches its engine through a socket of this machine, so that both have the same files."""
     return client.base_url == "http+docker://localhost"
+
+
+def memory_of(client: docker.APIClient, engine: str) -> int | None:
+    """Return the memory of an engine's machine in bytes; None for this machine. Each engine is asked once.
+
+    Args:
+        client: A client of it.
+        engine: What it is called.
+
+    Raises:
+        SandboxError: It does not answer.
+    """
+    if is_local(client) and sys.platform == "linux":
+        return None
+    if engine not in _memories:
+        with engine_errors("asking the engine for its memory"):
+            _memories[engine] = int(client.info().get("MemTotal") or 0)
+    return _memories[engine] or None
 
 
 @contextlib.contextmanager

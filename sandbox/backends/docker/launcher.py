@@ -11,14 +11,21 @@ import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
-from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
+from autogen_codeact.sandbox.backends.docker.engine import (
+    EngineFailure,
+    check_socket,
+    classify,
+    connect,
+    is_local,
+    memory_of,
+)
 from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
 from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image, labels_of
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
@@ -140,6 +147,9 @@ class DockerLauncher:
 
         client = self._client = connect(self._options.engine)
         sources = data_sources(self._options.data)
+        if self._options.limits.memory is None:
+            limits = self._options.limits.resolved(memory_of(client, self.engine))
+            self._options = replace(self._options, limits=limits)
         try:
             image = self._resolve(client, self._cancelled)
             managed = self._needs_managed_network(client, image)
@@ -261,7 +271,7 @@ class DockerLauncher:
         from docker.types import LogConfig, Ulimit
 
         options, limits = self._options, self._options.limits
-        memory = parse_size(limits.memory)
+        memory = limits.memory_bytes
         binds = {host: dict(mount) for host, mount in options.volumes.items()}
         uid, _, gid = options.user.partition(":")
         owner = f"uid={uid},gid={gid or uid}," if uid.isdigit() else ""

@@ -14,6 +14,7 @@ import pytest_asyncio
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
+from autogen_codeact.sandbox.result import MEMORY_LINES
 from tests.abuse.canaries import host_addresses
 from tests.executors import privileged
 from tests.executors.filtered import run as run_without_filter
@@ -176,6 +177,24 @@ class TestLimits:
         result = await run(small, "x = bytearray(500 << 20)")
         assert (result.outcome, result.exit_code) == ("oom", 137)
         assert await out(small, "print('next')") == "next\n"
+
+    async def test_a_session_that_has_most_of_its_memory_is_restored(self, backend):
+        backend.require_memory_group()
+        if not backend.session:
+            return
+        async with backend.make(limits=Limits(memory="300m", workspace="4m", tmp="4m")) as executor:
+            await out(executor, "heap = bytearray(b'x') * (160 << 20)")
+            for code in (
+                "1",
+                "more = []\nwhile True: more.append(bytearray(1 << 20))",
+                "heap[::4096] = b'y' * len(heap[::4096])",
+            ):
+                result = await run(executor, code)
+                assert not [note for note in result.notes if "No checkpoint" in note], result
+                if code != "1":
+                    assert (result.outcome, result.state) == ("oom", "restored"), result
+                    assert result.output == MEMORY_LINES["restored"]
+            assert await out(executor, "len(heap) >> 20, heap[0]") == "(160, 120)\n"
 
     async def test_a_child_that_takes_too_much_memory_dies_alone(self, backend, small):
         backend.require_memory_group()

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from tests.executors.contract.conftest import BACKENDS, Backend
+from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -96,7 +98,45 @@ async def test_nothing_else_can_be_reached(backend: Backend, executor: SandboxCo
     )  # fmt: skip
 
 
-async def test_without_the_option_pip_finds_nothing(request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue("bubblewrap")
-    async with BACKENDS["bubblewrap-process"].make() as executor:
-        assert await out(executor, "import os; print('PIP_INDEX_URL' in os.environ)") == "False\n"
+WAYS = (
+    "!pip install -q tinywheel",
+    "%pip install -q tinywheel",
+    "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'install', '-q', 'tinywheel'], check=True)",
+    "try:\n    import tinywheel\nexcept ImportError:\n    !pip install -q tinywheel",
+)
+
+
+@pytest.mark.usefixtures("configured")
+async def test_one_block_installs_a_package_and_imports_it(backend: Backend) -> None:
+    for way in WAYS:
+        # The first package of a sandbox: nothing is installed before.
+        async with backend.make(allow_pip=True, timeout=30) as executor:
+            result = await run(executor, f"{way}\nimport otherwheel, tinywheel\ntinywheel.main()")
+            assert short_result(result) == ("ok", 0, "hello\n"), (way, result)
+            later = await run(executor, "import tinywheel")
+            assert later.outcome == ("ok" if backend.session else "error"), way
+
+
+async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
+    shown = ("allow_pip=True", "--allow-pip", "--package", "code has to use what is installed")
+    async with backend.make() as executor:
+        subprocess = (
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'install', '-q', 'tinywheel'])"
+        )
+        ways = [(subprocess, "python"), ("pip install -q tinywheel", "sh")]
+        if backend.session:
+            ways += [("!pip install tinywheel", "python"), ("%pip install tinywheel", "python")]
+        for code, language in ways:
+            result = await run(executor, code, language)
+            first = result.output.splitlines()[0]
+            assert all(word in first for word in shown), (code, first)
+            assert "Retrying" not in result.output
+        assert "attempt" not in await out(executor, "pip list", "sh")
+
+
+async def test_without_the_option_a_file_can_be_installed(backend: Backend, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "value = 42\n", needs="")
+    async with backend.make(work_dir=tmp_path) as executor:
+        command = "pip install -q /workspace/tinywheel-1.0-py3-none-any.whl"
+        assert (await run(executor, command, "sh")).exit_code == 0
+        assert await out(executor, "import tinywheel\nprint(tinywheel.value)") == "42\n"

@@ -1,0 +1,115 @@
+"""K8. What a block's calls, results and errors cost the host's event loop, and the garbage collector, which stops it too."""
+
+import gc
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import CodeExecutionEvent
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.batch.checks import check_answer
+from autogen_codeact.batch.rows import CheckResult
+from autogen_codeact.batch.tasks import Check, Task
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs import recorded
+
+from ..agents.codeact import python
+from ..agents.support import model_answer, scripted
+from .lag import MOST_EXCESS_S, median_excess
+from .oracles import MIB
+from .subject import Subject, each_engine, one_kind
+from .test_h_tool_values import TOOLS
+
+CALLS = """
+from concurrent.futures import ThreadPoolExecutor
+done = list(ThreadPoolExecutor(16).map(lambda n: {call}, range({count})))
+"""
+LONG = {
+    "an error": "raise ValueError('x' * 50_000_000)",
+    "an end": "raise SystemExit('x' * 50_000_000)",
+    "a cause": "try: raise ValueError('x' * 50_000_000)\nexcept ValueError as error: raise KeyError('y') from error",
+}
+
+
+@one_kind
+@pytest.mark.timeout(150)  # ten thousand calls, also on a busy machine
+async def test_k8_of_ten_thousand_calls_few_objects_are_kept(subject: Subject) -> None:
+    subject.kept = 64 * MIB
+    found: list[int] = []
+
+    async def note(number: int) -> None:
+        """Count what the garbage collector looks at."""
+        if number in (1_000, 9_000):
+            gc.collect()
+            found.append(len(gc.get_objects()))
+
+    executor = await subject.start({"tools": [note], "timeout": 100})
+    code = python(CALLS.format(call="note(n)", count=10_000))
+    agent = CodeActAgent("actor", executor, model_client=scripted(model_answer(code), model_answer("Done.")))
+    result = await agent.run(task="Call.")
+    gc.collect()
+    # A collection takes the longer the more there is, and begins when a quarter more is there than at the last one.
+    assert found[1] - found[0] < 2 * 8_000
+    assert len(gc.get_objects()) - found[0] < 3.5 * 10_000
+    ended = next(each for each in result.messages if isinstance(each, CodeExecutionEvent))
+    assert isinstance(ended.result, ExecutionResult)
+    assert [call.outcome for call in ended.result.tool_calls] == ["ok"] * 10_000
+
+
+@one_kind
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(("tool", "many"), [("text", 16), ("numbers", 2)])
+async def test_k8_large_results_in_a_run_with_a_log_do_not_stall_the_loop(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, many: int
+) -> None:
+    for name in ("FIRST_API_KEY", "SECOND_API_KEY"):  # secrets are looked for in all that is written
+        monkeypatch.setenv(name, f"the value of {name}")
+    subject.kept = 400 * MIB
+    executor = await subject.start({"tools": TOOLS, "timeout": 60})
+    code = python(CALLS.format(call=f"len({tool}())", count=many))
+    folder = tmp_path / "run"
+
+    async def load() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        agent = CodeActAgent("actor", executor, model_client=scripted(model_answer(code), model_answer("Done.")))
+        async for message in recorded(agent, task="Call.", path=folder):
+            last = message
+        assert isinstance(last, TaskResult)
+
+    assert await median_excess(load) < MOST_EXCESS_S * (1 if tool == "text" else 2)
+    expected = b"x" * 3_900_000 if tool == "text" else json.dumps(list(range(550_000)), separators=(",", ":")).encode()
+    kept = list((folder / "files").iterdir())
+    assert expected in [each.read_bytes() for each in kept]
+    assert len(kept) < 10  # equal ones are stored once
+
+
+@each_engine
+async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_little_more_than_the_message(
+    subject: Subject,
+) -> None:
+    await subject.start(memory="256m")
+    for name, code in LONG.items():
+        result = await subject.run(code, timeout=30)
+        # Before, its text was taken apart into characters, which needs 400 MB.
+        assert result.outcome == "error", (name, result.outcome)
+        assert result.truncated > 0, name
+        assert result.error is None or len(result.error.message) <= 16 * 1024, name
+    assert "KeyError: 'y'" in result.output
+
+
+async def test_k8_a_regular_expression_is_compiled_and_applied_outside_this_process() -> None:
+    patterns = {"(a|b)" * 3_900: False, "(?i)" + "[a-\uffff]" * 500: False, "(a+)+$": None, "(": None}
+
+    async def load() -> None:
+        re.purge()
+        for pattern, passed in patterns.items():
+            task = Task(id="1", task="t", check=Check(kind="regex", expected=pattern, timeout=1.0))
+            (found,) = await check_answer(task, "a" * 60 + "!" + "1" * 1_000_000, None)  # type: ignore[arg-type]
+            assert isinstance(found, CheckResult)
+            assert found.passed in (passed, None), (pattern[:20], found)
+
+    assert await median_excess(load) < MOST_EXCESS_S
