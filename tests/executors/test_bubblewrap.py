@@ -245,7 +245,7 @@ class TestSecrets:
         assert "PATH=" in found[0]  # so environments were read at all
         assert set(found[1]) - {"PWD"} == {
             *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
-            "PYTHONUSERBASE",
+            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONUSERBASE"),
         }
 
     async def test_a_value_for_the_sandbox_is_on_no_command_line_of_the_host(self):
