@@ -6,7 +6,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import SandboxDied, ToolApproval, ToolApprovalRequest
+from autogen_codeact.executors import HostTool, SandboxDied, ToolApproval, ToolApprovalRequest
 
 from .host_tools import Endless, short_calls
 from .sandboxes import block, out, run, short_result
@@ -104,7 +104,7 @@ class TestEndOfBlock:
             tokens.append(token)
             await asyncio.Event().wait()
 
-        executor = await make(careless, timeout=2)
+        executor = await make(HostTool(careless), timeout=2)
         assert (await run(executor, "careless()")).outcome == "timeout"
         assert [token.is_cancelled() for token in tokens] == [True]
 
