@@ -81,5 +81,5 @@ def argument_error(
     if first["type"] == "extra_forbidden" and not rest:
         return unknown_option(caller, name, known)
     if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):
-        return cause
+        return cause if name in str(cause) else ValueError(f"{name}: {cause}")
     return ValueError(f"{caller.__name__}({name}=…): {'.'.join([*rest, ''])}{first['msg']}")

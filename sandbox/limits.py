@@ -156,16 +156,15 @@ def _check_size(size: str | int) -> str | int:
     return size
 
 
-def _check_memory(size: str | int) -> str | int:
-    parsed = parse_size(size)
-    if parsed < LEAST_MEMORY:
+def _check_memory(size: str | int | None) -> str | int | None:
+    if size is not None and (parsed := parse_size(size)) < LEAST_MEMORY:
         hint = f"; did you mean '{size}m'?" if str(size).strip().isdigit() else ""
         raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 20m to start{hint}")
     return size
 
 
 Size = Annotated[str | int, AfterValidator(_check_size)]
-Memory = Annotated[str | int, AfterValidator(_check_memory)]
+Memory = Annotated[str | int | None, AfterValidator(_check_memory)]
 
 
 def _share(most: int, memory: str | int) -> int:
@@ -193,7 +192,7 @@ class Limits(KeywordModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    memory: Memory | None = None
+    memory: Memory = None
     cpus: float = Field(default=1.0, gt=0)
     pids: int = Field(default=256, ge=16)
     nofile: int = Field(default=1024, ge=64)

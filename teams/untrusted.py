@@ -135,7 +135,6 @@ REASONS = {
     "init_command": "carries a command that no approval covers",
     "languages": "carries commands that no approval covers",
     "organization": "names an organization, which may see the conversation",
-    "output_type": "carries a JSON schema; AutoGen evaluates names in it in this process",
     "packages": "installs packages",
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",

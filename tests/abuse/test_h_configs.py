@@ -256,7 +256,7 @@ def _schema(marker: Path) -> dict[str, Any]:
     factory = component(
         "autogen_agentchat.messages.StructuredMessageFactory", json_schema=schema, content_model_name="A"
     )
-    return agent(component(BUBBLEWRAP, mode="session"), output_type=factory)
+    return agent(component(BUBBLEWRAP, mode="session"), structured_message_factory=factory)
 
 
 def _module(marker: Path) -> dict[str, Any]:

@@ -76,7 +76,7 @@ async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Pat
 async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(kind: Kind, tmp_path: Path) -> None:
     for number in range(3):
         sparse(tmp_path / str(number), 3 * MIB)
-    executor = kind.make(work_dir=tmp_path, limits=Limits(workspace="8m"))
+    executor = kind.make(work_dir=tmp_path, limits=Limits(memory="1g", workspace="8m"))
     text = (
         "the files of work_dir do not fit into the sandbox: 3 files need 9,437,184 bytes, and its workspace has 8,388,608 "
         "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='25m', files=...), within its "
