@@ -12,7 +12,6 @@ from autogen_agentchat.messages import CodeExecutionEvent
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch.checks import check_answer
-from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs import recorded
@@ -101,15 +100,24 @@ async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_litt
     assert "KeyError: 'y'" in result.output
 
 
-async def test_k8_a_regular_expression_is_compiled_and_applied_outside_this_process() -> None:
-    patterns = {"(a|b)" * 3_900: False, "(?i)" + "[a-\uffff]" * 500: False, "(a+)+$": None, "(": None}
+async def test_k8_large_answers_and_regular_expressions_are_checked_outside_this_process() -> None:
+    numbers = json.dumps(list(range(500_000)))
+    cases: list[tuple[Check, str, bool | None]] = [
+        (Check(kind="regex", expected="(a|b)" * 3_900), "1" * 1_000_000, False),
+        (Check(kind="regex", expected="(?i)" + "[a-\uffff]" * 500), "1" * 1_000_000, False),
+        (Check(kind="regex", expected="(a+)+$", timeout=1.0), "a" * 60 + "!", None),
+        (Check(kind="regex", expected="("), "1", None),
+        (Check(kind="json", expected=numbers), numbers, True),
+        (Check(kind="json", expected=numbers), f"It is this:\n```json\n{numbers}\n```", True),
+        (Check(kind="json", expected="1", timeout=0.001), numbers, None),
+        (Check(kind="exact", expected="é\udc80" * 1_000_000), "é\udc80" * 1_000_000, True),
+        (Check(kind="exact", expected="1"), "e" + "\u0301 " * 1_900_000, False),
+    ]
+    for check, answer, passed in cases:
 
-    async def load() -> None:
-        re.purge()
-        for pattern, passed in patterns.items():
-            task = Task(id="1", task="t", check=Check(kind="regex", expected=pattern, timeout=1.0))
-            (found,) = await check_answer(task, "a" * 60 + "!" + "1" * 1_000_000, None)  # type: ignore[arg-type]
-            assert isinstance(found, CheckResult)
-            assert found.passed in (passed, None), (pattern[:20], found)
+        async def load(check: Check = check, answer: str = answer, passed: bool | None = passed) -> None:
+            re.purge()
+            (found,) = await check_answer(Task(id="1", task="t", check=check), answer, None)  # type: ignore[arg-type]
+            assert (found.kind, found.passed) == (check.kind, passed), (check.expected[:20], found.detail)
 
-    assert await median_excess(load) < MOST_EXCESS_S
+        assert await median_excess(load) < MOST_EXCESS_S, (check.kind, answer[:20])
