@@ -227,7 +227,7 @@ class AgentSteps:
             )
             if change is not None:
                 finished.journal, added = change
-                finished.journal.added = [entry.model_dump(mode="json") for entry in added]
+                finished.journal.added = [dict(entry) for entry in added]
             return finished
 
         self.log.put(event, sync=True)
