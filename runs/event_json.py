@@ -19,6 +19,7 @@ MAX_TEXTS = 100
 """Strings of one event that are moved one by one; with more of them, whole fields are."""
 PIECE = 16 * 1024
 PIECE_ITEMS = 500
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _OF_CALLS = frozenset({"arguments", "result"})
 
 
@@ -37,11 +38,11 @@ def small_json(value: Any) -> bytes | None:
             left -= len(item)
         elif isinstance(item, dict | list | tuple):
             left -= 8 * len(item)
-            todo.extend(item.values() if isinstance(item, dict) else item)
+            # Most long lists have only numbers, which are already counted.
+            if left >= 0 and (isinstance(item, dict) or not _NUMBERS.issuperset(map(type, item))):
+                todo.extend(item.values() if isinstance(item, dict) else item)
         elif isinstance(item, Iterable):
             return None
-        elif isinstance(item, int) and item.bit_length() > 64:
-            left -= item.bit_length() // 3
     return _dumped(value) if left >= 0 else None
 
 

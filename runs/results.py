@@ -119,7 +119,9 @@ class CallRecord(Record):
             ],
             "error_bases": list(call.error_bases),
         }
-        return cls(**{**vars(call), **converted})
+        # Not `vars(call)`: that makes a dict which the call keeps.
+        same = {name: getattr(call, name) for name in cls.model_fields if name not in converted}
+        return cls(**same, **converted)
 
     def call(self, read: ReadBytes) -> ToolCall:
         """Return the call; images that were left out are missing."""
