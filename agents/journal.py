@@ -31,6 +31,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.sandbox import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+from autogen_codeact.sandbox.tools.payloads import is_small, json_text
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -319,7 +320,10 @@ def size_of(entry: JournalEntry, enough: int) -> int:
     """
     size = len(entry.model_copy(update={"calls": []}).model_dump_json())
     for call in entry.calls:
-        size += len(RecordedCall.of(call).model_dump_json()) + 1
+        record = RecordedCall.of(call)
+        if not is_small(call.result):
+            size, record.result = size + len(json_text(call.result)), None  # piece by piece
+        size += len(record.model_dump_json()) + 1
         if size > enough:
             break
     return size
