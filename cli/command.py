@@ -13,6 +13,12 @@ from typer.core import TyperCommand, TyperGroup
 class _FlagsWithoutType:
     """A command or group in whose help flags have no type: typer would show `<bool>`, as if they took a value."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.help:
+            # typer would keep the line ends of the docstring, and wrap each of its lines.
+            self.help: str | None = "\n\n".join(" ".join(part.split()) for part in self.help.split("\n\n"))
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]

@@ -113,6 +113,7 @@ class Sandbox:
     write = _waiting(AsyncSandbox.write)
     read = _waiting(AsyncSandbox.read)
     list_files = _waiting(AsyncSandbox.list_files)
+    facts = _waiting(AsyncSandbox.facts)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
 

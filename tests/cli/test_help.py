@@ -98,7 +98,15 @@ def test_help_shows_defaults():
     assert "[default: (OPENAI_API_KEY, or that of the prefix)]" in shown
     assert "[default: (3)]" in shown
     assert "[default: 60]" in shown
-    assert "[default: (process; with --act, session)]" in shown
+    assert "[default: (session)]" in shown
+
+
+def test_help_wraps_paragraphs_as_a_whole():
+    lines = [line.strip() for line in codeact("batch", "--help", env={"COLUMNS": "80"}).out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("After Ctrl-C"))
+    paragraph = lines[first : lines.index("", first)]
+    assert len(paragraph) > 3
+    assert [line for line in paragraph[:-1] if len(line) < 60] == []
 
 
 def test_version():

@@ -44,6 +44,7 @@ def test_sandbox_runs_code_and_leaves_no_thread(tmp_path: Path) -> None:
         assert "".join(chunk.text for chunk in chunks if isinstance(chunk, OutputChunk)) == "1\n2\n"
         box.write("a.txt", "text")
         assert (box.read("a.txt"), box.list_files()) == (b"text", ["a.txt"])
+        assert box.facts().files.shown == (("a.txt", 4),)
         box.checkpoint()
         box.run("x = 0")
         box.rollback()
