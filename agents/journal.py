@@ -8,18 +8,30 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from autogen_core.code_executor import CodeBlock
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.sandbox import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+from autogen_codeact.sandbox.tools.payloads import is_small, json_text
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -39,7 +51,7 @@ logger = logging.getLogger("autogen_codeact")
 
 
 class RecordedCall(BaseModel):
-    """A call to a host tool, and how it was answered."""
+    """A call to a host tool, and how it was answered, as in a state."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,13 +63,35 @@ class RecordedCall(BaseModel):
     error_message: str = ""
     error_bases: tuple[str, ...] = Field(default=(), max_length=MAX_NAME)
 
+    @classmethod
+    def of(cls, call: ToolCall) -> RecordedCall:
+        """Make the record of a call."""
+        return cls.model_construct(
+            name=call.name,
+            arguments=call.arguments,
+            outcome=call.outcome,
+            result=call.result,
+            error_type=call.error.type if call.error is not None else None,
+            error_message=call.error.message if call.error is not None else "",
+            error_bases=call.error_bases,
+        )
+
     def call(self) -> ToolCall:
         """Return the call, as far as it was recorded."""
         error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
         return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=self.error_bases)
 
 
-_RECORDED = set(RecordedCall.model_fields)
+def _as_recorded(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(
+        RecordedCall.call,
+        handler.generate_schema(RecordedCall),
+        serialization=core_schema.plain_serializer_function_ser_schema(RecordedCall.of),
+    )
+
+
+Call = Annotated[ToolCall, GetPydanticSchema(_as_recorded)]
+"""A call that is saved as a `RecordedCall`. It is the result's own object, because the garbage collector looks at each one."""
 
 
 Mark = Annotated[str, Field(pattern=r"^[0-9]{1,15}:([0-9a-f]{32})?$")]
@@ -84,7 +118,7 @@ class JournalEntry(BaseModel):
     code: str
     outcome: Literal["ok", "error"]
     output: str = Field(max_length=MAX_NAME)
-    calls: list[RecordedCall] = Field(default_factory=list)
+    calls: list[Call] = Field(default_factory=list)
     files: dict[str, Mark | None] | None = Field(default=None, max_length=2 * MAX_FILES)
     connections: Count | None = None
 
@@ -286,7 +320,10 @@ def size_of(entry: JournalEntry, enough: int) -> int:
     """
     size = len(entry.model_copy(update={"calls": []}).model_dump_json())
     for call in entry.calls:
-        size += len(call.model_dump_json()) + 1
+        record = RecordedCall.of(call)
+        if not is_small(call.result):
+            size, record.result = size + len(json_text(call.result)), None  # piece by piece
+        size += len(record.model_dump_json()) + 1
         if size > enough:
             break
     return size
@@ -294,7 +331,7 @@ def size_of(entry: JournalEntry, enough: int) -> int:
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
     """Make the entry of a block that was not killed."""
-    calls = [record_call(call, redact) for call in result.tool_calls]
+    calls = [redacted(call, redact) for call in result.tool_calls]
     return JournalEntry.model_construct(
         language=block.language,
         code=block.code,
@@ -316,36 +353,30 @@ def difference(before: Manifest, after: Manifest) -> dict[str, str | None]:
     return changed | dict.fromkeys(before.keys() - after.keys())
 
 
-def record_call(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
-    """Make the record of a call."""
-    result, message = call.result, call.error.message if call.error is not None else ""
-    if redact is not None:
-        # With a copy, because the hook may change it in place, and the result is used elsewhere.
-        try:
-            if call.outcome == "ok":
-                result = json.loads(json.dumps(redact(call.name, deepcopy(result))))
-            elif call.error is not None:
-                message = str(redact(call.name, message))
-        except Exception as error:
-            logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
-            withheld = WITHHELD.format(kind=type(error).__name__)
-            result, message = (withheld, "") if call.outcome == "ok" else (None, withheld)
-    # One object each, with a set for all: the garbage collector looks at ten thousand while nothing else runs.
-    return RecordedCall.model_construct(
-        _RECORDED,
-        name=call.name,
-        arguments=call.arguments,
-        outcome=call.outcome,
-        result=result,
-        error_type=call.error.type if call.error is not None else None,
-        error_message=message,
-        error_bases=call.error_bases,
-    )
+def redacted(call: ToolCall, redact: RedactResult | None) -> ToolCall:
+    """Return a call as it is recorded: without its images, and with what the hook gives of its result."""
+    kept = replace(call, images=()) if call.images else call
+    if redact is None:
+        return kept
+    # With a copy, because the hook may change it in place, and the result is used elsewhere.
+    try:
+        if call.outcome == "ok":
+            return replace(kept, result=json.loads(json.dumps(redact(call.name, deepcopy(call.result)))))
+        if call.error is not None:
+            return replace(kept, error=replace(call.error, message=str(redact(call.name, call.error.message))))
+    except Exception as error:
+        logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
+        withheld = WITHHELD.format(kind=type(error).__name__)
+        if call.outcome == "ok":
+            return replace(kept, result=withheld)
+        if call.error is not None:
+            return replace(kept, result=None, error=replace(call.error, message=withheld))
+    return kept
 
 
 def record_calls(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
     """Make records of the calls of interrupted turns: the last 1,000, with long values cut."""
-    made = [record_call(call, redact) for call in calls[-MAX_INTERRUPTED:]]
+    made = [RecordedCall.of(redacted(call, redact)) for call in calls[-MAX_INTERRUPTED:]]
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
         if len(text) > MAX_INTERRUPTED_CHARS:

@@ -12,11 +12,11 @@ from typing import Any
 from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
-from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
+from autogen_codeact.agents.journal import Journal, JournalEntry, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.executors.executor import cancel_scope
-from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer
+from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer, ToolCall
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.protocols import ReplaySandbox
 from autogen_codeact.sandbox.replay import ExternalEffectsError
@@ -277,7 +277,7 @@ class RecordedCalls:
         calls: The record.
     """
 
-    def __init__(self, calls: list[RecordedCall]) -> None:
+    def __init__(self, calls: list[ToolCall]) -> None:
         self.left = [call for call in calls if call.name]  # one without was no call, and is none again
         self.unknown: list[str] = []
 
@@ -301,15 +301,11 @@ class RecordedCalls:
         )
 
 
-def _answer(call: RecordedCall) -> ToolAnswer:
+def _answer(call: ToolCall) -> ToolAnswer:
     if call.outcome == "ok":
         return ToolAnswer(call.result)
-    raise NotAllowed(
-        call.error_type or "ToolError",
-        call.error_message,
-        *call.error_bases,
-        refused=call.outcome == "refused" and call.error_type == "ToolRefused",
-    )
+    kind, message = (call.error.type, call.error.message) if call.error is not None else ("ToolError", "")
+    raise NotAllowed(kind, message, *call.error_bases, refused=call.outcome == "refused" and kind == "ToolRefused")
 
 
 def _same(recorded: Mapping[str, Any], made: Mapping[str, Any]) -> bool:

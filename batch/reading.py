@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from autogen_codeact.batch.answer_checks import parse_json
 from autogen_codeact.batch.checks import check_problem
 from autogen_codeact.batch.errors import BatchTasksError
-from autogen_codeact.batch.task_files import KNOWN, MAX_ROW, TOO_LONG, FoundRow, parse_json, read_path
+from autogen_codeact.batch.task_files import KNOWN, MAX_ROW, TOO_LONG, FoundRow, read_path
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.sandbox.host.waiting import in_thread
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic_core import from_json
-
+from autogen_codeact.batch.answer_checks import parse_json
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.sandbox.formatting import format_count
 
@@ -166,35 +164,6 @@ def _parse_line(line: bytes, place: str, name: str) -> FoundRow:
     if not isinstance(fields, dict):
         return FoundRow(place, name, reason="it is not a JSON object")
     return FoundRow(place, name, fields)
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Args:
-        text: The text. NaN and infinity are refused.
-
-    Raises:
-        ValueError: It is not JSON, nested too deeply, or has a number that is too large.
-    """
-    # A lone surrogate becomes bytes that the parser refuses with a ValueError; of text it would raise a TypeError.
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    value = from_json(data, allow_inf_nan=False, cache_strings="keys")
-    # The parser makes infinity of 1e999.
-    if _HUGE(data) and _has_infinity(value):
-        raise ValueError("it has a number that is too large")
-    return value
-
-
-_HUGE = re.compile(rb"\d[eE]\+?\d{3}|\d{300}").search
-
-
-def _has_infinity(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_infinity, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_infinity, value))
-    return isinstance(value, float) and value in (float("inf"), float("-inf"))
 
 
 # CSV

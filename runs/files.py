@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +15,8 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
-from autogen_codeact.runs.events import BlockFinished, Event, HostCallFinished, HostCallStarted
-from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.sandbox.files.private_folders import Identity
-from autogen_codeact.sandbox.tools.payloads import is_small, json_text
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -143,88 +141,6 @@ def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
 
 # Large values of an event
 
-LARGE_LINE = 64 * 1024
-LARGE_TEXT = 16 * 1024
-MAX_TEXTS = 100
-"""Strings of one event that are moved one by one; with more of them, whole fields are."""
-
-
-def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]:
-    """Move large parts of an event into files, and put None in their place.
-
-    Large strings are moved; where the event is still large, the fields with the most JSON are moved whole.
-
-    Args:
-        value: The event as JSON values; it is changed.
-        store: Where the parts are put.
-
-    Returns:
-        The files by JSON pointer.
-
-    Raises:
-        OSError: A file can't be written.
-    """
-    moved: dict[str, StoredFile] = {}
-    waiting: list[tuple[str, Any]] = [("", value)]
-    while waiting:
-        at, each = waiting.pop()
-        for key, part in list(each.items() if isinstance(each, dict) else enumerate(each)):
-            pointer = f"{at}/{_escaped(str(key))}"
-            if isinstance(part, str):
-                if len(part) > LARGE_TEXT and len(moved) < MAX_TEXTS:
-                    data = part.encode("utf-8", "replace")
-                    moved[pointer], each[key] = store.put(data, "text", clean=False), None
-            elif isinstance(part, dict | list):
-                waiting.append((pointer, part))
-    for name, part in value.items():
-        if part is not None and len(data := json.dumps(part).encode()) > LARGE_LINE:
-            # What was moved out of it stays outside, with its own pointer.
-            moved = {f"/{_escaped(name)}": store.put(data, "json", clean=False), **moved}
-            value[name] = None
-    return moved
-
-
-def move_calls(event: Event, store: FileStore, clean: Callable[[bytes], bytes]) -> dict[str, StoredFile]:
-    """Move large arguments and results of the calls of an event into files, and put None in their place.
-
-    They are written piece by piece, because no other thread runs while pydantic writes an event.
-
-    Args:
-        event: The event; it is changed.
-        store: Where they are put.
-        clean: Removes secrets.
-
-    Returns:
-        The files by JSON pointer.
-
-    Raises:
-        OSError: A file can't be written.
-    """
-    moved: dict[str, StoredFile] = {}
-    for at, call in _calls_of(event):
-        for name in ("arguments", "result"):
-            value = getattr(call, name, None)
-            if is_small(value):
-                continue
-            try:
-                data = value.encode("utf-8", "replace") if isinstance(value, str) else json_text(value).encode()
-            except (TypeError, ValueError, RecursionError):
-                continue  # a caller's own executor can return anything
-            moved[f"{at}/{name}"] = store.put(clean(data), "text" if isinstance(value, str) else "json", clean=False)
-            setattr(call, name, None)
-    return moved
-
-
-def _calls_of(event: Event) -> Iterator[tuple[str, HostCallStarted | CallRecord]]:
-    match event:
-        case HostCallStarted():
-            yield "", event
-        case HostCallFinished():
-            yield "/record", event.record
-        case BlockFinished(result=ResultRecord() as result):
-            for number, call in enumerate(result.tool_calls):
-                yield f"/result/tool_calls/{number}", call
-
 
 def restore_large(
     value: dict[str, Any],
@@ -278,10 +194,6 @@ def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Bud
             raise
         return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
     return content.decode()
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _unescaped(key: str) -> str:

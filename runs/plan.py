@@ -146,8 +146,9 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         budget = Budget()
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
+            problem = "its log has values that are too large" if event.too_large else "its log is damaged"
             raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: its log is damaged in line {event.line} ({event.reason})."
+                f"{run.folder.path} can't be continued: {problem} in line {event.line} ({event.reason})."
             )
         if isinstance(event, UnknownEvent):
             raise RunNotResumableError(

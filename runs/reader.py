@@ -12,7 +12,7 @@ from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.budget import Budget
+from autogen_codeact.runs.budget import Budget, TooLargeError
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
@@ -37,6 +37,7 @@ class Gap:
         reason: Why.
         lines: How many lines.
         cut_off: Whether it is the end of the log: its writer was killed, or is still writing.
+        too_large: Whether it is whole, but would take too much memory.
     """
 
     line: int
@@ -44,6 +45,7 @@ class Gap:
     lines: int = 1
     cut_off: bool = False
     type: Literal["gap"] = "gap"
+    too_large: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class Run:
         except ValidationError as error:
             return Gap(raw.line, _short(f"this is not an event of type {raw.name}: {first_problem(error)}"))
         except (RunFileError, ValueError, AttributeError, TypeError, RecursionError) as error:
-            return Gap(raw.line, _short(str(error)))
+            return Gap(raw.line, _short(str(error)), too_large=isinstance(error, TooLargeError))
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file of the run.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
@@ -22,6 +22,24 @@ KeepBytes = Callable[[bytes], "StoredFile"]
 """Stores bytes in the run's folder."""
 ReadBytes = Callable[["StoredFile"], bytes]
 """Returns bytes from the run's folder."""
+
+
+T = TypeVar("T")
+
+
+class Each(Generic[T]):
+    """Makes something of each of some values, each time that they are looked at.
+
+    Args:
+        values: The values.
+        make: Makes it.
+    """
+
+    def __init__(self, values: Iterable[T], make: Callable[[T], object]) -> None:
+        self._values, self._make = values, make
+
+    def __iter__(self) -> Iterator[object]:
+        return map(self._make, self._values)
 
 
 class Record(BaseModel):
@@ -101,7 +119,9 @@ class CallRecord(Record):
             ],
             "error_bases": list(call.error_bases),
         }
-        return cls(**{**vars(call), **converted})
+        # Not `vars(call)`: that makes a dict which the call keeps.
+        same = {name: getattr(call, name) for name in cls.model_fields if name not in converted}
+        return cls(**same, **converted)
 
     def call(self, read: ReadBytes) -> ToolCall:
         """Return the call; images that were left out are missing."""
@@ -211,7 +231,7 @@ class ResultRecord(Record):
     def of(
         cls, result: CodeResult, keep: KeepBytes, keep_file: Callable[[Artifact], StoredFile | None]
     ) -> ResultRecord:
-        """Make the record of a result. It reads and writes files: call it in a thread.
+        """Make the record of a result, to be written. It reads and writes files: call it in a thread.
 
         Args:
             result: The result.
@@ -230,14 +250,18 @@ class ResultRecord(Record):
             "value": plain_values.to_json(result.value),
             "error": ErrorRecord.of(result.error) if result.error is not None else None,
             "artifacts": [ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
-            "tool_calls": [CallRecord.of(each, keep) for each in result.tool_calls],
             "connections": [ConnectionRecord(**vars(each)) for each in result.connections],
             "notes": list(result.notes),
             "displays": [DisplayRecord.of(each, keep) for each in result.displays],
         }
         # By name: a subclass of another library may have more fields.
-        same = {name: getattr(result, name) for name in cls.model_fields if name not in {"kind", *converted}}
-        return cls(kind="sandbox", **same, **converted)
+        same = {
+            name: getattr(result, name) for name in cls.model_fields if name not in {"kind", "tool_calls", *converted}
+        }
+        record = cls(kind="sandbox", **same, **converted)
+        # One after the other when they are written: the garbage collector looks at ten thousand while nothing else runs.
+        record.tool_calls = cast(list[CallRecord], Each(result.tool_calls, lambda call: CallRecord.of(call, keep)))
+        return record
 
     def result(self, read: ReadBytes) -> CodeResult:
         """Return the result.

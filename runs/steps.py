@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
-from autogen_codeact.agents.journal import Journal, JournalEntry
+from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
 from autogen_codeact.agents.steps import Kind, RunsCode
 from autogen_codeact.executors import ExecutionResult
@@ -23,7 +23,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import Each, ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
 
 logger = logging.getLogger("autogen_codeact")
@@ -227,7 +227,9 @@ class AgentSteps:
             )
             if change is not None:
                 finished.journal, added = change
-                finished.journal.added = [entry.model_dump(mode="json") for entry in added]
+                finished.journal.added = [
+                    {**dict(entry), "calls": Each(entry.calls, RecordedCall.of)} for entry in added
+                ]
             return finished
 
         self.log.put(event, sync=True)

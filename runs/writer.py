@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json
 
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.event_json import EventWriter, fields_of
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
-from autogen_codeact.runs.files import FileStore, move_calls, move_large
+from autogen_codeact.runs.files import FileStore
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.sandbox.files.private_folders import identity_of, keep_private
 from autogen_codeact.sandbox.host.waiting import complete, in_thread
@@ -38,7 +38,6 @@ LOCK_S = 0.2
 MAX_WAITING = 500
 """Events that wait to be written before `put` makes the run wait, too."""
 BATCH = 200
-LARGE_LINE = 64 * 1024
 MAX_LINE = 1024 * 1024
 """No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
 
@@ -298,15 +297,12 @@ class LogWriter:
         self._seq += 1
         event.seq = self._seq
         self._count_up(event)
-        moved = {} if self.redaction.has_function else move_calls(event, self.files, self.redaction.line)
-        try:
-            line = event.model_dump_json(warnings=not moved).encode()
-        except PydanticSerializationError:  # lone surrogates, and objects that are no JSON
-            made = event.model_dump(warnings=not moved)
-            line = to_json(_well_formed(made), inf_nan_mode="constants", fallback=_described)
-        line = self.redaction.line(line)
-        if moved or self.redaction.has_function or len(line) > LARGE_LINE:
-            line = self._rewritten(line, moved)
+        writer = EventWriter(self.files, self.redaction.line)
+        if not self.redaction.has_function:
+            line = writer.line(fields_of(event))
+        else:
+            line = b"".join(writer.pieces(event))
+            line = writer.line(self.redaction.event(from_json(self.redaction.line(line), allow_inf_nan=True)))
         return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
 
     def _count_up(self, event: Event) -> None:
@@ -316,17 +312,6 @@ class LogWriter:
             self.totals["model_calls"] += 1
             for name in ("prompt_tokens", "completion_tokens"):
                 self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
-
-    def _rewritten(self, line: bytes, moved: dict[str, StoredFile]) -> bytes:
-        """Apply the caller's function to the strings of an event, and move large values into files."""
-        value: dict[str, Any] = from_json(line, allow_inf_nan=True)
-        if self.redaction.has_function:
-            value = self.redaction.event(value)
-        if len(line) > LARGE_LINE:
-            moved = {**move_large(value, self.files), **moved}
-        if moved:
-            value["stored"] = {pointer: file.model_dump() for pointer, file in moved.items()}
-        return to_json(value, inf_nan_mode="constants")
 
     def _write_stopped(self) -> None:
         """Cut off what was written of a line, and say why the log ends."""
@@ -384,18 +369,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"the disk did not answer within {DEADLINE_S:g} s"
     return f"{type(error).__name__}: {error}"
-
-
-def _described(value: object) -> str:
-    return f"<{type(value).__name__}>"
-
-
-def _well_formed(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case dict():
-            return {_well_formed(key): _well_formed(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_well_formed(each) for each in value]
-    return value

@@ -21,8 +21,8 @@ from autogen_codeact.agents.journal import (
     MAX_BYTES,
     Journal,
     SessionRecord,
-    record_call,
     record_calls,
+    redacted,
 )
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolCall
 from autogen_codeact.teams import Team
@@ -182,7 +182,7 @@ async def test_a_saved_state_can_be_loaded_again() -> None:
     agent = actor()
     await agent.load_state(with_type(agent, json.loads(json.dumps(state))))
     assert (await agent.save_state())["interrupted"] == state["interrupted"]
-    assert record_call(call, None).arguments == call.arguments
+    assert redacted(call, None).arguments == call.arguments
     await agent.on_reset(CancellationToken())
 
 

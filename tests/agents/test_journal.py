@@ -236,7 +236,7 @@ async def test_redact_applies_to_errors_and_changes_no_live_result(make: Make) -
         ({"key": "***"}, ""),
         (None, "no nobody; the key is ***"),
     ]
-    failed = journal.record_call(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
+    failed = journal.redacted(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
     assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 
