@@ -149,7 +149,7 @@ def test_blocks_share_variables_unless_each_is_a_process():
 def test_a_script_is_run_as_a_script(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nprint(__file__.startswith('/workspace'), __name__)\n6 * 7\n")
     done = in_bubblewrap("exec", tmp_path / "script.py", "--json")
-    assert (done.objects[0]["output"], done.objects[0]["value"]) == ("True __main__\n", None)
+    assert (done.objects[0]["output"], done.objects[0]["value_repr"]) == ("True __main__\n", None)
 
 
 def test_syntax_error_is_printed_once():
