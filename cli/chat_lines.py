@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 import threading
 from contextlib import suppress
 from typing import Protocol
@@ -57,7 +58,8 @@ class LineReader:
 
     def __init__(self, *, echo: bool) -> None:
         self._echo = echo
-        self._lines: asyncio.Queue[str | None] | None = None
+        self._lines: asyncio.Queue[tuple[int, str | None]] | None = None
+        self._questions = 0
         self._waiting: asyncio.Future[str | None] | None = None
         self._ended = False
         self._room = threading.Semaphore(MAX_LINES_AHEAD)
@@ -71,8 +73,12 @@ class LineReader:
         return "\n".join(lines)
 
     async def answer(self, question: str) -> str:
-        """Ask a question, and read a line."""
-        return await self._line(question)
+        """Ask a question, and read a line; at a terminal, what was typed before it does not count."""
+        if not self._echo:
+            self._questions += 1
+            with suppress(termios.error, OSError):
+                termios.tcflush(0, termios.TCIFLUSH)
+        return await self._line(question, self._questions)
 
     def interrupt(self) -> bool:
         """End the present question."""
@@ -81,7 +87,8 @@ class LineReader:
         self._waiting.set_exception(Interrupted())
         return True
 
-    async def _line(self, prompt: str) -> str:
+    async def _line(self, prompt: str, questions: int = 0) -> str:
+        """Read a line that was typed after so many questions."""
         sys.stdout.write(prompt)
         sys.stdout.flush()
         loop = asyncio.get_running_loop()
@@ -90,7 +97,7 @@ class LineReader:
             threading.Thread(target=self._read, args=(loop, self._lines), name="chat-input", daemon=True).start()
         if self._ended:
             raise EOFError
-        taking = asyncio.ensure_future(self._lines.get())
+        taking = asyncio.ensure_future(self._next(self._lines, questions))
         self._waiting = loop.create_future()
         try:
             await asyncio.wait({taking, self._waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,7 +105,6 @@ class LineReader:
                 sys.stdout.write("\n")
                 self._waiting.result()
             line = await taking
-            self._room.release()
         finally:
             taking.cancel()
             self._waiting.cancel()
@@ -112,7 +118,14 @@ class LineReader:
             sys.stdout.flush()
         return line
 
-    def _read(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | None]) -> None:
+    async def _next(self, lines: asyncio.Queue[tuple[int, str | None]], questions: int) -> str | None:
+        while True:
+            asked, line = await lines.get()
+            self._room.release()
+            if line is None or asked >= questions:
+                return line
+
+    def _read(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[tuple[int, str | None]]) -> None:
         """Read lines until the end. A thread, because a file can't be watched; daemonic, because it may wait for ever.
 
         Not through `sys.stdin`: its lock, which this thread would hold at the end of the process, ends that with an error.
@@ -121,14 +134,16 @@ class LineReader:
         encoding = sys.stdin.encoding or "utf-8"
         with suppress(RuntimeError):  # the event loop has been closed
             while piece := _read_piece():
+                asked = self._questions
                 *whole, waiting = (waiting + piece).split(b"\n")
                 waiting = waiting[-MAX_LINE_BYTES:]
                 for line in whole:
                     self._room.acquire()
-                    loop.call_soon_threadsafe(lines.put_nowait, line.decode(encoding, "replace").rstrip("\r"))
+                    text = line.decode(encoding, "replace").rstrip("\r")
+                    loop.call_soon_threadsafe(lines.put_nowait, (asked, text))
             if waiting:
-                loop.call_soon_threadsafe(lines.put_nowait, waiting.decode(encoding, "replace"))
-            loop.call_soon_threadsafe(lines.put_nowait, None)
+                loop.call_soon_threadsafe(lines.put_nowait, (self._questions, waiting.decode(encoding, "replace")))
+            loop.call_soon_threadsafe(lines.put_nowait, (self._questions, None))
 
 
 def _read_piece() -> bytes:

@@ -15,6 +15,7 @@ from autogen_codeact.cli.exit import CommandError
 try:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+    from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
 except ImportError:
@@ -61,6 +62,7 @@ class PromptReader:
         """Ask a question; what was typed before it does not count."""
         with suppress(termios.error, OSError, ValueError):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        clear_typeahead(self._questions.app.input)  # what came with the Enter that sent the message
         return await self._ask(self._questions, question.removesuffix(" ") + _SPACE)
 
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:

@@ -12,15 +12,17 @@ from typing import Any, TextIO
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, overwrites: bool = False) -> str:
     """Make text safe for a terminal: control and invisible characters are shown as escapes.
 
     Args:
         text: Untrusted text, for example of a model. Colours are removed, carriage returns begin a line.
+        overwrites: Whether carriage returns stay what they are. Default: no.
     """
     from autogen_codeact.sandbox.files.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
 
-    return printable_text(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
+    text = _COLOURS.sub("", text).replace("\r\n", "\n")
+    return printable_text(text, "\r") if overwrites else printable_text(text.replace("\r", "\n"))
 
 
 _status: Callable[[TextIO, str], AbstractContextManager[None]] | None = None

@@ -44,6 +44,7 @@ _STYLES: dict[Kind, str] = {
     "gd": "bright_red",
     "gu": "bold bright_magenta",
 }
+_IDLE_RETURNS = re.compile(r"(?<=[\r\n])\r+")
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
@@ -197,10 +198,7 @@ class Terminal:
     def _write_output(self, text: str) -> None:
         text = text.replace("\r\n", "\n")
         if self.is_terminal:
-            for number, piece in enumerate(text.split("\r")):
-                if number and self._last not in ("", "\n"):
-                    self._begin_line_anew()
-                self._write_line(piece)
+            self._write_overwriting(_IDLE_RETURNS.sub("", printable(text, overwrites=True)))
             return
         whole, newline, rest = text.rpartition("\n")
         if newline:
@@ -216,10 +214,16 @@ class Terminal:
             self._last = text[-1]
             self.write(text)
 
-    def _begin_line_anew(self) -> None:
-        stream = unfiltered(sys.stdout)
-        with clear_status(stream, "\r"):
-            stream.write("\r")
+    def _write_overwriting(self, text: str) -> None:
+        """Write safe text at once: code can print any number of carriage returns."""
+        if self._last in ("", NEWLINE):
+            text = text.lstrip("\r")
+        if text:
+            self._last = text[-1]
+            stream = unfiltered(sys.stdout)
+            with clear_status(stream, text):
+                stream.write(text)
+            stream.flush()
 
 
 class _RichOutput:

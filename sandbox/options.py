@@ -250,6 +250,22 @@ class SandboxOptions(KeywordModel):
         ),
     ] = ()
 
+    @model_validator(mode="after")
+    def _code_moves_nothing_that_is_shown(self) -> Self:
+        bound = Path(os.path.realpath(self.bind_dir)) if self.bind_dir is not None else None
+        for option in ("data", "readable") if bound is not None else ():
+            for path in getattr(self, option, ()):
+                folder, name = os.path.split(os.path.abspath(path))
+                if (
+                    bound in Path(os.path.realpath(folder), name).parents
+                    or bound in Path(os.path.realpath(path)).parents
+                ):
+                    raise ValueError(
+                        f"{option}={str(path)!r} is in bind_dir=, where code could replace it by a link to any folder of this "
+                        "machine: leave it out, because the code can read it in its workspace"
+                    )
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _take_limits_by_name(cls, values: Any) -> Any:

@@ -31,7 +31,7 @@ _SHELLS = """
 # Read when the folder or a file in it is opened.
 _EDITORS_AND_DEBUGGERS = """
     .vscode .idea .zed .fleet .vs .devcontainer .devcontainer.json .dir-locals.el .dir-locals-2.el
-    .exrc .nvimrc .nvim.lua .vimrc .lvimrc .gdbinit .lldbinit .pdbrc
+    .exrc .nvimrc .nvim.lua .vimrc .lvimrc .gdbinit .lldbinit .pdbrc .venv
 """
 # Hooks, and servers that they start.
 _CODING_AGENTS = ".claude .cursor .mcp.json .codex .gemini .windsurf .continue .roo .kiro .aider.conf.yml"

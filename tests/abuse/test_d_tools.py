@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ToolLimits
 from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
@@ -152,7 +151,7 @@ async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without
     subject: Subject,
 ) -> None:
     class Deep(Tool):
-        async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
             try:
                 return self._fail(arguments)
             except KeyError as error:

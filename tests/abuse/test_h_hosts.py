@@ -506,7 +506,7 @@ async def test_h20_sandboxes_without_a_pool_survive_a_killed_and_a_paused_engine
         await asyncio.gather(*workers)
         assert doubles.done == dict.fromkeys(range(count), 1)
         await asyncio.to_thread(engines.begin)
-        await eventually(lambda: len(placement().usable(engines.hosts)) == 3, WITHIN_S)
+        await eventually(lambda: not any(map(placement().why_out, engines.hosts)), WITHIN_S)
         boxes = [box_on(engines) for _ in range(3)]
         try:
             assert await start_all(boxes) == {"a": 1, "b": 1, "c": 1}

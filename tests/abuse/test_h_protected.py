@@ -40,6 +40,7 @@ VARIANTS = [
     ),
     *(".idea/x.xml", ".husky/pre-commit", ".pre-commit-config.yaml", "PRE-CO~1.YAM", ".devcontainer/devcontainer.json"),
     *(".claude/settings.json", ".mcp.json", ".bashrc", ".ssh/authorized_keys", ".pdbrc", ".exrc", ".dir-locals.el"),
+    *(".venv/bin/python", ".venv/lib/python3.12/site-packages/x.pth"),
 ]
 HARMLESS = [
     ".github/workflows/ci.yml",

@@ -217,9 +217,11 @@ class TestFilesystem:
             assert (folder / "deep" / "data.txt").read_text() == "mine"
 
     @pytest.mark.parametrize("path", ["/", "/tmp", "/etc", "/proc", "/proc/1", "/sys", "/dev/shm", "/workspace/x"])
-    async def test_unusable_readable_folders_are_refused(self, path):
-        with pytest.raises(ValueError, match="can't be shown"):
-            BubblewrapCommandLineCodeExecutor(readable=[path])
+    async def test_unusable_readable_folders_are_refused(self, path, tmp_path):
+        (tmp_path / "link").symlink_to(path)
+        for given in (path, tmp_path / "link"):
+            with pytest.raises(ValueError, match="can't be shown"):
+                BubblewrapCommandLineCodeExecutor(readable=[given])
 
 
 class TestSecrets:
@@ -243,7 +245,7 @@ class TestSecrets:
         assert "PATH=" in found[0]  # so environments were read at all
         assert set(found[1]) - {"PWD"} == {
             *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
-            "PYTHONUSERBASE",
+            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONUSERBASE"),
         }
 
     async def test_a_value_for_the_sandbox_is_on_no_command_line_of_the_host(self):

@@ -13,6 +13,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    HostTool,
     SandboxCodeExecutor,
     SandboxStartError,
     ToolCall,
@@ -37,10 +38,10 @@ async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncItera
     made: list[SandboxCodeExecutor] = []
 
     async def make(
-        *functions: Callable[..., Any] | Tool, at_start: bool = False, **options: Any
+        *functions: Callable[..., Any] | Tool | HostTool, at_start: bool = False, **options: Any
     ) -> SandboxCodeExecutor:
         kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        tools = [function if isinstance(function, Tool) else Tool(function) for function in functions]
+        tools = [function if isinstance(function, Tool | HostTool) else Tool(function) for function in functions]
         options = {"mode": mode, "timeout": 20, **options}
         if at_start:
             made.append(reused.executor(kind, tools=tools, **options))

@@ -1,17 +1,14 @@
 """Calls to host tools that don't end well: deadlines, kills, cancellation; and what the call log has then."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import SandboxDied, ToolApproval, ToolApprovalRequest
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.executors import HostTool, SandboxDied, ToolApproval, ToolApprovalRequest
 
-from .host_tools import Endless, Tool, short_calls
+from .host_tools import Endless, short_calls
 from .sandboxes import block, out, run, short_result
 from .test_host_tools import Make, add, make
 
@@ -103,14 +100,12 @@ class TestEndOfBlock:
     async def test_end_of_a_block_cancels_the_token_of_a_tool(self, make: Make) -> None:
         tokens: list[CancellationToken] = []
 
-        class Careless(Tool):
-            async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
-                tokens.append(cancellation_token)
-                await asyncio.Event().wait()
-                raise AssertionError
+        async def careless(token: CancellationToken) -> None:
+            tokens.append(token)
+            await asyncio.Event().wait()
 
-        executor = await make(Careless(add), timeout=2)
-        assert (await run(executor, "add(1)")).outcome == "timeout"
+        executor = await make(HostTool(careless), timeout=2)
+        assert (await run(executor, "careless()")).outcome == "timeout"
         assert [token.is_cancelled() for token in tokens] == [True]
 
     async def test_end_of_a_block_cancels_the_token_of_an_approval(self, make: Make) -> None:

@@ -41,7 +41,7 @@ class Teller:
     def __init__(self, said: str) -> None:
         self.said = said
 
-    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Say it."""
         return ToolAnswer(self.said)
 

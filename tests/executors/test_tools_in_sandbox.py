@@ -87,7 +87,7 @@ class Broken:
 
     name, signature, description, source = "broken", "()", "", "def broken(): pass\nnothing"
 
-    async def run(self, arguments: Any, cancellation_token: Any) -> ToolAnswer:
+    async def run(self, arguments: Any) -> ToolAnswer:
         raise AssertionError("it is never called")
 
 

@@ -72,11 +72,13 @@ def check_readable(folder: Path) -> Path:
     Raises:
         ValueError: It can't be shown, or would show everything.
     """
-    path = Path(os.path.abspath(folder))
-    if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
-        raise ValueError(f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it")
-    if any(path.is_relative_to(own) for own in OWN_FOLDERS):
-        raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
+    for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
+        if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
+            raise ValueError(
+                f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it"
+            )
+        if any(path.is_relative_to(own) for own in OWN_FOLDERS):
+            raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
     return folder
 
 
