@@ -10,8 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from shutil import get_terminal_size
-from textwrap import fill
 from typing import Any
 
 import typer
@@ -33,11 +31,8 @@ class Terminated(KeyboardInterrupt):
 
 def say(line: str) -> None:
     """Write a message of the command to standard error."""
-    line = f"codeact: {line}"
-    if width := get_terminal_size((0, 0)).columns if sys.stderr.isatty() else 0:  # a terminal breaks lines inside words
-        line = "\n".join(fill(each, width, break_long_words=False, break_on_hyphens=False) for each in line.split("\n"))
     with suppress(OSError):  # a closed standard error must not fail the command
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"codeact: {line}\n")
         sys.stderr.flush()
 
 

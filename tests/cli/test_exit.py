@@ -1,11 +1,9 @@
 """The command ends its process fast, and does what an interpreter does at its end."""
 
-import io
 from typing import Any
 
 import pytest
 
-from autogen_codeact.cli.exit import say
 from tests import processes
 from tests.cli.support import environment
 
@@ -62,16 +60,3 @@ def test_output_that_can_not_be_written_is_reported_by_the_interpreter() -> None
     status, lines, errors = run("exec", "/nowhere", program=program)
     assert (status, lines) == (120, ["freed"])
     assert "No space left on device" in errors
-
-
-def test_message_on_a_terminal_is_broken_between_words(monkeypatch):
-    for is_terminal, shown in (
-        (True, "codeact: use\n`codeact runs` now\n"),
-        (False, "codeact: use `codeact runs` now\n"),
-    ):
-        stream = io.StringIO()
-        stream.isatty = lambda shown=is_terminal: shown
-        monkeypatch.setattr("sys.stderr", stream)
-        monkeypatch.setenv("COLUMNS", "20")
-        say("use `codeact runs` now")
-        assert stream.getvalue() == shown
