@@ -23,7 +23,7 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     folder, file = tmp_path / "run", tmp_path / "run.ipynb"
     assert codeact("run", "Show it.", "--act", "--model", model, "--save", folder).status == 0
     done = codeact("export", folder, "--ipynb", file)
-    assert (done.status, done.out) == (0, "")
+    assert (done.status, done.out, done.err.startswith(f"codeact: written: {file} (")) == (0, "", True)
     notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     first, imports, failed, value, shell, last = [cell for cell in notebook.cells if cell.get("execution_count")]
