@@ -55,7 +55,7 @@ def _write_files(run: Run, folder: Path) -> None:
         raise CommandError(str(error) if error.errno is None else f"{folder} is not a folder.") from error
     except OSError as error:
         raise CommandError(f"{folder} can't be written: {error.strerror}.") from error
-    say(f"written: {folder} ({format_count(len(names), 'file')})" if names else "the run has kept no files of its code")
+    say(f"wrote {folder} ({format_count(len(names), 'file')})" if names else "the run has kept no files of its code")
 
 
 def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:
@@ -65,6 +65,6 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
     try:
         with atomic_text_file(target) as file:
             export(run, file)
-        say(f"written: {target} ({format_size(target.stat().st_size)})")
+        say(f"wrote {target} ({format_size(target.stat().st_size)})")
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error

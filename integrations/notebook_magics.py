@@ -148,8 +148,7 @@ class SandboxMagics(Magics):
                         self._keep(options, item)
                         output.finish(item)
         except KeyboardInterrupt as interrupt:
-            output.interrupted(interrupt)
-            raise
+            raise output.interrupted(interrupt) from None
         finally:
             output.close()
 

@@ -14,6 +14,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
+from autogen_codeact.sandbox.keyword_model import did_you_mean
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.limits import Limits, parse_timeout
 from autogen_codeact.sandbox.option_texts import parse_texts
@@ -46,13 +47,24 @@ class CellOptions:
     options: Mapping[str, Any]
 
 
+class _Parser(MagicArgumentParser):
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; the error about an unknown option suggests the nearest one, or lists all."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flags = sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
+            near = did_you_mean(unknown[0].partition("=")[0], flags) or f"; options: {' '.join(flags)}"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed
+
+
 def make_parser(name: str) -> MagicArgumentParser:
     """Return the parser of the options.
 
     Args:
         name: Name of the magic, for messages.
     """
-    parser = MagicArgumentParser(name, description="Run the cell in the sandbox.")
+    parser = _Parser(name, description="Run the cell in the sandbox.")
     parser.allow_abbrev = False
     parser.add_argument("-s", "--session", default=DEFAULT_SESSION, help="name of the sandbox (default: default)")
     parser.add_argument(

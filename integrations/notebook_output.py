@@ -101,15 +101,19 @@ class CellOutput:
             )
             if result.error is not None:
                 name, message = result.error.type, result.error.message
+            elif result.outcome == "timeout":
+                message = message.format(result.duration_s)
             if result.state != "kept":
                 message += _STATES[result.state]
             raise cell_error(name, message, _safe(traceback))
 
-    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
-        """Show what the code has written that has not come as a piece."""
+    def interrupted(self, interrupt: KeyboardInterrupt) -> SandboxCellError:
+        """Show what the code has written that has not come as a piece, and return the error of the cell."""
         result: Result | None = getattr(interrupt, "result", None)
-        if result is not None:
-            self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
+        if result is None:
+            return cell_error("KeyboardInterrupt", "the cell was stopped")
+        self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
+        return cell_error("KeyboardInterrupt", "the cell was stopped" + _STATES[result.state])
 
     def close(self) -> None:
         """Show what was held back."""
@@ -181,10 +185,14 @@ class CellOutput:
 
 
 _FAILURES = {
-    "timeout": ("Timeout", "the code took longer than it may, and was stopped"),
+    "timeout": (
+        "Timeout",
+        "the code was stopped at its time limit, after {:.1f} s; --timeout SECONDS (timeout=) sets another",
+    ),
     "oom": ("OutOfMemory", "the code used more memory than the sandbox has, and was stopped"),
 }
 _STATES = {
+    "kept": "\nThe session's variables are kept.",
     "restored": "\nThe session's variables are as they were before this cell.",
     "lost": "\nThe session's variables are lost.",
 }

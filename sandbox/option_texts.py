@@ -31,14 +31,14 @@ def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
             raise ValueError(
                 f"{text!r} is not NAME=VALUE with the name of an option{near or ': ' + ', '.join(sorted(fields))}"
             )
-        parsed = _parse_text(fields[name].annotation, value)
+        parsed = _parse_text(name, fields[name].annotation, value)
         if isinstance(parsed, list) and name in arguments:
             parsed = [*arguments[name], *parsed]
         arguments[name] = parsed
     return arguments
 
 
-def _parse_text(kind: Any, text: str) -> Any:
+def _parse_text(name: str, kind: Any, text: str) -> Any:
     kinds = (kind, *get_args(kind))
     is_list = any(get_origin(each) is Sequence for each in kinds)
     if str in kinds and not is_list:
@@ -47,5 +47,7 @@ def _parse_text(kind: Any, text: str) -> Any:
         value = json.loads(text)
         models = [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
         return parse_options(models[0], value) if models and isinstance(value, dict) else value
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
+        if text.startswith(("{", '["')):
+            raise ValueError(f"{name}={text!r} is not valid JSON: {error}") from None
         return [text] if is_list else text

@@ -14,7 +14,7 @@ from autogen_codeact.sandbox.tools.limits import ToolLimits
 class LimitKeywords(TypedDict, total=False):
     """The fields of `Limits`."""
 
-    memory: str | int
+    memory: str | int | None
     cpus: float
     pids: int
     nofile: int

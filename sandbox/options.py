@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["process", "session"]
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
-WRONG_LIMITS = "limits must be Limits(memory='512m', ...), not {!r}"
+WRONG_LIMITS = (
+    "limits must be Limits(memory='512m', ...), not {!r}; each limit is also an option by its name: memory='512m'"
+)
 
 
 def _check_mode(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -132,8 +133,11 @@ def format_duration(duration: float) -> str:
 
 
 def _shortened(text: str) -> str:
-    shown = repr(text[:MAX_REPR_CHARS])
-    return shown if len(text) <= MAX_REPR_CHARS and len(shown) <= MAX_REPR_CHARS else f"{shown[:MAX_REPR_CHARS]}…"
+    return _cut(repr(text)) if len(text) <= MAX_REPR_CHARS else f"{repr(text[:MAX_REPR_CHARS])[:MAX_REPR_CHARS]}…"
+
+
+def _cut(shown: str) -> str:
+    return shown if len(shown) <= MAX_REPR_CHARS else f"{shown[:MAX_REPR_CHARS]}…"
 
 
 class _HasOutput(Protocol):
@@ -211,8 +215,11 @@ class Result:
     def __repr__(self) -> str:
         """Return at most 300 characters: what differs from a block without output."""
         parts = [repr(self.outcome), f"exit_code={self.exit_code}", f"output={_shortened(self.output)}"]
-        if self.value_repr is not None:
-            parts.append(f"value={_shortened(self.value_repr)}")
+        if self.value is not None:
+            with suppress(ValueError):  # an integer with more than 4,300 digits
+                parts.append(f"value={_cut(repr(self.value))}")
+        elif self.value_repr is not None:
+            parts.append(f"value_repr={_shortened(self.value_repr)}")
         if self.error is not None:
             parts.append(f"error={_shortened(f'{self.error.type}: {self.error.message}')}")
         if self.state != "kept":

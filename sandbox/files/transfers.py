@@ -77,4 +77,4 @@ def _chunks(source: Path) -> Generator[bytes]:
             while chunk := file.read(sync.CHUNK):
                 yield chunk
     except OSError as error:
-        raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error
+        raise SandboxFileError(error.errno, error.strerror, str(source)) from error

@@ -222,6 +222,7 @@ def _own_magics(cells):
     own = {("cell", name): magics.script_magic(name, cells.namespace) for name in magics.SCRIPTS}
     own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
     own.update({("line", name): _no_editor for name in ("edit", "ed")})
+    own.update({("cell", name): _no_browser for name in ("js", "javascript")})
     # IPython's asks to restart a kernel.
     own["line", "pip"] = magics.run_pip
     return own
@@ -243,6 +244,12 @@ def _follow_figure_settings(shell):
 def _show_page(_shell, data, **_options):
     text = data.get("text/plain", "") if isinstance(data, dict) else data
     sys.stdout.write(_COLORS.sub("", text).rstrip("\n") + "\n")
+
+
+def _no_browser(_line, _cell):
+    raise magics.UsageError(
+        "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
+    )
 
 
 def _no_editor(_line):

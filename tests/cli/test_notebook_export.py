@@ -4,6 +4,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from autogen_codeact.cli.terminal import format_size
 from tests.cli.support import code, codeact, replay
 from tests.runs.logs import lines, whole_run, write_log
 
@@ -23,7 +24,7 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     folder, file = tmp_path / "run", tmp_path / "run.ipynb"
     assert codeact("run", "Show it.", "--act", "--model", model, "--save", folder).status == 0
     done = codeact("export", folder, "--ipynb", file)
-    assert (done.status, done.out, done.err.startswith(f"codeact: written: {file} (")) == (0, "", True)
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
     notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     first, imports, failed, value, shell, last = [cell for cell in notebook.cells if cell.get("execution_count")]

@@ -73,6 +73,10 @@ def test_options_become_arguments(choice, expected):
         ),
         (["--host", "tcp://a:1", "--sandbox", "bubblewrap"], "hosts= is not for sandbox='bubblewrap'"),
         (["--hosts", "none.json"], "the file of engines none.json can't be read: No such file or directory"),
+        (
+            ["--option", 'limits={"memory": "1g"'],
+            "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
+        ),
         (["--option", "limits=3", "--memory", "1g"], "limits must be Limits(memory='512m', ...), not 3"),
     ],
 )

@@ -62,7 +62,7 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     shown = codeact("show", "run", cwd=tmp_path)
     assert shown.out == done.out
     assert shown.err == "codeact: with the files out/a.txt: `codeact export run --files FOLDER` writes them\n"
-    assert codeact("export", "run", "--files", "out", cwd=tmp_path).err == "codeact: written: out (1 file)\n"
+    assert codeact("export", "run", "--files", "out", cwd=tmp_path).err == "codeact: wrote out (1 file)\n"
     assert [(each.name, each.read_text()) for each in (tmp_path / "out" / "out").iterdir()] == [("a.txt", "new")]
     again = codeact("export", "run", "--files", "out", cwd=tmp_path)
     assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")
@@ -227,8 +227,7 @@ def test_a_message_of_an_unknown_type_is_shown_as_text(tmp_path):
 def test_export_writes_json_with_all_events(runs, tmp_path):
     file = tmp_path / "run.json"
     done = codeact("export", runs / "cut", "--json", file)
-    assert (done.status, done.out) == (0, "")
-    assert done.err == f"codeact: written: {file} ({format_size(file.stat().st_size)})\n"
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
     exported = json.loads(file.read_text())
     assert exported["schema_version"] == 1
     types = ["run_started", "message", "gap", "message", "block_started", "block_finished", "message", "gap"]
@@ -239,8 +238,7 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
 def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
     file = tmp_path / "run.html"
     done = codeact("export", runs / "cut", "--html", file)
-    assert (done.status, done.out) == (0, "")
-    assert done.err == f"codeact: written: {file} ({format_size(file.stat().st_size)})\n"
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
     page = file.read_text()
     assert page.startswith("<!doctype html>")
     assert '"outcome":"interrupted"' in page

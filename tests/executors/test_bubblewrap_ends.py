@@ -50,7 +50,9 @@ asyncio.run(main())
 def state() -> tuple[set[int], set[str], set[str], int]:
     """Processes below this one, its control groups (others' come and go meanwhile), threads of ours, descriptors."""
     gc.collect()
-    threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("codeact-")}
+    names = {thread.name for thread in threading.enumerate()}
+    # This one ends later: it waits for the ends of other programs' processes.
+    threads = {name for name in names if name.startswith("codeact-") and name != "codeact-leftovers"}
     groups = {group for group in cgroups() if f"-{os.getpid()}-" in group}
     return descendants(os.getpid()), groups, threads, len(os.listdir("/proc/self/fd"))
 

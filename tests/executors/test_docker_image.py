@@ -252,8 +252,11 @@ class TestPackages:
     ) -> None:
         wheel = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
         with labelled_image(client) as base:
-            with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
+            with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too") as caught:
                 resolve_image(client, base, [str(wheel)], progress=silent)
+            log = str(caught.value).partition("The end of the build log:\n")[2]
+            assert "No matching distribution found for not-here-1" in log
+            assert (log.count("Step "), "x1b[" in log) == (1, False), log
             assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={base}"})] == [[base]]
 
     def test_an_image_without_pip(

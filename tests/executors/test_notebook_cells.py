@@ -228,6 +228,12 @@ class TestMagics:
         out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
         assert out(ipython, f"{settings}, settings.close_figures") == "(('retina',), True)\n"
 
+    def test_a_cell_for_a_browser_says_how_javascript_runs(self, ipython: LocalRunner) -> None:
+        for name in ("js", "javascript"):
+            message, _ = error(ipython, f"%%{name}\nconsole.log(1)")
+            assert message.startswith("there is no browser here: "), name
+            assert message.endswith("(%%sandbox --language javascript)"), name
+
     def test_without_ipython_the_error_names_the_magics(self, small: LocalRunner) -> None:
         message, _ = error(small, "%lsmagic")
         assert message == (

@@ -33,7 +33,11 @@ from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, pa
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
         ({"timeout": True}, ValueError, "timeout must be a number of seconds, not True"),
         ({"lease": -1}, ValueError, "lease must be above 0 seconds, not -1"),
-        ({"limits": "1g"}, TypeError, "limits must be Limits(memory='512m', ...), not '1g'"),
+        (
+            {"limits": "1g"},
+            TypeError,
+            "limits must be Limits(memory='512m', ...), not '1g'; each limit is also an option by its name: memory='512m'",
+        ),
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
         ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),

@@ -129,7 +129,10 @@ def test_recorded_result_has_the_value_with_its_types() -> None:
 
 def test_repr_of_a_result_is_short() -> None:
     assert repr(Result(0, "")) == "Result('ok', exit_code=0, output='')"
-    assert repr(Result(0, "42\n", value=42, value_repr="42")) == "Result('ok', exit_code=0, output='42\\n', value='42')"
+    assert repr(Result(0, "42\n", value=42, value_repr="42")) == "Result('ok', exit_code=0, output='42\\n', value=42)"
+    assert repr(Result(0, "", value="42", value_repr="'42'")) == "Result('ok', exit_code=0, output='', value='42')"
+    assert repr(Result(0, "", value_repr="<a>")) == "Result('ok', exit_code=0, output='', value_repr='<a>')"
+    assert repr(Result(0, "", value=10**5000, value_repr="1" + "0" * 5000)) == "Result('ok', exit_code=0, output='')"
     image = Display("figure-1.png", {"image/png": b"\x89PNG" * 100_000, "text/plain": "x" * 100_000})
     file = Artifact("figure-1.png", 5, "image/png", Path("/" + "long" * 1_000))
     large = ExecutionResult(

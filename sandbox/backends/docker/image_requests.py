@@ -33,6 +33,7 @@ PULL_STALL_S = 120.0
 BUILD_STALL_S = 600
 """Seconds without output after which a build is aborted: pip is silent while it fetches a large wheel."""
 BAD_REQUEST = 400
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
 _LOG_LINES = 30
 
 
@@ -52,6 +53,10 @@ class Reporter:
         self._every = every
         self._next = 0.0
         self._tail: deque[str] = deque(maxlen=_LOG_LINES)
+
+    def begin(self) -> None:
+        """Forget the last lines: those of a step that has ended well say nothing about the one that fails."""
+        self._tail.clear()
 
     def say(self, line: str) -> None:
         """Pass the line on at once."""
@@ -225,10 +230,11 @@ class _Steps:
         """Id of the last layer on top of the base."""
 
     def read(self, text: str) -> None:
-        for line in filter(None, map(str.rstrip, text.splitlines())):
+        for line in filter(None, map(str.rstrip, _COLOR.sub("", text).splitlines())):
             layer = re.fullmatch(r" ---> ([0-9a-f]{12,})", line)
             if line.startswith("Step "):
                 self._in_base = " : FROM " in line
+                self._reporter.begin()
                 self._reporter.say(line)
             elif layer and not self._in_base:
                 self.unfinished = layer[1]
