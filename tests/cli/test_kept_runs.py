@@ -45,7 +45,7 @@ def test_a_run_is_kept_and_found_as_the_last_one(tmp_path, state):
     env = {"XDG_STATE_HOME": str(state)}
     assert codeact("show", "last", env=env).out == done.out
     assert codeact("show", name, env=env).out == done.out
-    listed = codeact("runs", env=env).out.splitlines()
+    listed = codeact("runs", env={**env, "COLUMNS": "120"}).out.splitlines()
     assert [line.split()[0] for line in listed] == ["RUN", name]
 
 
