@@ -26,7 +26,7 @@ def outcome_summary(result: CodeResult) -> str:
     if not isinstance(result, ExecutionResult):
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
     if end_is_unknown(result):
-        return "whether it finished is unknown"
+        return "interrupted while it ran; whether it finished is unknown"
     if result.outcome == "crashed" and result.error == STOPPED:
         return f"stopped, {format_duration(result.duration_s)}"
     parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autogen_codeact.batch.folder import BatchFolder
@@ -87,7 +87,8 @@ class Jobs:
                 async for task in tasks:
                     if isinstance(task, BadTask):
                         bad += 1
-                        await self._refuse(task)
+                        if repeat == 1:
+                            await self._refuse(task)
                         continue
                     good += 1
                     if repeat == 1 and earlier:
@@ -126,12 +127,13 @@ class Jobs:
         self.total = good * repeats + bad + folder.rows - own
 
     async def _refuse(self, task: BadTask) -> None:
-        """Write the row of a task that can't be used, once."""
-        if not self._folder.is_done(task.id, 1):
-            await in_thread(self._folder.see_bad_task, task)
-            row = Row(id=task.id, outcome="invalid", attempts=0)
-            row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
-            await self._add_row(row)
+        """Write the row of a task that can't be used, beside the one that the same id may have of an earlier command."""
+        if self._folder.is_done(task.id, 1):
+            task = replace(task, id=f"{task.id[:120]} ({task.place[-60:]})")
+        await in_thread(self._folder.see_bad_task, task)
+        row = Row(id=task.id, outcome="invalid", attempts=0)
+        row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
+        await self._add_row(row)
 
     def _job(self, task: Task, repeat: int, known: bool) -> Job | None:
         """Return what is to be done for a task, or None; blocks for the disk."""

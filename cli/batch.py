@@ -22,6 +22,7 @@ from autogen_codeact.batch.summary import summarize
 from autogen_codeact.batch.tables import require_parquet, write_parquet
 from autogen_codeact.cli.batch_agents import AgentMaker
 from autogen_codeact.cli.batch_configuration import describe_job, for_nodes
+from autogen_codeact.cli.batch_format import describe_progress
 from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
 from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
 from autogen_codeact.cli.batch_progress import BatchDisplay
@@ -33,6 +34,7 @@ from autogen_codeact.cli.models import advice_for, without_secrets
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.sandbox.formatting import format_count
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
 SAME_ERRORS = 10
@@ -197,6 +199,8 @@ class _Running:
         """Count the tasks, so that there is a time left before they have all been read."""
         with suppress(Exception):  # the batch itself meets it, too
             self._total = await self._tasks.count(self._settings.repeat)
+            if bad := self._tasks.bad:
+                say(f"{format_count(bad, 'task')} can't be used; the others run. Correct the file, and {AGAIN}")
 
     async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
         """Run the batch; return which budget has ended it, if one has."""
@@ -249,7 +253,10 @@ class _Running:
         self._display.close()
         if self._same.shared and not job.keep_going:
             raise CommandError(self._shared_error())
-        ended = self._batch.ended if self._batch is not None else None
+        assert self._batch is not None
+        counts, ended = self._counts(), self._batch.ended
+        if ended == "stopped" and counts.done == counts.total and not counts.failed:
+            ended = "complete"  # the tasks that ran were the last ones
         summary = await asyncio.to_thread(summarize, job.out)
         if job.parquet:
             await asyncio.to_thread(write_parquet, job.out)
@@ -264,7 +271,7 @@ class _Running:
             say(spent)
             return EXIT_BUDGET
         if ended == "stopped":
-            say(f"interrupted; {AGAIN}")
+            say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
             return EXIT_INTERRUPTED
         if self._same.of_all and (advice := advice_for(self._same.error_class, job.model)):
             say(f"{advice} Then {AGAIN}")

@@ -33,6 +33,8 @@ class ChosenTasks:
         self._check = _default_check(check) if check is not None else None
         self.total: int | None = None
         """How many there are, each repetition counted, when `count` was called."""
+        self.bad = 0
+        """How many can't be used, when `count` was called."""
 
     async def check(self) -> None:
         """Read the first task, so that what is wrong with the file as a whole is said before anything is started.
@@ -49,10 +51,12 @@ class ChosenTasks:
         Args:
             repeat: How often each is run.
         """
-        number = 0
+        number = bad = 0
         async with aclosing(self._read()) as tasks:
-            async for _ in tasks:
+            async for task in tasks:
                 number += 1
+                bad += isinstance(task, BadTask)
+        self.bad = bad
         self.total = number * repeat
         return self.total
 

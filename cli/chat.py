@@ -176,6 +176,8 @@ class Chat:
             if not text:
                 continue
             turns.presses = self._at_prompt = 0
+            if text in ("exit", "quit"):
+                return 0
             if text.startswith("/") and not text.startswith("//"):
                 if await commands.run(text):
                     return 0

@@ -39,7 +39,7 @@ _HELP = {
     "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
     "/save [FOLDER]": "where this chat is kept; with a folder, a copy of its log there",
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
-    "/quit": "leave; so does Ctrl-D",
+    "/quit": "leave; so do exit, quit and Ctrl-D",
 }
 _KEYS = (
     "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line; on a simple terminal, a backslash at the end of a "
@@ -106,7 +106,7 @@ class Commands:
         for name, what in _HELP.items():
             self._terminal.field(name, what, "cyan", indent=16)
         self._terminal.line()
-        self._terminal.line(_KEYS)
+        self._terminal.field("", _KEYS, indent=0)
 
     async def _model(self, spec: str) -> None:
         conversation = self._turns.conversation
@@ -197,7 +197,6 @@ def _export(run: Path, name: str) -> None:
     kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
     kind = kinds.get(file.suffix.lower(), "files")
     export_run(run, **{**dict.fromkeys(("files", *kinds.values())), kind: file})
-    say(f"written: {file}")
 
 
 def _say_rebuilding(rebuilding: Rebuilding) -> None:

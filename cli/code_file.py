@@ -9,6 +9,8 @@ from pathlib import Path
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.json_file import parse_json
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.host.blocks import default_filename
 from autogen_codeact.sandbox.host.languages import find_language
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
@@ -24,12 +26,20 @@ class CodeInFile:
         code: The code.
         line: The line of the file, or of the notebook's cell, at which it begins; counted from 1.
         cell: Number of the notebook's cell, counted from 1 with all its cells; None for another file.
+        script: Whether it is all of a script.
     """
 
     language: str
     code: str
     line: int = 1
     cell: int | None = None
+    script: bool = False
+
+    @property
+    def file_in_sandbox(self) -> str | None:
+        """Path of a script in the sandbox, unless the script chooses it; None for a block."""
+        language = find_language(self.language) if self.script else None
+        return f"{WORKSPACE}/{default_filename(self.code, language)}" if language is not None else None
 
     @property
     def place(self) -> str:
@@ -56,14 +66,17 @@ def read_code(file: str) -> list[CodeInFile]:
     kind = Path(file).suffix.lower()
     text = _read(file)
     if kind in SCRIPTS:
-        found = [CodeInFile(SCRIPTS[kind], text)] if text.strip() else []
+        found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
     elif kind == NOTEBOOK:
         found = _cells(text, name)
     else:
         found = _blocks(text, name)
     if not found:
-        hint = " Blocks need a fence with a language, such as ```python." if kind not in (*SCRIPTS, NOTEBOOK) else ""
-        raise CommandError(f"{name}: no code blocks to run.{hint}")
+        hint = (
+            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts, and "
+            f"{NOTEBOOK} a notebook; all others are read as markdown."
+        )
+        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in (*SCRIPTS, NOTEBOOK) else ''}")
     return found
 
 

@@ -29,7 +29,16 @@ class _FlagsWithoutType:
 
 
 class Command(_FlagsWithoutType, TyperCommand):
-    """A command."""
+    """A command, whose usage errors are without pydantic's words."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            if isinstance(text := getattr(error, "message", None), str):
+                error.message = text.removeprefix("Value error, ")  # type: ignore[attr-defined]
+            raise
 
 
 class Group(_FlagsWithoutType, TyperGroup):

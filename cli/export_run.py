@@ -10,6 +10,7 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.terminal import format_size
 from autogen_codeact.runs import Run, export_files, export_json, export_notebook, load_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
+from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.viewer.one_file import write_html
 
 
@@ -54,8 +55,7 @@ def _write_files(run: Run, folder: Path) -> None:
         raise CommandError(str(error) if error.errno is None else f"{folder} is not a folder.") from error
     except OSError as error:
         raise CommandError(f"{folder} can't be written: {error.strerror}.") from error
-    if not names:
-        say("the run has kept no files of its code")
+    say(f"wrote {folder} ({format_count(len(names), 'file')})" if names else "the run has kept no files of its code")
 
 
 def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:

@@ -19,6 +19,11 @@ from autogen_codeact.sandbox.result import format_duration
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+_NARROWER = (
+    *(("RUN", 16), ("TASK", 16), ("TOKENS", 0), ("STEPS", 0), ("TIME", 0), ("STARTED (UTC)", 0)),
+    *(("TASK", 8), ("RUN", 3), ("TASK", 3), ("OUTCOME", 3)),
+)
+"""What is done while a row is wider than the terminal, in this order: to which width a column is cut; 0 leaves it out."""
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
@@ -103,15 +108,28 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = _fit(
+        {name: max(map(cell_len, cells)) for name, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
+    )
     for row in rows:
-        cells = [
-            cell.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else cell.ljust(width)
-            for cell, width, name in zip(row, widths, _COLUMNS, strict=True)
-        ]
-        print(_cut_to_terminal("  ".join(cells).rstrip()))  # noqa: T201 - it is the output
+        cells = [_cell(cell, name, widths[name]) for name, cell in zip(_COLUMNS, row, strict=True) if widths[name]]
+        print("  ".join(cells).rstrip())  # noqa: T201 - it is the output
 
 
-def _cut_to_terminal(line: str) -> str:
-    width = get_terminal_size((0, 0)).columns
-    return line if not width or cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"
+def _fit(widths: dict[str, int]) -> dict[str, int]:
+    """Return the widths with which a row is one line of the terminal; 0 for a column that is left out."""
+    limit = get_terminal_size((0, 0)).columns
+    fitting = dict(widths)
+    for name, least in _NARROWER if limit else ():
+        spare = limit - sum(width + 2 for width in fitting.values() if width) + 2
+        if spare < 0:
+            fitting[name] = max(min(least, fitting[name]), fitting[name] + spare) if least else 0
+        elif spare:  # a column that was left out was wider than what was missing
+            fitting["TASK"] = min(widths["TASK"], fitting["TASK"] + spare)
+    return fitting
+
+
+def _cell(text: str, name: str, width: int) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(f"{set_cell_size(text, width - 1).rstrip()}…", width)
+    return text.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else set_cell_size(text, width)

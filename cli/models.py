@@ -122,6 +122,8 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
         error: The error.
         choice: The model.
     """
+    if str(error) == "No more mock responses available":  # of AutoGen's client, which a resumed run has
+        return "The recording has no more answers, and one more was requested."
     parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
     if isinstance(error, ModelTimeoutError):
         return f"{str(error)[:1].upper()}{str(error)[1:]}. {_WAIT_LONGER}"

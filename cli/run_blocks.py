@@ -58,7 +58,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             try:
-                result = await _run_block(executor, code, terminal)
+                result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
             except asyncio.CancelledError as error:
                 if terminal is None and (killed := getattr(error, "result", None)) is not None:
                     print_json(_to_object(index, block, killed))
@@ -83,13 +83,19 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
     return status
 
 
-async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None) -> ExecutionResult:
-    """Run a block; on a terminal, print its output while it runs if the executor can stream."""
+async def _run_block(
+    executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
+) -> ExecutionResult:
+    """Run a block; print its output while it runs if the executor can stream, with a script's name in the place of its path."""
+
+    def named(text: str) -> str:
+        return text.replace(path, name) if path is not None else text
+
     if terminal is None or not isinstance(executor, ToolExecutor):
         began = time.monotonic()
         result = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
         if terminal is not None:
-            terminal.output(result.output)
+            terminal.output(named(result.output))
             terminal.end_output()
     else:
         shown = 0
@@ -97,13 +103,13 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
             async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
                 async for event in events:
                     if isinstance(event, OutputChunk):
-                        terminal.output(event.text)
+                        terminal.output(named(event.text))
                         shown += len(event.text)
                     else:
                         result = event
         except asyncio.CancelledError as error:
             if (killed := getattr(error, "result", None)) is not None:
-                terminal.output(killed.output[shown:])
+                terminal.output(named(killed.output[shown:]))
             raise
         finally:
             terminal.end_output()

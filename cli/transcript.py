@@ -35,9 +35,8 @@ def remarks(result: CodeResult) -> list[str]:
     lines = []
     if result.value_repr is not None and result.value_repr not in result.output:
         lines.append(f"Value: {result.value_repr}")
-    if end_is_unknown(result) and result.error is not None:
-        lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
-    elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:
+    told = result.error == STOPPED or end_is_unknown(result)  # in its summary
+    if result.error is not None and not told and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")

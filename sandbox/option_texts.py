@@ -29,7 +29,7 @@ def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
         if not equals or name not in fields:
             near = did_you_mean(name, fields) if equals else ""
             raise ValueError(
-                f"{text!r} is not NAME=VALUE with the name of an option{near}: {', '.join(sorted(fields))}"
+                f"{text!r} is not NAME=VALUE with the name of an option{near or ': ' + ', '.join(sorted(fields))}"
             )
         parsed = _parse_text(name, fields[name].annotation, value)
         if isinstance(parsed, list) and name in arguments:

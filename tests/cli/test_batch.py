@@ -66,7 +66,26 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     done = model.run(tasks, tmp_path / "out")
     assert done.status == 1
     lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
-    assert [line.partition(": ")[2][:24] for line in lines] == ["can not be used: line-6:"]
+    assert [line.partition(": ")[2] for line in lines if "can not be used: line-6: " not in line] == [
+        "1 task can't be used; the others run. Correct the file, and the same command goes on from here"
+    ]
+    assert len(lines) == 2
+
+
+def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
+    tasks, out = write_tasks(tmp_path, 2), tmp_path / "out"
+    assert model.run(tasks, out).status == 0
+    good = tasks.read_text()
+    tasks.write_text(good.replace('"task": "Task t0: ', '"tsk": "Task t0: '))
+    for _ in range(2):
+        done = model.run(tasks, out, "--repeat", 2)
+        assert done.status == 1
+        assert "can not be used: t0 (tasks.jsonl:1): " in done.err
+        assert "2 tasks" not in done.out
+        assert [row["outcome"] for row in rows(out)].count("invalid") == 1
+    tasks.write_text(good)
+    done = model.run(tasks, out, "--repeat", 2)
+    assert (done.status, len(rows(out))) == (0, 4)
 
 
 def test_limit_runs_only_the_first_tasks(model, tmp_path):

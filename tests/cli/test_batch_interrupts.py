@@ -58,11 +58,21 @@ def test_ctrl_c_lets_tasks_that_run_end(model, tmp_path):
         )
         model.held.set()
         status, out, err = ends(process)
-    assert (status, err) == (130, ["codeact: interrupted; the same command goes on from here"])
+    assert (status, err) == (130, ["codeact: interrupted, 2 of 4 done; the same command goes on from here"])
     assert out.startswith("2 tasks: 2 completed\n")
     assert answers(tmp_path / "out") == doubled(2)
     goes_on(model, tasks, tmp_path / "out", 4)
     assert set(model.asked.values()) == {1}
+
+
+def test_ctrl_c_while_the_last_tasks_run_ends_the_batch_as_usual(model, tmp_path):
+    with begin(model, write_tasks(tmp_path, 2), tmp_path / "out") as process:
+        process.send_signal(signal.SIGINT)
+        next(line for line in process.stderr if "no further task" in line)
+        model.held.set()
+        status, out, err = ends(process)
+    assert (status, err) == (0, [])
+    assert out.startswith("2 tasks: 2 completed\n")
 
 
 def test_second_ctrl_c_stops_at_once(model, tmp_path):

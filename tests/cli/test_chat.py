@@ -108,6 +108,11 @@ def test_an_unknown_command_names_the_nearest(tmp_path):
         assert chat.say("/retyr") == (
             "/retyr\nThere is no command /retyr. Did you mean /retry? /help lists all commands.\n"
         )
+        shown = chat.say("/help")
+        assert max(map(len, shown.splitlines())) <= 100
+        assert "a backslash at the end of a line does. A paste of several lines is one message." in " ".join(
+            shown.split()
+        )
 
 
 @pytest.mark.parametrize(("answer", "shown"), [("y", "\n7\n"), ("n", "not approved"), ("a", "\n7\n")])

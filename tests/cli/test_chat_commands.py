@@ -44,6 +44,14 @@ def test_commands_before_the_first_message(tmp_path):
     assert not (tmp_path / "state" / "autogen-codeact" / "runs").exists()
 
 
+def test_words_that_leave_are_no_messages(tmp_path):
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    for word in ("exit", "quit", "/quit"):
+        model = replay(tmp_path, "Hi.")
+        done = codeact("chat", "--model", model, *BOX, stdin=f"{word}\nnever\n", env=env, cwd=tmp_path)
+        assert (done.status, done.out.endswith(f"\n> {word}\n")) == (0, True), word
+
+
 def test_reset_can_be_undone(tmp_path):
     answers = [code("x = 41"), "One.", code("print('x' in dir())"), "Two.", code("print(x)"), "Three."]
     shown = chat(tmp_path, answers, "set", "/reset", "is it there?", "/undo", "/undo", "and now?")

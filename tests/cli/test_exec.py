@@ -149,7 +149,7 @@ def test_blocks_share_variables_unless_each_is_a_process():
 def test_a_script_is_run_as_a_script(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nprint(__file__.startswith('/workspace'), __name__)\n6 * 7\n")
     done = in_bubblewrap("exec", tmp_path / "script.py", "--json")
-    assert (done.objects[0]["output"], done.objects[0]["value"]) == ("True __main__\n", None)
+    assert (done.objects[0]["output"], done.objects[0]["value_repr"]) == ("True __main__\n", None)
 
 
 def test_syntax_error_is_printed_once():
@@ -176,6 +176,8 @@ def test_python_script_runs(tmp_path):
     done = in_bubblewrap("exec", file, cwd=tmp_path)
     assert (done.status, done.out.splitlines()[:2]) == (1, ["[1/1] python, line 1", "3"])
     assert f" at {file}:5\n" in done.out
+    assert f'File "{file}", line 8, in <module>' in done.out
+    assert "tmp_code_" not in done.out
 
 
 def test_shell_script_runs(tmp_path):
@@ -286,14 +288,15 @@ def test_file_without_code_to_run_is_status_2(text, complaint, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_binary_file_has_no_code(tmp_path):
-    file = tmp_path / "binary.md"
-    file.write_bytes(bytes(range(256)) * 100)
-    done = in_bubblewrap("exec", file)
-    assert done.status == 2
-    assert (
-        done.err == f"codeact: {file}: no code blocks to run. Blocks need a fence with a language, such as ```python.\n"
-    )
+def test_file_of_another_kind_is_read_as_markdown(tmp_path):
+    for name, data in (("binary.md", bytes(range(256)) * 100), ("a.js", b"console.log(1)\n"), ("sales.csv", b"a,b\n")):
+        (tmp_path / name).write_bytes(data)
+        done = in_bubblewrap("exec", name, cwd=tmp_path)
+        assert done.status == 2
+        assert done.err == (
+            f"codeact: {name}: no code blocks to run. Blocks need a fence with a language, such as ```python. Files that end in "
+            ".py, .sh, .bash are scripts, and .ipynb a notebook; all others are read as markdown.\n"
+        )
 
 
 def test_unreadable_file_is_status_2(tmp_path):

@@ -45,7 +45,7 @@ def test_a_run_is_kept_and_found_as_the_last_one(tmp_path, state):
     env = {"XDG_STATE_HOME": str(state)}
     assert codeact("show", "last", env=env).out == done.out
     assert codeact("show", name, env=env).out == done.out
-    listed = codeact("runs", env=env).out.splitlines()
+    listed = codeact("runs", env={**env, "COLUMNS": "120"}).out.splitlines()
     assert [line.split()[0] for line in listed] == ["RUN", name]
 
 
@@ -54,11 +54,27 @@ def test_a_narrow_terminal_has_one_line_for_each_run(tmp_path):
     write_log(tmp_path / "short", lines(whole_run()))
     write_log(tmp_path / name, lines(whole_run()))
     wide = codeact("runs", str(tmp_path), env={"COLUMNS": "400"}).out.splitlines()
-    assert len(wide) == 3
-    assert all(len(line) > 60 for line in wide)
-    for columns in (40, 60):
-        narrow = codeact("runs", str(tmp_path), env={"COLUMNS": str(columns)}).out.splitlines()
-        assert [line.removesuffix("…") for line in narrow] == [line[: columns - 1].rstrip() for line in wide]
+    assert [line.split()[0] for line in wide[1:]] in (["short", name], [name, "short"])
+    task = "What is 6*7?"
+    for columns, header in (
+        (100, "RUN STARTED (UTC) OUTCOME STEPS TOKENS TIME TASK"),
+        (80, "RUN STARTED (UTC) OUTCOME STEPS TIME TASK"),
+        (60, "RUN OUTCOME TASK"),
+        (40, "RUN OUTCOME TASK"),
+        (20, "RUN OUTCOME TASK"),
+    ):
+        first, *rows = codeact("runs", str(tmp_path), env={"COLUMNS": str(columns)}).out.splitlines()
+        assert (len(rows), " ".join(first.split()).startswith(header[:3])) == (2, True), columns
+        for row in rows:
+            assert len(row) <= columns, columns
+            if columns >= 40:
+                assert " ".join(first.split()) == header, columns
+                assert "completed" in row, columns
+                assert task[:7] in row, columns
+            if columns >= 80:
+                assert row.endswith(f"  9.00 s  {task}"), columns
+            if columns >= 60:
+                assert name[:15] in row or "short" in row, columns
 
 
 @pytest.mark.usefixtures("bubblewrap")

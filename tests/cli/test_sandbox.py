@@ -85,7 +85,8 @@ def test_auto_never_uses_none(tmp_path):
             "--allow-domain is for a sandbox: without one the code reaches",
         ),
         (["--sandbox", "none", "--allow-pip"], "--allow-pip is for a sandbox: without one the code uses"),
-        (["--sandbox", "chroot"], "Invalid value for '--sandbox'"),
+        (["--sandbox", "chroot"], "Invalid value for '--sandbox': 'chroot' is not one of "),
+        (["--mode", "sesion"], "Invalid value for '--mode': 'sesion' is not one of "),
     ],
 )
 def test_options_that_a_sandbox_does_not_have_are_status_2(arguments, complaint):

@@ -62,7 +62,7 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     shown = codeact("show", "run", cwd=tmp_path)
     assert shown.out == done.out
     assert shown.err == "codeact: with the files out/a.txt: `codeact export run --files FOLDER` writes them\n"
-    assert codeact("export", "run", "--files", "out", cwd=tmp_path).status == 0
+    assert codeact("export", "run", "--files", "out", cwd=tmp_path).err == "codeact: wrote out (1 file)\n"
     assert [(each.name, each.read_text()) for each in (tmp_path / "out" / "out").iterdir()] == [("a.txt", "new")]
     again = codeact("export", "run", "--files", "out", cwd=tmp_path)
     assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")

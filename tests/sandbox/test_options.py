@@ -188,6 +188,8 @@ def test_texts_of_a_command_line_become_arguments() -> None:
             ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, allow_pip, auto_remove"
         ):
             parse_texts([wrong])
+    with pytest.raises(ValueError, match=r"with the name of an option; did you mean 'memory'\?$"):
+        parse_texts(["memry=2g"])
 
 
 # What somebody who adds an option writes is the class body; the rest puts it in the place of the real model.
