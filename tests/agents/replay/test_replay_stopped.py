@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make: Make) -> None:
     limits = Limits(memory="256m")
-    blocks = ["x = 1", "heap = bytearray(150 << 20)", "y = 2"]
+    blocks = ["x = 1", "heap = bytearray(205 << 20)", "y = 2"]
     state, _, _ = await run_turn(await make(limits=limits), None, *blocks)
     _, words, printed = await run_turn(await make(limits=limits), state, "print(x, 'heap' in globals(), y)")
     assert "- block 2 was not rebuilt: no checkpoint could be taken (" in words
