@@ -260,7 +260,8 @@ class ResultRecord(Record):
         }
         record = cls(kind="sandbox", **same, **converted)
         # One after the other when they are written: the garbage collector looks at ten thousand while nothing else runs.
-        record.tool_calls = cast(list[CallRecord], Each(result.tool_calls, lambda call: CallRecord.of(call, keep)))
+        if result.tool_calls:
+            record.tool_calls = cast(list[CallRecord], Each(result.tool_calls, lambda call: CallRecord.of(call, keep)))
         return record
 
     def result(self, read: ReadBytes) -> CodeResult:
