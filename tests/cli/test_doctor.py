@@ -45,7 +45,7 @@ def test_complete_machine_passes_all_checks(docker_engine):
     assert found["versions"]["detail"].endswith(f"Linux {platform.release()}")
     assert found["versions"]["advice"].startswith("Published vulnerabilities: https://docs.docker.com/")
     assert found["image"]["detail"].startswith(f"{DEFAULT_IMAGE} (")
-    assert found["memory"]["detail"] == "at most 1,073,741,824 bytes"
+    assert found["memory"]["detail"] == f"at most {Limits().memory_bytes:,} bytes"
     assert found["processes"]["detail"] == "at most 256 at once"
     assert found["user"]["detail"] == "uid 65534, gid 65534"
 
@@ -85,7 +85,7 @@ async def test_missing_limits_are_reported(docker_engine):
     lacking = [name for name, check in found.items() if check.status == "lack"]
     assert lacking == ["network", "user", "root", "memory", "processes", "open files"]
     assert all(found[name].advice for name in lacking)
-    assert found["memory"].detail == "100,663,296 instead of 1,073,741,824 bytes"
+    assert found["memory"].detail == f"100,663,296 instead of {Limits().memory_bytes:,} bytes"
 
 
 async def isolation(executor):
