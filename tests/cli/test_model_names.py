@@ -10,6 +10,7 @@ from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI, find_preset, server_address
 from autogen_codeact.cli.models import key_for, open_model
+from autogen_codeact.runs.errors import RunError
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -136,7 +137,8 @@ def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
     assert found == ["sk-openai", "sk-gemini", "none", "none", None, None]
     assert key_for({}) is None
     monkeypatch.delenv("GEMINI_API_KEY")
-    assert key_for({"base_url": GEMINI.base_url}) is None
+    with pytest.raises(RunError, match="^There is no key for gemini-x: set GEMINI_API_KEY, or name another variable"):
+        key_for({"model": "gemini-x", "base_url": GEMINI.base_url})
 
 
 def test_another_model_of_the_chat_keeps_the_server_that_was_named():
