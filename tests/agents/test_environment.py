@@ -154,7 +154,7 @@ async def test_docker_sandbox_is_described_to_the_model(docker_engine: str, tmp_
     assert described[0:1] + described[2:4] + described[5:] == [
         "The code runs in a sandbox:",
         "- Other packages: can't be installed; use what is there",
-        "- Commands: bash",
+        "- Commands: bash, node",
         described[5],
         "- Data in /data, read-only: sales.csv (2.0 KiB)",
         "- Files in /workspace, the working directory: prices.csv (4 bytes)",

@@ -137,7 +137,7 @@ def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
     assert found == ["sk-openai", "sk-gemini", "none", "none", None, None]
     assert key_for({}) is None
     monkeypatch.delenv("GEMINI_API_KEY")
-    with pytest.raises(RunError, match="^There is no key for gemini-x: set GEMINI_API_KEY, or name another variable"):
+    with pytest.raises(RunError, match=r"^There is no key for gemini-x: set GEMINI_API_KEY, or name another variable"):
         key_for({"model": "gemini-x", "base_url": GEMINI.base_url})
 
 
