@@ -61,7 +61,7 @@ class RecordedCall(BaseModel):
     result: Any = None
     error_type: str | None = None
     error_message: str = ""
-    error_bases: tuple[str, ...] = Field(default=(), max_length=MAX_NAME)
+    error_bases: list[str] = Field(default_factory=list, max_length=MAX_NAME)
 
     @classmethod
     def of(cls, call: ToolCall) -> RecordedCall:
@@ -73,13 +73,13 @@ class RecordedCall(BaseModel):
             result=call.result,
             error_type=call.error.type if call.error is not None else None,
             error_message=call.error.message if call.error is not None else "",
-            error_bases=call.error_bases,
+            error_bases=list(call.error_bases),
         )
 
     def call(self) -> ToolCall:
         """Return the call, as far as it was recorded."""
         error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
-        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=self.error_bases)
+        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=tuple(self.error_bases))
 
 
 def _as_recorded(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -26,7 +26,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(backend: Backend, configured: pytest.MonkeyPatch) -> AsyncIterator[SandboxCodeExecutor]:
     """One with `allow_pip`."""
-    async with backend.make(allow_pip=True, timeout=30) as started:
+    async with backend.make(allow_pip=True, timeout=120) as started:
         yield started
 
 
@@ -55,7 +55,7 @@ async def test_pip_installs_a_package_and_what_it_needs(
 async def test_packages_survive_a_timeout(executor: SandboxCodeExecutor) -> None:
     executor.sandbox.timeout = 0.5
     assert (await run(executor, "while True: pass")).outcome == "timeout"
-    executor.sandbox.timeout = 30
+    executor.sandbox.timeout = 120
     assert await out(executor, "import tinywheel\ntinywheel.main()") == "hello\n"
 
 
@@ -110,7 +110,7 @@ WAYS = (
 async def test_one_block_installs_a_package_and_imports_it(backend: Backend) -> None:
     for way in WAYS:
         # The first package of a sandbox: nothing is installed before.
-        async with backend.make(allow_pip=True, timeout=30) as executor:
+        async with backend.make(allow_pip=True, timeout=120) as executor:
             result = await run(executor, f"{way}\nimport otherwheel, tinywheel\ntinywheel.main()")
             assert short_result(result) == ("ok", 0, "hello\n"), (way, result)
             later = await run(executor, "import tinywheel")
