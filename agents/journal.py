@@ -79,7 +79,9 @@ class RecordedCall(BaseModel):
     def call(self) -> ToolCall:
         """Return the call, as far as it was recorded."""
         error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
-        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=tuple(self.error_bases))
+        return ToolCall(
+            self.name, self.arguments, self.outcome, self.result, error, error_bases=tuple(self.error_bases)
+        )
 
 
 def _as_recorded(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:

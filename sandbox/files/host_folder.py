@@ -85,12 +85,15 @@ class HostFolder:
         try:
             with explained(f"Can't {doing} {self.root}"):
                 descriptor = self._open_root(doing)
+                private = private_folders() if parts else frozenset()
                 for depth, part in enumerate(parts, start=1):
                     if check is not None:
                         check(descriptor, part)
                     below = self._open_or_create(descriptor, "/".join(parts[:depth]), made, room)
                     os.close(descriptor)
                     descriptor = below
+                    if identity_of(descriptor) in private:
+                        raise file_error(errno.EPERM, "", _PRIVATE)
             yield descriptor
         except BaseException:
             self.remove_folders(made or [])
@@ -118,15 +121,10 @@ class HostFolder:
     def _open_or_create(parent: int, path: str, made: list[str] | None, room: int) -> int:
         part = path.rpartition("/")[2]
         try:
-            found = os.open(part, FOLDER_FLAGS, dir_fd=parent)
+            return os.open(part, FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
             if made is None:
                 raise
-        else:
-            if identity_of(found) in private_folders():
-                os.close(found)
-                raise file_error(errno.EPERM, "", _PRIVATE)
-            return found
         if len(made) >= room:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
         with suppress(FileExistsError):  # another process on the host created it first
