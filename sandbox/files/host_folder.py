@@ -92,8 +92,7 @@ class HostFolder:
                     below = self._open_or_create(descriptor, "/".join(parts[:depth]), made, room)
                     os.close(descriptor)
                     descriptor = below
-                    if identity_of(descriptor) in private:
-                        raise file_error(errno.EPERM, "", _PRIVATE)
+                    _refuse(descriptor, private)
             yield descriptor
         except BaseException:
             self.remove_folders(made or [])
@@ -194,6 +193,11 @@ def explained(task: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise file_error(error.errno, task, _advice(error)) from error
+
+
+def _refuse(descriptor: int, private: frozenset[Identity]) -> None:
+    if identity_of(descriptor) in private:
+        raise file_error(errno.EPERM, "", _PRIVATE)
 
 
 def file_error(
