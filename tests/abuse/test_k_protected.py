@@ -69,6 +69,7 @@ def test_k5_git_in_a_folder_of_exported_files_runs_nothing_of_the_log(tmp_path):
     assert done.err == (
         "codeact: Not written, because programs on the host act on such files automatically: .git/config, .git/HEAD, "
         ".git/objects/x, .git/refs/heads/x, .envrc\n"
+        f"codeact: wrote {tmp_path / 'out'} (1 file)\n"
     )
     subprocess.run(["git", "status"], cwd=tmp_path / "out", check=False, capture_output=True, timeout=30)
     assert not mark.exists()
