@@ -156,7 +156,7 @@ def test_words_code_and_figures_are_shown():
         ),
         (ExecutionResult(130, "", outcome="crashed", error=STOPPED, duration_s=2.5), "stopped, 2.50 s"),
         (ExecutionResult(-9, "", outcome="crashed"), "crashed, exit code -9, 0 ms"),
-        (interrupted([]), "whether it finished is unknown"),
+        (interrupted([]), "interrupted while it ran; whether it finished is unknown"),
     ],
 )
 def test_title_of_a_result_says_how_the_code_ended(result, words):
