@@ -177,8 +177,8 @@ class Sandbox:
         Raises:
             ValueError: The timeout is not a positive number.
             SandboxError: Something around the code broke.
-            KeyboardInterrupt: It was interrupted; the code is dead by then, the session is kept. The exception's `result` has the
-                output so far, whose end the traceback shows.
+            KeyboardInterrupt: It was interrupted. The code has been killed, and the session is kept. The exception has a `result`
+                with the output so far; the traceback shows the last lines of it.
         """
         try:
             return self._wait(self._sandbox.run(code, language, timeout))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.folder import WORK, BatchFolder
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import RunFolderError
 from autogen_codeact.runs.plan import make_plan
@@ -47,7 +47,7 @@ async def test_k2_a_log_in_the_workspace_is_neither_sent_nor_stored(subject: Sub
             "runs/42/events.jsonl",
             "runs/42/files/x",
             "batch/results.jsonl",
-            "batch/work/x",
+            f"batch/{WORK}/x",
             "made",
             "by-link/new",
         ]
