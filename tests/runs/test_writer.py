@@ -328,9 +328,10 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
     await writer.write(slow)
     assert writer.stopped == "the disk did not answer within 0.05 s"
     await writer.write(message("dropped"))
+    thread = writer._thread  # `close` forgets it once it has ended
     free.set()
     await writer.close()
-    writer._thread.join(10)
+    thread.join(10)
     assert [event.type for event in events_of(writer.folder)][-1] == "log_stopped"
     assert len(caplog.records) == 1
 
