@@ -139,7 +139,7 @@ async def test_attempt_that_ignores_its_end_is_left_alone(monkeypatch: pytest.Mo
 
 
 async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
-    pace, began, order = RateLimit(60 / 0.02, "a test"), time.monotonic(), list[int]()
+    pace, began, order = RateLimit(60 / 0.02), time.monotonic(), list[int]()
 
     async def enter(number: int) -> None:
         await pace.enter()
