@@ -102,7 +102,6 @@ class BaseCodeAgent(BaseChatAgent):
         )
         super().__init__(name=name, description=description)
         self._code_executor = code_executor
-        self._model_client = model_client
         self._model_context = model_context if model_context is not None else UnboundedChatCompletionContext()
         self._model_client_stream = model_client_stream
         self._system_message = system_message
@@ -278,22 +277,19 @@ class BaseCodeAgent(BaseChatAgent):
         """The journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
         return self._runner.journal()
 
-    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
-        """Record what the agent receives from outside, and use another model client, for the time of a run.
-
-        Args:
-            steps: The record; None for none.
-            model_client: Asked instead of the present one, which it forwards to; None if the agent has none.
-
-        Raises:
-            ValueError: The agent has a model client and is given none, or the other way round.
-        """
-        if (model_client is None) != (self._model_client is None):
-            raise ValueError("A model client is exchanged for a model client, and none for none.")
+    def use_steps(self, steps: StepRecord | None) -> None:
+        """Record what the agent receives from outside beside its model's answers; None for no record."""
         self._runner.steps = steps
-        self._model_client = model_client
-        if self._conversation is not None and model_client is not None:
-            self._conversation.client = model_client
+
+    @property
+    def _model_client(self) -> ChatCompletionClient | None:
+        # AutoGen's name: what records or limits the calls of agents puts its middleware here.
+        return self._conversation.client if self._conversation is not None else None
+
+    @_model_client.setter
+    def _model_client(self, client: ChatCompletionClient) -> None:
+        assert self._conversation is not None
+        self._conversation.client = client
 
     def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
         """Set the function that approves code, from the next block on; None to run all code."""
