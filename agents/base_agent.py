@@ -25,7 +25,6 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
@@ -41,13 +40,11 @@ from autogen_codeact.agents.config import (
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import StepRecord
+from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.sandbox import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -221,29 +218,16 @@ class BaseCodeAgent(BaseChatAgent):
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Have the model write code, run it, and return the answer."""
 
-    async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
-    ) -> tuple[RunEnded, Answer | Transfer | None]:
+    async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
-
-        Returns:
-            How the run ended, and the answer that the code gave or the handoff that it called, or None.
         """
-        answer: Answer | Transfer | None = None
-        async with aclosing(self._runner.run(blocks, token)) as events:
-            async for event in events:
-                match event:
-                    case OutputWritten(text):
-                        await emit(
-                            ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK)
-                        )
-                    case AnswerGiven():
-                        answer = event.answer
-                    case RunEnded():
-                        ended = event
-        return ended, answer
+
+        async def on_output(text: str) -> None:
+            await emit(ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK))
+
+        return await self._runner.run(blocks, token, on_output)
 
     async def run_stream(
         self,

@@ -30,8 +30,8 @@ from autogen_codeact.agents.hints import Hint, metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
-from autogen_codeact.agents.run_events import RunEnded
 from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ToolLike
 from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
@@ -262,8 +262,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
             return await self._runner.ended(self.execute_code_block(blocks, token))
-        ended, _ = await self._run(blocks, token, emit)
-        return ended
+        return await self._run(blocks, token, emit)
 
     async def _run_code_of_others(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit
@@ -315,11 +314,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         Raises:
             SandboxError: The sandbox broke.
         """
-
-        async def emit(_: object) -> None:
-            return None
-
-        ended, _ = await self._run(code_blocks, cancellation_token, emit)
+        ended = await self._runner.run(code_blocks, cancellation_token)
         if ended.error is not None:
             raise ended.error
         return ended.result
