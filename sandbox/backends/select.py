@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
+from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxUnavailable
+from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.messages import RunnerSettings
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
 
@@ -40,17 +42,28 @@ def make_client(
         reusable: Whether the sandbox may be reset for another use: see `check_reusable`.
     """
     gateway = _make_gateway(options, resolve_name)
+    settings = RunnerSettings(
+        mode=options.mode,
+        workspace=WORKSPACE,
+        preload=tuple(options.preload),
+        output_limit=options.limits.output,
+        split_streams=options.split_streams,
+        checkpoint=options.checkpoint,
+        memory_bytes=None,
+        proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None else None,
+        tools=tools,
+        environment=environment.resolve(options.variables),
+        reusable=reusable,
+    )
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 
-        client = docker.make_client(options, tools, gateway, progress, engine_wait_s=engine_wait_s)
-    else:
-        assert isinstance(options, BubblewrapOptions)
-        from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
+        return docker.make_client(options, settings, gateway, progress, engine_wait_s=engine_wait_s)
+    assert isinstance(options, BubblewrapOptions)
+    from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
 
-        client = bubblewrap.make_client(options, tools, gateway)
-    client.settings = replace(client.settings, reusable=reusable)
-    return client
+    return bubblewrap.make_client(options, settings, gateway)
 
 
 def check_reusable(options: SandboxOptions) -> None:
