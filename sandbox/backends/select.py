@@ -67,11 +67,7 @@ def make_client(
 
 
 def check_reusable(options: SandboxOptions) -> None:
-    """Check that a sandbox with some options can be used several times.
-
-    Raises:
-        ValueError: Something of a use could survive a reset; the message names the option.
-    """
+    """Check that a sandbox with some options can be used several times."""
     if not isinstance(options, DockerOptions):
         return
     volumes = (options.extra_volumes or {}).values()
@@ -161,17 +157,7 @@ def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
 
 
 def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend this machine has; blocks for some milliseconds.
-
-    Args:
-        docker_option: An option that only Docker has, or None.
-
-    Returns:
-        "docker" where an engine answers, else "bubblewrap".
-
-    Raises:
-        SandboxUnavailable: Neither can be used.
-    """
+    """Find out which backend this machine has; blocks for some milliseconds."""
     from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
     from autogen_codeact.sandbox.backends.docker.engine import connect
 

@@ -44,11 +44,7 @@ class DataEntry:
         return f"{DATA}/{self.name}"
 
     def source(self) -> Path:
-        """Return its path on the host, without symbolic links.
-
-        Raises:
-            ValueError: It does not exist, or can't be shown to the sandbox.
-        """
+        """Return its path on the host, without symbolic links."""
         shown = f"data={printable(str(self.path))!r}"
         try:
             path = Path(self.path).resolve(strict=True)
@@ -65,15 +61,7 @@ class DataEntry:
 
 
 def parse_data(value: Iterable[Path | str]) -> list[str]:
-    """Check the files and folders for /data, and return their paths as given.
-
-    Args:
-        value: What was given.
-
-    Raises:
-        TypeError: It is not a list of paths.
-        ValueError: One does not exist or can't be shown to the sandbox, or two have the same name.
-    """
+    """Check the files and folders for /data, and return their paths as given."""
     if isinstance(value, os.PathLike):
         raise TypeError(f"data is one path: give a list, [{os.fspath(value)!r}]")
     paths = [os.fspath(each) for each in parse_names("data", value)]  # type: ignore[arg-type]
@@ -101,11 +89,7 @@ def parse_data(value: Iterable[Path | str]) -> list[str]:
 
 
 def data_sources(paths: Iterable[Path | str]) -> dict[str, Path]:
-    """Return the files and folders for /data at the start of a sandbox: their paths on the host, by their paths in it.
-
-    Raises:
-        SandboxStartError: One no longer exists.
-    """
+    """Return the files and folders for /data at the start of a sandbox: their paths on the host, by their paths in it."""
     try:
         return {entry.target: entry.source() for entry in map(DataEntry, paths)}
     except ValueError as error:
@@ -113,11 +97,7 @@ def data_sources(paths: Iterable[Path | str]) -> dict[str, Path]:
 
 
 async def check_data(sandbox: RunnerClient, paths: Iterable[Path | str]) -> None:
-    """Check that the sandbox's user can read what is mounted at /data.
-
-    Raises:
-        SandboxStartError: It can't; the message says what to do.
-    """
+    """Check that the sandbox's user can read what is mounted at /data."""
     for entry in map(DataEntry, paths):
         shown = printable(str(entry.path))
         try:

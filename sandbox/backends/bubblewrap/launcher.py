@@ -315,11 +315,7 @@ class BubblewrapLauncher:
 
 
 def find_bubblewrap() -> str:
-    """Find the `bwrap` command.
-
-    Raises:
-        SandboxUnavailable: It is not installed, or this is not Linux.
-    """
+    """Find the `bwrap` command."""
     if sys.platform != "linux":
         raise SandboxUnavailable("bubblewrap runs on Linux only: install Docker, or run this in WSL 2")
     found = shutil.which("bwrap")
@@ -331,11 +327,7 @@ def find_bubblewrap() -> str:
 
 
 def check_bubblewrap() -> None:
-    """Check that bubblewrap can make a sandbox on this machine; takes some milliseconds.
-
-    Raises:
-        SandboxUnavailable: It can't; the message says what to do.
-    """
+    """Check that bubblewrap can make a sandbox on this machine; takes some milliseconds."""
     user = host_user()
     command = [find_bubblewrap(), *ISOLATION, *system_arguments(), *proc_arguments(), "/bin/sh", "-c", ":"]
     try:
@@ -356,11 +348,7 @@ def check_bubblewrap() -> None:
 
 
 def explain(output: str) -> SandboxStartError | SandboxUnavailable:
-    """Convert bubblewrap's message to an error that says what to do.
-
-    Args:
-        output: Its standard error.
-    """
+    """Convert bubblewrap's message to an error that says what to do."""
     lowered = output.lower()
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(

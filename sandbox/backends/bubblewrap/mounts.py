@@ -33,11 +33,7 @@ OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:
-    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need.
-
-    Args:
-        root: Where the host's folders are.
-    """
+    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need."""
     arguments = ["--ro-bind", str(root / "usr"), "/usr"]
     for name in SYSTEM:
         path = root / name
@@ -64,14 +60,7 @@ def proc_arguments() -> list[str]:
 
 
 def check_readable(folder: Path) -> Path:
-    """Check a folder that the code may read, and return it.
-
-    Args:
-        folder: A folder of the host.
-
-    Raises:
-        ValueError: It can't be shown, or would show everything.
-    """
+    """Check a folder that the code may read, and return it."""
     for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
         if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
             raise ValueError(
@@ -83,14 +72,7 @@ def check_readable(folder: Path) -> Path:
 
 
 def shown_arguments(paths: Iterable[Path]) -> list[str]:
-    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links.
-
-    Args:
-        paths: The files and folders.
-
-    Raises:
-        SandboxStartError: One does not exist.
-    """
+    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links."""
     shown: list[Path] = []
     links: dict[Path, str] = {}
     for path in paths:

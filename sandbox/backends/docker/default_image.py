@@ -54,11 +54,7 @@ _SCRIPT_STALL_S = 180.0
 
 
 def image_name(variant: Variant) -> str:
-    """Return the name of the image that `build_default_image` makes.
-
-    Args:
-        variant: `default` or `slim`.
-    """
+    """Return the name of the image that `build_default_image` makes."""
     return DEFAULT_IMAGE if variant == "default" else SLIM_IMAGE
 
 
@@ -125,16 +121,7 @@ def _package_index(base: str, engine: EngineAddress, variant: Variant) -> Abstra
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
-    """Return why a base can't be made on this machine.
-
-    Args:
-        platform: Name as `sys.platform` has it.
-        uid: The user's number.
-        debootstrap: Whether that program is installed.
-
-    Returns:
-        A sentence with what to do, or None if it can be made.
-    """
+    """Return why a base can't be made on this machine."""
     if platform != "linux":
         return (
             "Without a registry the image can only be built on Linux: connect to one, or build it there and bring it "

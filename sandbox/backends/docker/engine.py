@@ -122,16 +122,7 @@ def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.API
 
 
 def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
-    """Check within `timeout` seconds that an engine answers the request that costs it the least.
-
-    Args:
-        engine: The engine.
-        client: What the last call has returned, or None for a new connection; it is closed if the check fails.
-        timeout: Seconds.
-
-    Returns:
-        A client for the next call.
-    """
+    """Check within `timeout` seconds that an engine answers the request that costs it the least."""
     import docker.constants
 
     try:
@@ -198,15 +189,7 @@ def memory_of(client: docker.APIClient, engine: str) -> int | None:
 
 @contextlib.contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Convert exceptions of the Docker SDK to those of this package.
-
-    Args:
-        doing: The operation, for the message ("starting the container").
-
-    Raises:
-        SandboxUnavailable: The engine stopped answering.
-        SandboxStartError: The engine answered and refused.
-    """
+    """Convert exceptions of the Docker SDK to those of this package."""
     import docker.errors
     import requests
 
@@ -230,14 +213,7 @@ def classify(error: BaseException) -> EngineFailure:
 def advice(
     failure: EngineFailure, engine: DockerHost | str, error: BaseException, *, platform: str = sys.platform
 ) -> str:
-    """Return a sentence or two on what is wrong with an engine and what to do about it.
-
-    Args:
-        failure: The result of `classify`.
-        engine: The engine, or its address as the user wrote it. Environment variables play a part only in an address.
-        error: The exception, whose text is quoted where it helps.
-        platform: Name of the platform as `sys.platform` has it (default: this one).
-    """
+    """Return a sentence or two on what is wrong with an engine and what to do about it."""
     problem, own, listed = failure.value
     if isinstance(engine, DockerHost):
         return (problem + listed).format(name=engine.label, engine=engine.label, error=error)

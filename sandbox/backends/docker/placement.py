@@ -103,11 +103,7 @@ class Slot:
     _taken: float = field(default_factory=time.monotonic)
 
     def started(self, end: Callable[[str], None]) -> None:
-        """Note that the sandbox has started.
-
-        Args:
-            end: Ends its connection, with a reason, when the engine goes out; from any thread. Called at once if it has.
-        """
+        """Note that the sandbox has started."""
         with self._placement.changed:
             self.end = end
             self._engine.problem, self._engine.paused_until = None, 0.0
