@@ -10,19 +10,17 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
 
-from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.blocks import BlockClient
 from autogen_codeact.sandbox.host.connection import Connection
-from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
-from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
+from autogen_codeact.sandbox.host.stream import ByteStream, Gateway, Launcher
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
-from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
+from autogen_codeact.sandbox.types.environment import interpreter_variables
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from autogen_codeact.sandbox.types.filenames import printable
 
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
@@ -122,7 +120,6 @@ class RunnerClient(BlockClient):
 
     def _launch(self, launched: Future[ByteStream]) -> None:
         try:
-            remove_leftovers_in_background()
             boot = bootstrap.boot(interpreter_variables(self.settings.environment))
             launched.set_result(self._launcher.launch(boot))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited

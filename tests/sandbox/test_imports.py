@@ -30,7 +30,7 @@ def modules_of(code: str) -> list[str]:
     "code",
     [
         "import autogen_codeact.sandbox",
-        "import autogen_codeact.sandbox.options",
+        "import autogen_codeact.sandbox.types.options",
         "from autogen_codeact.sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
     ],
 )

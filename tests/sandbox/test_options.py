@@ -20,9 +20,9 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors import SandboxPool as ExecutorPool
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
-from autogen_codeact.sandbox.limits import Limits
-from autogen_codeact.sandbox.option_texts import parse_texts
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.option_texts import parse_texts
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap import launcher
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.options import BubblewrapOptions
+from autogen_codeact.sandbox.types import environment
+from autogen_codeact.sandbox.types.options import BubblewrapOptions
+from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 
 def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: Gateway | None) -> RunnerClient:

@@ -14,17 +14,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import Limits
 from autogen_codeact.sandbox.packages.index import PackageIndex
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -89,7 +89,7 @@ def serve_index(
     asyncio.run(client.start())
     try:
         cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
-        assert client.gateway is not None
+        assert isinstance(client.gateway, Gateway)
         arguments = {
             "PIP_CONFIG_FILE": "/dev/null",
             **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types.allowed_domains import Policy
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 
 Progress = Callable[[str], None]
 
