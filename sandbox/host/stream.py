@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-from autogen_codeact.sandbox.types.result import Result
-
-if TYPE_CHECKING:
-    from autogen_codeact.sandbox.host.connection import Connection
+from collections.abc import Callable, Hashable
+from typing import Protocol
 
 
 class ByteStream(Protocol):
@@ -116,44 +111,6 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Release what the launcher holds on the host."""
-        ...
-
-
-class Gateway(Protocol):
-    """Connects the code to the allowed hosts."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the supervisor's end."""
-        ...
-
-    @property
-    def idle(self) -> bool:
-        """Whether there is no connection."""
-        ...
-
-    def attach(self, connection: Connection, name: str) -> None:
-        """Start to serve a connection that is not open yet."""
-        ...
-
-    def begin_block(self, *, shut: bool) -> int:
-        """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
-        ...
-
-    def add_connections(self, result: Result, mark: int) -> None:
-        """Add the connections since the start of a block to its result."""
-        ...
-
-    def shut(self) -> None:
-        """End every connection and refuse new ones, until the next block that is not part of a replay."""
-        ...
-
-    def renew(self) -> bool:
-        """Forget the connections of the use so far; return whether that is possible."""
-        ...
-
-    def close(self) -> None:
-        """End every connection."""
         ...
 
 

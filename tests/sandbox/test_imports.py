@@ -72,6 +72,13 @@ def test_imports_between_our_packages_point_down() -> None:
     assert upward == {}
 
 
+def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
+    known = {module_name(path) for path in source_files()}
+    types = "autogen_codeact.sandbox.types"
+    for path in (ROOT / "sandbox" / "types").glob("*.py"):
+        assert all(name.startswith(types) for name in imported_by(path, known)), path.name
+
+
 def test_there_are_no_import_cycles() -> None:
     paths = {module_name(path): path for path in source_files() if "runner" not in path.parts}
     # The names that a package exports lazily are not imports of the package itself.

@@ -196,7 +196,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
 PROGRAM = """
 from typing import Annotated
 from pydantic import Field
-from autogen_codeact.sandbox import options
+from autogen_codeact.sandbox.types import options
 
 class BubblewrapOptions(options.BubblewrapOptions):
     dummy: Annotated[int, Field(description="An option that was added.")] = 3
