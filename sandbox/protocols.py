@@ -101,14 +101,11 @@ class ReplaySandbox(Protocol):
     def changed(self) -> list[str]:
         """Files of the last manifest whose recorded content is not available."""
 
-    async def arrange(self, manifest: Manifest) -> bool:
-        """Make the workspace contain the files of a manifest, and return whether that was possible."""
+    async def arrange(self, manifest: Manifest) -> None:
+        """Make the workspace contain the files of a manifest, without those in `changed`."""
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
         """Run a block, and answer its calls to host tools from a record."""
-
-    async def used(self) -> list[str]:
-        """List the files in `changed` that were used since they were arranged."""
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory, and return why that is impossible, or None."""
