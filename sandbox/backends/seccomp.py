@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 PROFILE = Path(__file__).parents[2] / "docker" / "seccomp.json"
 

@@ -12,8 +12,6 @@ from hashlib import blake2b
 from stat import S_ISREG
 from threading import RLock
 
-from autogen_codeact.sandbox.errors import SandboxDied
-from autogen_codeact.sandbox.files.filenames import PART_PREFIX, printable
 from autogen_codeact.sandbox.files.host_folder import (
     CREATE_FLAGS,
     NO_MORE_ENTRIES,
@@ -22,7 +20,9 @@ from autogen_codeact.sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from autogen_codeact.sandbox.files.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
+from autogen_codeact.sandbox.types.errors import SandboxDied
+from autogen_codeact.sandbox.types.filenames import PART_PREFIX, printable
+from autogen_codeact.sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
 DIGEST_MAX_BYTES = 1024**2
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, PART_PREFIX, printable
 from autogen_codeact.sandbox.files.private_folders import Identity, identity_of, is_in, private_folders
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, PART_PREFIX, printable
 
 CHUNK_BYTES = 256 * 1024
 # Windows lacks both; Workspace.prepare refuses there before either is used.

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.host_folder import HostFolder
 from autogen_codeact.sandbox.files.workspace import Signature, Workspace, signature_of
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import safe_name
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""

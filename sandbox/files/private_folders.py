@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.types.errors import SandboxFileError
 
 Identity = tuple[int, int]
 """Device and inode."""

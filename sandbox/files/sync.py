@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import FileWriter
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, not_written_back
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.blocks import BlockRequest, artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
-from autogen_codeact.sandbox.limits import Limits, parse_size
-from autogen_codeact.sandbox.result import Artifact
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.protected_names import ProtectedNameError, not_written_back
+from autogen_codeact.sandbox.types.result import Artifact
 
 CHUNK = 256 * 1024
 # Work for one call in a thread, so that others can run in between: chunks of a file, and files.

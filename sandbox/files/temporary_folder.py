@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.types.errors import SandboxFileError
 
 if sys.platform != "win32":
     import fcntl

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files import sync
-from autogen_codeact.sandbox.files.filenames import safe_name
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import safe_name
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 MAX_READ_BYTES = 256 * 1024**2
 

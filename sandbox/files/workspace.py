@@ -22,9 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from weakref import WeakSet
 
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
-from autogen_codeact.sandbox.files.filenames import printable, safe_name
 from autogen_codeact.sandbox.files.host_folder import (
     USE_MOUNT,
     HostFolder,
@@ -34,8 +32,10 @@ from autogen_codeact.sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, ProtectedNames, not_written_back
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable, safe_name
+from autogen_codeact.sandbox.types.protected_names import ProtectedNameError, ProtectedNames, not_written_back
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.

@@ -25,7 +25,7 @@ import urllib3.exceptions
 from docker.errors import APIError, DockerException, TLSParameterError
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
-from autogen_codeact.sandbox.errors import SandboxError, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxUnavailable
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.launcher import BubblewrapLaunc
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.options import BubblewrapOptions
+from autogen_codeact.sandbox.types.options import BubblewrapOptions
 
 
 def make_client(options: BubblewrapOptions, settings: RunnerSettings, gateway: Gateway | None) -> RunnerClient:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.backends import owner
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.limits import Limits
+from autogen_codeact.sandbox.types.limits import Limits
 
 logger = logging.getLogger("autogen_codeact")
 

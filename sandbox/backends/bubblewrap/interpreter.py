@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import NOBODY
-from autogen_codeact.sandbox.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
 OLDEST = (3, 8)

@@ -16,7 +16,6 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from autogen_codeact.sandbox.backends.bubblewrap.inherited_files import InheritedFiles
 from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
@@ -29,11 +28,12 @@ from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
 )
 from autogen_codeact.sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
 from autogen_codeact.sandbox.backends.seccomp import bpf_program
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.limits import Limits, parse_size
-from autogen_codeact.sandbox.options import BubblewrapOptions
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.options import BubblewrapOptions
+from autogen_codeact.sandbox.types.paths import ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT, ROOT, owner_state, remove_folder
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.errors import SandboxStartError
+from autogen_codeact.sandbox.types.errors import SandboxStartError
 
 REMOVE_TIMEOUT_S = 5.0
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends import HOME, PACKAGES, WORKSPACE
-from autogen_codeact.sandbox.errors import SandboxStartError
+from autogen_codeact.sandbox.types.errors import SandboxStartError
+from autogen_codeact.sandbox.types.paths import HOME
 
 NOBODY = 65534
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
@@ -28,8 +28,6 @@ ETC_FILES = {
 HIDDEN_FILES = ("kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_debug", "timer_list")
 HIDDEN_FOLDERS = ("acpi", "asound", "scsi")
 MAX_LINKS = 40
-# Each sandbox has its own, so folders of the host can't be shown there.
-OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:
@@ -57,18 +55,6 @@ def proc_arguments() -> list[str]:
         if Path("/proc", name).is_dir():
             arguments += ["--tmpfs", f"/proc/{name}", "--remount-ro", f"/proc/{name}"]
     return arguments
-
-
-def check_readable(folder: Path) -> Path:
-    """Check a folder that the code may read, and return it."""
-    for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
-        if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
-            raise ValueError(
-                f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it"
-            )
-        if any(path.is_relative_to(own) for own in OWN_FOLDERS):
-            raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
-    return folder
 
 
 def shown_arguments(paths: Iterable[Path]) -> list[str]:

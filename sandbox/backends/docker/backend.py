@@ -9,16 +9,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import MOST_DEFAULT_MEMORY
-from autogen_codeact.sandbox.options import DockerOptions
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import MOST_DEFAULT_MEMORY
+from autogen_codeact.sandbox.types.options import DockerOptions
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -14,16 +14,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.options import DockerOptions
 from autogen_codeact.sandbox.packages.index import PackageIndex
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.options import DockerOptions
+from autogen_codeact.sandbox.types.paths import WORKSPACE
 
 PORT = 3141
 """Nothing else listens in that network."""
@@ -85,7 +85,7 @@ def serve_index(
     asyncio.run(client.start())
     try:
         cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
-        assert client.gateway is not None
+        assert isinstance(client.gateway, Gateway)
         arguments = {
             "PIP_CONFIG_FILE": "/dev/null",
             **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),

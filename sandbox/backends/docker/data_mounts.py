@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends import DATA
-from autogen_codeact.sandbox.errors import SandboxStartError
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.errors import SandboxStartError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.paths import DATA
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -30,15 +29,16 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     pull,
     remove_nameless,
 )
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker
 
     from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
-DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
 """Python and pip, without libraries."""
 Variant = Literal["default", "slim"]

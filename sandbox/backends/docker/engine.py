@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS, EngineAddress
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker

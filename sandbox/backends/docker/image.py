@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
+from autogen_codeact.sandbox.backends.docker.default_image import SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -26,8 +25,10 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     is_about_certificate,
     pull,
 )
-from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, engine_errors
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
     import docker

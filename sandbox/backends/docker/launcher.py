@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import (
     EngineFailure,
@@ -24,19 +23,20 @@ from autogen_codeact.sandbox.backends.docker.engine import (
     is_local,
     memory_of,
 )
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
 from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image, labels_of
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.placement import placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host.waiting import Completion
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.options import DockerOptions
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, EngineAddress, name_of
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import DockerOptions
+from autogen_codeact.sandbox.types.paths import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.placement import Address, Slot, placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
 
 
 class MultiEngineLauncher:

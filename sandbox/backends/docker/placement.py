@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import ping
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
-from autogen_codeact.sandbox.errors import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxUnavailable
+from autogen_codeact.sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -8,16 +8,16 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.errors import SandboxUnavailable
-from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types import environment
+from autogen_codeact.sandbox.types.allowed_domains import Policy
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
 
 Progress = Callable[[str], None]
 

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import DEFAULT_IGNORABLE
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import DEFAULT_IGNORABLE
 
 logger = logging.getLogger("autogen_codeact")
 
