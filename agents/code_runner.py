@@ -41,13 +41,13 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.protocols import HasSandboxFacts
-from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.payloads import is_small
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -13,7 +13,7 @@ from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
 from autogen_codeact.sandbox import ToolAnswer, ToolCall
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 STUB = '''
 def {name}(message=None):

@@ -16,7 +16,7 @@ from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.waits import MODEL_CALLS, WaitCounter
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 
 class RateLimit:
