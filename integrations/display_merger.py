@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.types.displays import Display
 
 _LATE_CHARS = 8_000
 """Characters of output after which a display is shown although its line has not arrived."""

@@ -23,8 +23,8 @@ from autogen_codeact.batch.ray.worker import RayWorker, WorkerRestartedError
 from autogen_codeact.batch.run_end import LogEnd, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.types.filenames import printable
 
 logger = logging.getLogger("autogen_codeact")
 

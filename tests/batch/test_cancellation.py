@@ -46,14 +46,14 @@ def run_threads() -> set[threading.Thread]:
 async def test_repeated_cancellation_while_the_folder_is_opened_frees_its_lock(
     make: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, end, compact = threading.Event(), threading.Event(), folder.compact
+    begun, end, index = threading.Event(), threading.Event(), folder.RowIndex
 
-    def compact_slowly(path: Path, **options: Any) -> int:
+    def index_slowly(path: Path, **options: Any) -> folder.RowIndex:
         begun.set()
         assert end.wait(30)
-        return compact(path, **options)
+        return index(path, **options)
 
-    monkeypatch.setattr(folder, "compact", compact_slowly)
+    monkeypatch.setattr(folder, "RowIndex", index_slowly)
     work = asyncio.create_task(rows_of(make, [double(1)], tmp_path))
     await wait_until(begun.is_set)
     for _ in range(3):

@@ -56,7 +56,7 @@ async def test_row_has_everything_about_its_run(server: OpenAIServer, make: Make
     )
     assert lines(tmp_path / "out") == [row.model_dump(mode="json")]
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "batch.json", "lock", "results.jsonl", "runs", "summary.json", "tasks.jsonl",
+        "batch.json", "lock", "results.jsonl", "runs", "summary.json",
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from autogen_codeact.integrations.display_merger import DisplayMerger
-from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.types.displays import Display
 
 FIGURE = Display("figure-1.png", {"text/plain": "<Figure size 640x480>", "image/png": b"..."})
 TABLE = Display("display-2", {"text/plain": "   a\n0  1", "text/html": "<table>"})
