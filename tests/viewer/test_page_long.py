@@ -160,17 +160,6 @@ async def test_search_goes_to_the_only_step_with_a_text(long_page):
     assert await long_page.evaluate("document.activeElement.type") == "search"
 
 
-async def test_all_steps_fold_and_unfold(long_page):
-    await long_page.evaluate("location.hash = '#step-1512'")
-    await expect_top(long_page, 1512)
-    await long_page.keyboard.press("O")
-    await until(long_page, "() => [...document.querySelectorAll('.step-body')].every((body) => body.hidden)")
-    await expect_top(long_page, 1512)
-    await long_page.keyboard.press("O")
-    await until(long_page, "() => ![...document.querySelectorAll('.step-body')].some((body) => body.hidden)")
-    await expect_top(long_page, 1512)
-
-
 async def test_link_to_a_step_that_is_not_read_yet_shows_it_when_it_is(page, tmp_path, monkeypatch):
     # The first answer has the beginning of the log only.
     monkeypatch.setattr(open_run, "_FIRST_BYTES", 2_000)
