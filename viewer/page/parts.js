@@ -22,7 +22,7 @@ class PartList {
     while ((this.parts.length - 1) * this.size >= count) this.removePart();
     if (before === count) return;
     for (const part of this.parts.slice(Math.floor(Math.min(before, count) / this.size))) {
-      if (part.isFilled) this.fill(part, true);
+      if (part.isFilled || part.filling) this.fill(part, true);
       else this.reserve(part);
     }
   }

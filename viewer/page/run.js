@@ -121,7 +121,7 @@ class RunPage {
       h("p.task", null, visible(header.task.length > 600 ? `${header.task.slice(0, 600)}…` : header.task)),
       h("ul.facts", null, facts.filter(Boolean).map((fact) => h("li", null, fact))),
       h("ul.agents", null, header.agents.slice(0, 50).map((agent) => this.agentLine(agent))),
-      times.length ? h("ul.facts.timing-line", null, times.map(([name, value]) => h("li", null, `${name.replace("_s", "")} ${seconds(value)}`))) : null,
+      times.length ? h("p.muted.timing-line", null, times.map(([name, value]) => `${name.replace("_s", "")} ${seconds(value)}`).join(" · ")) : null,
       header.error ? h("p.problem", null, visible(header.error)) : null,
       header.indexed === false ? h("p.muted", null, "The log is still being read; the numbers grow.") : null,
     ]);
