@@ -122,14 +122,9 @@ class Viewer:
                 "total": total,
                 "matched": len(found),
                 "indexing": reading,
-                "agents": sorted({agent for row in rows for agent in row["agents"]})[:1_000],
-                "models": sorted({model for row in rows for model in row["models"]})[:1_000],
             }
 
-        try:
-            return _json(await asyncio.to_thread(look))
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from None
+        return _json(await asyncio.to_thread(look))
 
     async def header(self, request: Request) -> Response:
         """Answer with the header of a run."""

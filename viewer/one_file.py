@@ -196,7 +196,6 @@ def _summary(note: Step) -> Summary:
         "outcome": None,
         "state": None,
         "running": False,
-        "height": 3,
     }
 
 
