@@ -29,12 +29,6 @@ class Block:
 
     `start` chooses the worker and calls `send_request`. The worker's frames come to `on_frame`, its end to `on_worker_exit`, and
     the deadline to `stop`; each leads to `finish`, once, which sends the result to the host.
-
-    Args:
-        supervisor: The `Supervisor`.
-        ident: Number of the host's request.
-        request: The host's message.
-        code: The code, as bytes.
     """
 
     def __init__(self, supervisor, ident, request, code):
@@ -74,11 +68,7 @@ class Block:
         raise NotImplementedError
 
     def send_request(self, state_file=None):
-        """Send the request to the worker, with the pipes for its output, and start the timers.
-
-        Args:
-            state_file: Descriptor of the file to which a shell writes its directory and variables, or None.
-        """
+        """Send the request to the worker, with the pipes for its output, and start the timers."""
         config = self.supervisor.config
         kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
         self.captures = [
@@ -161,11 +151,7 @@ class Block:
         self.stop("timeout")
 
     def stop(self, why):
-        """Let a Python block write what it has buffered, and then kill it.
-
-        Args:
-            why: The outcome: `timeout` or `cancel`.
-        """
+        """Let a Python block write what it has buffered, and then kill it."""
         if self.request["command"] is not None or not self.worker.pid or self.overdue or self.killed:
             self.kill(why)
             return
@@ -195,11 +181,7 @@ class Block:
     # The end
 
     def kill(self, why):
-        """End it now, with everything that it has started.
-
-        Args:
-            why: The outcome: `timeout` or `cancel`.
-        """
+        """End it now, with everything that it has started."""
         if self.finished or self.killed:
             return
         self.killed = why
@@ -218,11 +200,7 @@ class Block:
         raise NotImplementedError
 
     def root_pids(self, parent_of):
-        """Return the processes where the block's process trees begin.
-
-        Args:
-            parent_of: The parent of each process.
-        """
+        """Return the processes where the block's process trees begin."""
         raise NotImplementedError
 
     def free_memory(self):

@@ -34,19 +34,7 @@ def is_rich(thing):
 
 
 def of(thing, text=None):
-    """Return the bundle and the metadata of an object.
-
-    Args:
-        thing: The object.
-        text: Its `text/plain`, if that is known.
-
-    Returns:
-        Values and metadata by MIME type, as the object gives them; None if it has shown itself. If that takes too long, there
-        is only the text, which then says so.
-
-    Raises:
-        Exception: What its `repr` raises.
-    """
+    """Return the bundle and the metadata of an object."""
     data, metadata = {}, {}
     if text is not None:
         data[mime.TEXT] = text

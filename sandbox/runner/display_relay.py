@@ -4,12 +4,7 @@ from . import displays, mime, wire
 
 
 class DisplayRelay:
-    """Forwards the displays of one block within its limits, and drops what is malformed or too much.
-
-    Args:
-        supervisor: The `Supervisor`.
-        ident: Number of the host's request.
-    """
+    """Forwards the displays of one block within its limits, and drops what is malformed or too much."""
 
     def __init__(self, supervisor, ident):
         self._supervisor = supervisor
@@ -17,11 +12,7 @@ class DisplayRelay:
         self._count = self._size = 0
 
     def forward(self, message):
-        """Send a display to the host.
-
-        Args:
-            message: The worker's message; its `data` are the bytes after it.
-        """
+        """Send a display to the host."""
         data = message.get("data", b"")
         checked = _checked(message, data) if isinstance(data, bytes) else None
         # One that drops the earlier ones is short, but there could be millions.

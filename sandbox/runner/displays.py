@@ -22,12 +22,7 @@ ENOUGH = "more than %d displays, or %d bytes of them, in one block are not kept"
 
 
 class Block:
-    """The displays of the running block.
-
-    Args:
-        send: Called with (message, bytes) for each display.
-        folder: The workspace.
-    """
+    """The displays of the running block."""
 
     def __init__(self, send, folder):
         self.send = send
@@ -71,11 +66,7 @@ def begin(send, folder):
 
 
 def end():
-    """End the block: what threads show later is not kept.
-
-    Returns:
-        The number of displays that were left out because there were too many.
-    """
+    """End the block: what threads show later is not kept."""
     block, State.block = State.block, None
     if block is None:
         return 0
@@ -89,18 +80,7 @@ def has_room():
 
 
 def publish(data, metadata=None, display_id=None, update=False, echo=True):
-    """Send a display to the host, and write the line that stands for it to standard output.
-
-    Args:
-        data: The bundle: values by MIME type. Text as `str`, images as `bytes` or base64, JSON as objects.
-        metadata: What belongs to the bundle, JSON. Default: nothing.
-        display_id: Name by which a later display can replace this one, or None.
-        update: Whether it replaces the earlier display with this `display_id` of the same block.
-        echo: Whether to write the line. Default: yes.
-
-    Returns:
-        The line.
-    """
+    """Send a display to the host, and write the line that stands for it to standard output."""
     if Formatter.capture is not None and Formatter.capture(data, metadata):
         return ""
     parts, left_out = mime.encoded(mime.with_remark(data), DISPLAY_BYTES, TEXT_BYTES)

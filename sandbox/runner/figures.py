@@ -64,12 +64,7 @@ def new_figure_manager_given_figure(num, figure):
 
 
 def show(close=None, block=None):
-    """Show all open figures, and close them.
-
-    Args:
-        close: Whether to close them. Default: yes, unless the code has set `close_figures`.
-        block: Accepted, without effect.
-    """
+    """Show all open figures, and close them."""
     gcf = sys.modules["matplotlib._pylab_helpers"].Gcf
     try:
         for manager in gcf.get_all_fig_managers():
@@ -87,21 +82,13 @@ def flush():
 
 
 def set_formats(formats):
-    """Set the formats in which figures are shown.
-
-    Args:
-        formats: Names such as `png`, `retina` and `svg`; unknown ones are ignored.
-    """
+    """Set the formats in which figures are shown."""
     known = ["retina" if name == "png2x" else name for name in formats]
     Settings.formats = tuple(sorted(name for name in known if name in _KINDS)) or ("png",)
 
 
 def images(figure):
-    """Return the images of a figure and its text, by MIME type.
-
-    Args:
-        figure: The figure.
-    """
+    """Return the images of a figure and its text, by MIME type."""
     width, height = (round(side) for side in figure.bbox.size)
     text = "<Figure size %dx%d with %d Axes>" % (width, height, len(figure.axes))
     if not figure.axes and not figure.lines:

@@ -28,11 +28,7 @@ BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf
 
 
 def with_remark(data):
-    """Return a bundle whose text says so if it is an interactive figure without an image.
-
-    Args:
-        data: Values by MIME type, as code has made them.
-    """
+    """Return a bundle whose text says so if it is an interactive figure without an image."""
     kinds = [kind for kind in data if isinstance(kind, str)]
     is_plotly = any(kind.startswith(INTERACTIVE[0]) for kind in kinds)
     html = data.get("text/html")
@@ -43,16 +39,7 @@ def with_remark(data):
 
 
 def encoded(data, limit, text_limit):
-    """Return what can be sent of a bundle.
-
-    Args:
-        data: Values by MIME type, as code has made them.
-        limit: Bytes of all values together; the largest are left out until the rest fits.
-        text_limit: Bytes of `text/plain`, which is never left out.
-
-    Returns:
-        The values as bytes, `text/plain` first; and what was left out, each with the reason, as a list of phrases.
-    """
+    """Return what can be sent of a bundle."""
     parts, left_out = {}, []
     for name in sorted(data, key=lambda name: name != TEXT)[:MAX_TYPES]:
         if not isinstance(name, str) or len(name) > MAX_TYPE_CHARS or data[name] is None:
@@ -114,23 +101,12 @@ def _is_object(text):
 
 
 def file_name(kind, number):
-    """Return the name of that file.
-
-    Args:
-        kind: What `file_type` has returned.
-        number: Its number.
-    """
+    """Return the name of that file."""
     return "figure-%d%s" % (number, IMAGES[kind]) if kind in IMAGES else "display-%d%s" % (number, DOCUMENTS[kind])
 
 
 def line(text, name, left_out):
-    """Return the line that stands for a display in the output.
-
-    Args:
-        text: Its `text/plain`.
-        name: Name of its file, or None.
-        left_out: Phrases about what was left out.
-    """
+    """Return the line that stands for a display in the output."""
     remarks = "; ".join(([name] if name else []) + left_out)
     if not remarks:
         return text

@@ -22,13 +22,7 @@ F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 
 
 class OutputCapture:
-    """One pipe of a block, and what is kept of its bytes.
-
-    Args:
-        kind: Type of the frames that carry its bytes.
-        limit: Bytes kept: half of them from the head, half from the tail.
-        emit: Called with (kind, bytes) to send output to the host.
-    """
+    """One pipe of a block, and what is kept of its bytes."""
 
     def __init__(self, kind, limit, emit):
         self.kind = kind
@@ -51,11 +45,7 @@ class OutputCapture:
         os.close(self.write_fd)
 
     def read(self):
-        """Read once.
-
-        Returns:
-            The number of bytes; 0 at the end of the stream, None when there was nothing.
-        """
+        """Read once; return the number of bytes: 0 at the end of the stream, None if there was nothing."""
         try:
             data = os.read(self.fd, READ_SIZE) if self._buffer is None else self._read_large()
         except BlockingIOError:
@@ -93,11 +83,7 @@ class OutputCapture:
             self._keep(data)
 
     def finish(self):
-        """Send the tail and drop everything later.
-
-        Returns:
-            (bytes dropped before the tail, length of the tail).
-        """
+        """Send the tail and drop everything later; return the bytes dropped before the tail, and its length."""
         self.drain()
         self._cut()
         self.done = True
@@ -126,11 +112,7 @@ class OutputCapture:
 
 
 class OutputReader:
-    """Reads the pipes of all blocks as they fill.
-
-    Args:
-        loop: The supervisor's `EventLoop`.
-    """
+    """Reads the pipes of all blocks as they fill."""
 
     def __init__(self, loop):
         self._loop = loop

@@ -18,9 +18,6 @@ def limited(seconds):
     """Raise `TimeLimitExceeded` in the block of code if it takes too long; code that catches it has the block's time.
 
     There is no limit outside the main thread, or while the code uses the alarm itself.
-
-    Args:
-        seconds: The limit.
     """
     if _this_thread() is not _main_thread() or _getitimer(signal.ITIMER_REAL)[0] or not _is_free():
         yield

@@ -35,11 +35,7 @@ IDLE_MS = 2
 
 
 class Worker:
-    """The worker of this process; created in the zygote, and used in a process forked from it.
-
-    Args:
-        config: The sandbox's configuration.
-    """
+    """The worker of this process; created in the zygote, and used in a process forked from it."""
 
     def __init__(self, config):
         self.config = config
@@ -54,13 +50,7 @@ class Worker:
         self.user_site_changed = None
 
     def serve(self, fd, home, installs):
-        """Serve requests until the supervisor closes the connection; never returns.
-
-        Args:
-            fd: Socket to the supervisor.
-            home: Descriptor of the block's home if the block can change no other, or None.
-            installs: Whether the block may change the folder of packages.
-        """
+        """Serve requests until the supervisor closes the connection; never returns."""
         self.pid = os.getpid()
         self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
@@ -249,16 +239,7 @@ class Worker:
         self.forker.checkpoints.reap()
 
     def _take_checkpoint(self, ident, fd, unneeded=()):
-        """Take a checkpoint and report it.
-
-        Args:
-            ident: Number of the request.
-            fd: The checkpoint's socket; this process closes it.
-            unneeded: Descriptors of a block, which the checkpoint closes.
-
-        Returns:
-            Its process; None if none was taken; 0 in the checkpoint, once it has been woken.
-        """
+        """Take a checkpoint and report it; return its process, None if there is none, 0 in the woken checkpoint."""
         report = {"skipped": self.forker.why_too_large()}
         if not report["skipped"]:
             try:
@@ -321,11 +302,7 @@ class Worker:
         os._exit(CONNECTION_LOST)
 
     def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request or another event; drop exceptions of signal handlers, which may run here.
-
-        Returns:
-            Whether it has come.
-        """
+        """Wait for a request or another event, and return whether it has come; drop exceptions of signal handlers."""
         waiting = poll()
         waiting.register(self.sock.fileno(), event)
         while not self.reader.frames:
