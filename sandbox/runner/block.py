@@ -45,6 +45,8 @@ class Block:
         self.drain_output = False
         self.report = None
         self.code_not_saved = False
+        # Whether the worker has read the request for sure.
+        self.has_begun = False
         self.killed = None
         # Why it is about to be killed: `timeout` or `cancel`.
         self.overdue = None
@@ -103,7 +105,8 @@ class Block:
 
     def retry(self):
         """Start again if the worker was killed before it had read the request; return False if it may have read it."""
-        if self.killed or self.overdue or not self.worker.connection.undelivered or self.retries >= MAX_RETRIES:
+        may_have_begun = self.has_begun or not self.worker.connection.undelivered
+        if self.killed or self.overdue or may_have_begun or self.retries >= MAX_RETRIES:
             return False
         self.retries += 1
         self._cancel_timers()
@@ -168,8 +171,15 @@ class Block:
             self.report = block_report.check(message)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
             self.code_not_saved = True
-        elif kind == wire.DISPLAY and ident == self.token and self.report is None:
-            self.displays.forward(message)
+        elif kind == wire.DISPLAY and ident == self.token:
+            self.show(message)
+
+    def show(self, message):
+        """Forward a display, and let the worker go on."""
+        if self.report is None and not self.finished:
+            self.has_begun = True
+            if self.displays.forward(message, self.captures[0]):
+                self.worker.connection.send(wire.pack(wire.DISPLAY, self.token))
 
     def on_worker_exit(self):
         """Handle the end of the worker: nothing more can come from it."""

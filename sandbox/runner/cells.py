@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import sys
 
 from . import cell_loop, cell_text, code_file, display, execution, shell_loader, values
 
@@ -61,10 +60,8 @@ class Cells:
         if text is None:
             text = self.shell.load().text_of(value)
         self._remember_value(value)
-        line = None if text is None else display.show_value(value, text)
-        if line is None:
+        if text is None or not display.show_value(value, text):
             return None
-        sys.stdout.write(line + "\n")
         return text[: execution.VALUE_LIMIT], values.encode(value)
 
     def _run_and_show(self, code, filename):

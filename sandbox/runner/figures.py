@@ -8,7 +8,7 @@ import importlib
 import io
 import sys
 
-from . import display, displays, mime
+from . import display, displays
 
 NAME = "module://" + __name__
 # An image takes four bytes for each pixel while it is drawn.
@@ -92,16 +92,16 @@ def images(figure):
     width, height = (round(side) for side in figure.bbox.size)
     text = "<Figure size %dx%d with %d Axes>" % (width, height, len(figure.axes))
     if not figure.axes and not figure.lines:
-        return {mime.TEXT: text}
+        return {displays.TEXT: text}
     if not displays.has_room():
-        return {mime.TEXT: text, "image/png": None}
+        return {displays.TEXT: text, "image/png": None}
     try:
         made = {_KINDS[kind]: _image(figure, kind) for kind in Settings.formats}
     except TooManyPixels as error:
-        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
+        return {displays.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
     except Exception as error:  # text that can't be parsed, for example; the code goes on, as in a notebook
-        return {mime.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
-    return dict(made, **{mime.TEXT: "<Figure size %dx%d>" % (width, height)})
+        return {displays.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
+    return dict(made, **{displays.TEXT: "<Figure size %dx%d>" % (width, height)})
 
 
 _KINDS = {

@@ -45,8 +45,8 @@ class IPythonShell:
         _register(self.public, cells)
         # In memory: IPython would make files, or warn that a package for that is missing.
         self.public.db = {}
-        displays.Formatter.format = self.public.display_formatter.format
-        displays.Formatter.capture = self._capture
+        displays.State.format = self.public.display_formatter.format
+        displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
     def load(self):

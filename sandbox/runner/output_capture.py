@@ -32,7 +32,8 @@ class OutputCapture:
         self._head_room = limit - limit // 2
         self._tail_limit = limit // 2
         self._tail = bytearray()
-        self._received = 0
+        # Bytes so far, also those that were dropped.
+        self.received = 0
         self._buffer = None
         self.dropped = 0
         self.done = False
@@ -51,9 +52,8 @@ class OutputCapture:
         except BlockingIOError:
             return None
         if not self.done:
-            self._keep(data)
-        self._received += len(data)
-        if self._received > LARGE_OUTPUT and self._buffer is None and not self._head_room:
+            self.keep(data)
+        if self.received > LARGE_OUTPUT and self._buffer is None and not self._head_room:
             self._enlarge()
         return len(data)
 
@@ -80,7 +80,7 @@ class OutputCapture:
             if not data:
                 return
             left -= len(data)
-            self._keep(data)
+            self.keep(data)
 
     def finish(self):
         """Send the tail and drop everything later; return the bytes dropped before the tail, and its length."""
@@ -92,7 +92,9 @@ class OutputCapture:
             self._emit(self.kind, tail[start : start + wire.MAX_PAYLOAD])
         return self.dropped, len(tail)
 
-    def _keep(self, data):
+    def keep(self, data):
+        """Add bytes to the output."""
+        self.received += len(data)
         if self._head_room:
             head, data = data[: self._head_room], data[self._head_room :]
             self._head_room -= len(head)

@@ -32,6 +32,7 @@ CONNECTION_LOST = 70
 Socket = _socket.socket
 # A process whose block has not come by then has the time to warm up.
 IDLE_MS = 2
+DISPLAY_ANSWER_MS = 1000
 
 
 class Worker:
@@ -313,7 +314,15 @@ class Worker:
         return True
 
     def _send_display(self, ident, message, data):
+        """Send a display, and wait until the supervisor has found its position: what is written later comes after it."""
+        answered = poll()
+        answered.register(self.sock.fileno(), POLLIN)
+        while answered.poll(0):
+            self.reader.read()  # the answer to a display that the code has interrupted
         self.sock.sendall(wire.pack(wire.DISPLAY, ident, message, data, wire.MAX_REPORT))
+        if not message.get("clear") and answered.poll(DISPLAY_ANSWER_MS):
+            self.reader.read()
+        self.reader.frames.clear()
 
     def _send(self, kind, ident, message):
         frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)
