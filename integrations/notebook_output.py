@@ -15,9 +15,9 @@ from IPython.core.getipython import get_ipython
 from IPython.display import clear_output, publish_display_data
 
 from autogen_codeact.sandbox import OutputChunk, Result
-from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
-from autogen_codeact.sandbox.files.filenames import printable, printable_text
-from autogen_codeact.sandbox.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
+from autogen_codeact.sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
+from autogen_codeact.sandbox.types.filenames import printable, printable_text
+from autogen_codeact.sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
-from autogen_codeact.sandbox.displays import Forms
 from autogen_codeact.sandbox.host import plain_values
-from autogen_codeact.sandbox.result import Outcome, State
-from autogen_codeact.sandbox.tools.tool import ToolImage
+from autogen_codeact.sandbox.types.displays import Forms
+from autogen_codeact.sandbox.types.result import Outcome, State
+from autogen_codeact.sandbox.types.tool import ToolImage
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 KeepBytes = Callable[[bytes], "StoredFile"]

@@ -14,21 +14,20 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
-from autogen_codeact.sandbox.displays import Display
-from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
-from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.connection import State as ConnectionState
-from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.requests import RequestClient
 from autogen_codeact.sandbox.host.stream import Calls
 from autogen_codeact.sandbox.host.waiting import wait_for
-from autogen_codeact.sandbox.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxProtocolError, SandboxTimeout
+from autogen_codeact.sandbox.types.filenames import safe_name
+from autogen_codeact.sandbox.types.languages import Language
+from autogen_codeact.sandbox.types.limits import MAX_PAYLOAD
+from autogen_codeact.sandbox.types.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -357,18 +356,6 @@ def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
     name = str(entry["name"])
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Artifact(name, int(entry["size"]), media_type, **more)
-
-
-def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
-    """Add the connections that were made while a block ran to its result.
-
-    Args:
-        result: The result.
-        gateway: The sandbox's proxy.
-        mark: Position in its connection log before the block.
-    """
-    result.connections = gateway.log.since(mark)
-    result.notes = (*result.notes, *connection_notes(result.connections), *gateway.log.remarks_since(mark))
 
 
 def combine(results: Sequence[R]) -> R:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result, last_line
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autogen_codeact.sandbox.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
-from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import decoded
-from autogen_codeact.sandbox.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 MAX_DISPLAYS = 100
 """Of a block, as the runner counts them too."""

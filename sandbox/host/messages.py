@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host.protocol import VERSION
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError, SandboxStartError
 
 
 @dataclass(frozen=True)

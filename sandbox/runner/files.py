@@ -101,10 +101,6 @@ class Files:
         """Return whether a file has been sent in part."""
         return bool(self._uploads)
 
-    def set_known(self, name, info):
-        """Do not report the current state of a file as a change."""
-        self._known[name] = _version_of(info)
-
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
         absolute = name.startswith("/")

@@ -4,11 +4,11 @@ import html
 import json
 from pathlib import Path
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.files.display_files import OTHER_NAME, store
 from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
-from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.result import Result
 
 from ..executors.sandboxes import FORGE
 from .oracles import MIB

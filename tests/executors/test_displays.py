@@ -11,7 +11,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 from autogen_codeact.sandbox import Limits
-from autogen_codeact.sandbox.displays import interleave
+from autogen_codeact.sandbox.types.displays import interleave
 
 from . import reused
 from .conftest import MakeExecutor
