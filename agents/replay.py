@@ -17,10 +17,10 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.executors.executor import cancel_scope
 from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer, ToolCall
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.protocols import ReplaySandbox
 from autogen_codeact.sandbox.replay import ExternalEffectsError
 from autogen_codeact.sandbox.tools.broker import NotAllowed
+from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200

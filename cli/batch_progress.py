@@ -27,7 +27,7 @@ from autogen_codeact.cli.batch_format import describe_progress, describe_waits, 
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import printable, show_status
 from autogen_codeact.cli.progress import find_terminal
-from autogen_codeact.sandbox.formatting import format_percent
+from autogen_codeact.sandbox.types.formatting import format_percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""

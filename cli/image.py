@@ -9,7 +9,6 @@ from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.terminal import format_size
 from autogen_codeact.sandbox.backends.docker.default_image import Variant
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.image import (
     ImageInfo,
     build_default_image,
@@ -17,7 +16,8 @@ from autogen_codeact.sandbox.backends.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 
 def build_image(

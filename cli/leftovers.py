@@ -16,11 +16,11 @@ from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     import docker

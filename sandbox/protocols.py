@@ -9,11 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.files.manifest import Manifest
-from autogen_codeact.sandbox.observers import Observer, Recorder
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import CodeAndLanguage, RecordedAnswers
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.types.observers import Observer, Recorder
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RecordedAnswers
+from autogen_codeact.sandbox.types.tool import HostTool
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
@@ -24,8 +23,9 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 
 MAX_FILES_PER_REQUEST = 256
 MAX_ROUNDS = 10

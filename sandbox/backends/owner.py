@@ -16,29 +16,17 @@ _PROC = Path("/proc")
 
 
 def pid_namespace() -> str:
-    """Return what identifies this process's PID namespace.
-
-    Raises:
-        OSError: There is no /proc (macOS, Windows).
-    """
+    """Return what identifies this process's PID namespace."""
     return str(os.stat(_PROC / "self/ns/pid").st_ino)
 
 
 def boot_id() -> str:
-    """Return what identifies this boot of this machine.
-
-    Raises:
-        OSError: There is no /proc (macOS, Windows).
-    """
+    """Return what identifies this boot of this machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since boot.
-
-    Returns:
-        "ended" for a zombie, None if /proc does not show the process.
-    """
+    """Return when a process started, in clock ticks since boot."""
     try:
         # The name may contain spaces and brackets, so count from its last bracket.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -50,15 +38,7 @@ def start_time(pid: int) -> str | None:
 
 
 def owner_state(pid: int, started: str) -> OwnerState:
-    """Return whether an owner in this PID namespace still runs.
-
-    Args:
-        pid: Its process id.
-        started: Its `start_time`.
-
-    Returns:
-        `unknown` if /proc hides the process, as other users' with `hidepid`.
-    """
+    """Return whether an owner in this PID namespace still runs."""
     now = start_time(pid)
     if now is not None:
         return "alive" if now == started else "dead"

@@ -25,7 +25,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
     resolve_image,
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.texts import ANY
 
 from .images import build_from, labelled_image, make_wheel, run, silent

@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
     build_default_image,
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image
-from autogen_codeact.sandbox.errors import SandboxStartError
+from autogen_codeact.sandbox.types.errors import SandboxStartError
 
 from .images import build_from, group_ends, silent
 from .test_docker_image import REFUSING, client, keep_none, unique

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_codeact.sandbox.files.filenames import printable_text
+from autogen_codeact.sandbox.types.filenames import printable_text
 from autogen_codeact.viewer.static import PAGE
 
 from ..abuse.test_k_invisible import IGNORABLE, LEGITIMATE

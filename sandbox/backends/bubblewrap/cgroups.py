@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.backends import owner
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.limits import Limits
+from autogen_codeact.sandbox.types.limits import Limits
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -41,15 +41,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, name: str, limits: Limits) -> Cgroup | None:
-        """Make a control group with the limits.
-
-        Args:
-            name: Its name.
-            limits: What it may use.
-
-        Returns:
-            The group, or None where this process may not make one that bounds memory.
-        """
+        """Make a control group with the limits; None where this process may not make one that bounds memory."""
         make = _version_2 if (ROOT / "cgroup.controllers").exists() else _version_1
         try:
             pid = os.getpid()
@@ -77,19 +69,7 @@ class Cgroup:
 
 
 def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], object] = lambda: None) -> bool:
-    """Remove one folder of a control group, again and again until its processes are gone.
-
-    Args:
-        folder: The folder.
-        timeout_s: Seconds after which the last error is raised.
-        before_each: Called before each attempt; its errors count like those of the removal.
-
-    Returns:
-        Whether this call removed it; False if it did not exist any more.
-
-    Raises:
-        OSError: It can't be removed; at once if permission is missing.
-    """
+    """Try to remove a folder of a control group until its processes are gone; False if it did not exist any more."""
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -172,14 +152,7 @@ def _allow(folder: Path, controller: str) -> None:
 
 
 def _make_group(parent: Path, name: str, settings: Mapping[str, object], optional: Mapping[str, object]) -> Path:
-    """Make one folder and write its settings; it is removed again if that fails.
-
-    Args:
-        parent: The folder of all groups of this package.
-        name: The name of the new one.
-        settings: Values by file name.
-        optional: The same for files that some kernels do not have.
-    """
+    """Make a folder and write its settings, then those that some kernels do not have; it is removed again if that fails."""
     parent.mkdir(exist_ok=True)
     folder = parent / name
     folder.mkdir()
@@ -200,11 +173,7 @@ def _quota_us(limits: Limits) -> int:
 
 
 def owner_state(name: str) -> OwnerState:
-    """Return whether the owner of a control group still runs.
-
-    Args:
-        name: The owner's part of the group's name: PID namespace, process id, start time.
-    """
+    """Return whether the owner of a control group still runs."""
     namespace, _, rest = name.partition("-")
     pid, _, started = rest.partition("-")
     if not pid.isdigit() or namespace != owner.pid_namespace():
@@ -213,14 +182,7 @@ def owner_state(name: str) -> OwnerState:
 
 
 def remove_orphans(until: float) -> None:
-    """Remove the groups whose owner is dead, once their processes have ended, which they do by themselves. This call blocks.
-
-    Args:
-        until: Monotonic time at which this stops, because there still are processes.
-
-    Raises:
-        OSError: There are no control groups here.
-    """
+    """Remove the groups whose owner is dead, once their processes have ended, which they do by themselves. This call blocks."""
     while orphans := [
         folder
         for parent in _parents()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT, ROOT, owner_state, remove_folder
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.errors import SandboxStartError
+from autogen_codeact.sandbox.types.errors import SandboxStartError
 
 REMOVE_TIMEOUT_S = 5.0
 
@@ -38,14 +38,7 @@ class LeftoverGroup:
 
 
 def leftover_groups(root: Path = ROOT) -> list[LeftoverGroup]:
-    """List the control groups of sandboxes whose owner does not run in this PID namespace now.
-
-    Args:
-        root: Where control groups are mounted.
-
-    Returns:
-        Those of dead owners and those of owners that can't be judged, by name.
-    """
+    """List the control groups of sandboxes whose owner does not run in this PID namespace now."""
     found: dict[str, LeftoverGroup] = {}
     for parent, below, _ in os.walk(root):
         if Path(parent).name != PARENT:
@@ -61,17 +54,7 @@ def leftover_groups(root: Path = ROOT) -> list[LeftoverGroup]:
 
 
 def remove_group(group: LeftoverGroup) -> bool:
-    """End the processes of a control group and remove it.
-
-    Args:
-        group: The group.
-
-    Returns:
-        Whether this call removed it; False if it did not exist any more.
-
-    Raises:
-        SandboxStartError: It could not be removed, for lack of permission or because a process does not end.
-    """
+    """End the processes of a control group and remove it; False if it did not exist any more."""
     removed = False
     for folder in group.folders:
 

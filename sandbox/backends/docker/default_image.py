@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -30,15 +29,16 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     pull,
     remove_nameless,
 )
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker
 
     from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
-DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
 """Python and pip, without libraries."""
 Variant = Literal["default", "slim"]
@@ -54,11 +54,7 @@ _SCRIPT_STALL_S = 180.0
 
 
 def image_name(variant: Variant) -> str:
-    """Return the name of the image that `build_default_image` makes.
-
-    Args:
-        variant: `default` or `slim`.
-    """
+    """Return the name of the image that `build_default_image` makes."""
     return DEFAULT_IMAGE if variant == "default" else SLIM_IMAGE
 
 
@@ -125,16 +121,7 @@ def _package_index(base: str, engine: EngineAddress, variant: Variant) -> Abstra
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
-    """Return why a base can't be made on this machine.
-
-    Args:
-        platform: Name as `sys.platform` has it.
-        uid: The user's number.
-        debootstrap: Whether that program is installed.
-
-    Returns:
-        A sentence with what to do, or None if it can be made.
-    """
+    """Return why a base can't be made on this machine."""
     if platform != "linux":
         return (
             "Without a registry the image can only be built on Linux: connect to one, or build it there and bring it "

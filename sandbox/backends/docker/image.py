@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
+from autogen_codeact.sandbox.backends.docker.default_image import SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -26,8 +25,10 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     is_about_certificate,
     pull,
 )
-from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker
@@ -146,17 +147,7 @@ def resolve_image(
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
-    """Separate local wheels and requirements.
-
-    Args:
-        packages: As for `resolve_image`.
-
-    Returns:
-        Both, each sorted and without duplicates.
-
-    Raises:
-        ValueError: An entry is neither, such as an option of pip.
-    """
+    """Separate local wheels and requirements."""
     # A requirement may end with the URL of a wheel.
     paths = [entry for entry in packages if entry.endswith(".whl") and "://" not in entry]
     wheels = {_wheel(entry) for entry in paths}
@@ -167,12 +158,7 @@ def parse_packages(packages: Sequence[str]) -> Packages:
 
 
 def build_advice(index: BuildIndex, log: str) -> str:
-    """Return what to do about packages that a build with the host's index could not install.
-
-    Args:
-        index: How the build reached packages.
-        log: The end of its log.
-    """
+    """Return what to do about packages that a build with the host's index could not install."""
     if index.problems:
         return f"This machine fetches the packages for a build. {' '.join(index.problems)} Or give paths of local .whl files."
     if index.log is not None and _is_about_network(log):
@@ -185,11 +171,7 @@ def build_advice(index: BuildIndex, log: str) -> str:
 
 
 def install_advice(log: str) -> str:
-    """Return a sentence or two on what to do about packages that could not be installed.
-
-    Args:
-        log: The end of the build's log.
-    """
+    """Return a sentence or two on what to do about packages that could not be installed."""
     for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
         if sign in log:
             return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
@@ -214,14 +196,7 @@ def _is_about_network(log: str) -> bool:
 
 
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
-    """List the images that this package made, the newest first.
-
-    Returns:
-        One entry for each name, and one for each image that has none.
-
-    Raises:
-        SandboxUnavailable: The engine does not answer.
-    """
+    """List the images that this package made, the newest first."""
     sdk: Any = client
     with engine_errors("listing the images"):
         found = sdk.images(filters={"label": KIND_LABEL})

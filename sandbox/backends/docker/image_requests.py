@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, engine_errors
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
     import docker
@@ -79,19 +79,7 @@ class Reporter:
 
 
 def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
-    """Look up an image of the engine.
-
-    Args:
-        client: The engine.
-        image: Reference or id.
-
-    Returns:
-        Its description by the engine, or None if it does not exist.
-
-    Raises:
-        ValueError: `image` can't be the name of an image.
-        SandboxUnavailable: The engine does not answer.
-    """
+    """Return the engine's description of an image, or None if it does not exist; a ValueError if no image can have that name."""
     import docker.errors
 
     sdk: Any = client
@@ -111,11 +99,7 @@ def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
 
 
 def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the labels of an image.
-
-    Args:
-        image: Its description by the engine.
-    """
+    """Return the labels of an image."""
     return (image.get("Config") or {}).get("Labels") or {}
 
 
@@ -152,12 +136,7 @@ def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
 
 
 def pull_advice(image: str, reason: str) -> str:
-    """Return the message on why a pull failed and what to do.
-
-    Args:
-        image: The image.
-        reason: The engine's error text.
-    """
+    """Return the message on why a pull failed and what to do."""
     lowered = reason.lower()
     if any(sign in lowered for sign in ("dial tcp", "no such host", "timeout", "no answer", "proxyconnect", ": eof")):
         return (
@@ -178,20 +157,7 @@ def build(
     advise: Callable[[str], str],
     **options: Any,
 ) -> None:
-    """Build an image.
-
-    Args:
-        client: The engine.
-        context: What `build_context` made.
-        tag: Its name.
-        reporter: Receives the build's log.
-        advise: Returns a sentence on what to do from the end of the log.
-        options: Further arguments of the SDK's `build`.
-
-    Raises:
-        SandboxStartError: The build failed or nothing moved for `BUILD_STALL_S` seconds; the message has the log's end.
-        SandboxUnavailable: The engine does not answer.
-    """
+    """Build an image."""
     import requests
 
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
@@ -243,12 +209,7 @@ class _Steps:
 
 
 def remove_nameless(client: docker.APIClient, image_id: str) -> None:
-    """Remove an image without a name, unless a container or another image needs it.
-
-    Args:
-        client: The engine.
-        image_id: The image; one with a name stays.
-    """
+    """Remove an image without a name, unless a container or another image needs it."""
     import docker.errors
     import requests
 
@@ -259,14 +220,7 @@ def remove_nameless(client: docker.APIClient, image_id: str) -> None:
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
-    """Pack files for a build.
-
-    Args:
-        files: Name inside the context to content, or to the file that has it.
-
-    Returns:
-        The tar, at its beginning; the caller closes it.
-    """
+    """Pack files for a build."""
     packed = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sorted(files.items()):

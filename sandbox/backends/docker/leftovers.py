@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
 from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -58,14 +58,7 @@ class Leftover:
 
 
 def leftovers(client: APIClient) -> list[Leftover]:
-    """List the sandboxes whose owner does not run on this machine now; one request.
-
-    Returns:
-        Those of dead owners and those of owners that can't be judged, by name.
-
-    Raises:
-        SandboxError: The engine can't answer.
-    """
+    """List the sandboxes whose owner does not run on this machine now; one request."""
     items = [_leftover(container) for container in _containers(client, f"{KIND}={SANDBOX}")]
     return sorted((item for item in items if item.owner_state != "alive"), key=lambda item: item.name)
 
@@ -90,19 +83,7 @@ def _leftover(container: dict[str, Any]) -> Leftover:
 
 
 def remove(client: APIClient, ident: str, name: str) -> bool:
-    """Remove one container with its anonymous volumes.
-
-    Args:
-        client: The engine.
-        ident: The container's id.
-        name: Its name, for error messages.
-
-    Returns:
-        Whether this call removed it; False if it did not exist, or was being removed already.
-
-    Raises:
-        SandboxError: The engine could not.
-    """
+    """Remove a container with its anonymous volumes; False if it did not exist, or was being removed already."""
     return _remove(client, ident, name) == "removed"
 
 
@@ -127,12 +108,6 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
 
     Containers of other machines, of running processes, and those that are to be kept are left alone. One that can't be
     removed is logged.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        SandboxError: The engine can't list the containers.
     """
     removed = []
     for item in leftovers(client):
@@ -147,25 +122,12 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
 
 
 def created_as(client: APIClient, creation: str) -> list[str]:
-    """List the ids of the containers, at most one, with a label.
-
-    Args:
-        client: The engine.
-        creation: Value of the label `CREATION`.
-
-    Raises:
-        SandboxError: The engine can't answer.
-    """
+    """List the ids of the containers, at most one, with a label."""
     return [str(found["Id"]) for found in _containers(client, f"{CREATION}={creation}")]
 
 
 def remove_later(engine: EngineAddress, creation: str) -> None:
-    """Note a container of this process that could not be removed; the next start on the same engine tries again.
-
-    Args:
-        engine: The engine, as the user gave it.
-        creation: Value of the container's label `CREATION`. Its id is unknown if the engine ended while it created it.
-    """
+    """Note a container of this process that could not be removed; the next start on the same engine tries again."""
     with _lock:
         _to_remove.setdefault(engine, set()).add(creation)
 
@@ -174,9 +136,6 @@ def remove_orphans_in_background(engine: EngineAddress) -> None:
     """Remove orphans in a thread, once per process and engine, and what this process could not remove before.
 
     Failures are logged.
-
-    Args:
-        engine: The engine, as the user gave it.
     """
     with _lock:
         own = _to_remove.pop(engine, set())
