@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -96,10 +96,6 @@ class Packages:
         return any("://" in requirement for requirement in self.requirements)
 
 
-Serve = Callable[[str, Packages], AbstractContextManager["BuildIndex | None"]]
-"""Serves packages to a build on an image; None where only local wheels are installed."""
-
-
 def resolve_image(
     client: docker.APIClient,
     image: str,
@@ -133,17 +129,7 @@ def resolve_image(
     found = _find(client, image, progress)
     if not requested:
         return found
-
-    def serve(base: str, packages: Packages) -> AbstractContextManager[BuildIndex | None]:
-        if not packages.requirements:
-            return nullcontext()
-        # Imported here: programs that need no packages must not wait for the libraries of the index.
-        from autogen_codeact.sandbox.backends.docker.build_index import serve_index  # noqa: PLC0415
-
-        network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
-        return serve_index(base, engine, network, cancelled or Completion())
-
-    return _derive(client, found, requested, progress, serve=serve)
+    return _derive(client, found, requested, progress=progress, engine=engine, cancelled=cancelled or Completion())
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
@@ -257,9 +243,10 @@ def _derive(
     client: docker.APIClient,
     base: str,
     packages: Packages,
-    progress: Progress,
     *,
-    serve: Serve,
+    progress: Progress,
+    engine: EngineAddress,
+    cancelled: Future[None],
 ) -> str:
     found = find_image(client, base)
     if found is None:
@@ -271,27 +258,24 @@ def _derive(
         if not find_image(client, tag):
             reporter = Reporter(progress)
             reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
-            with serve(found["Id"], packages) as index:
-                _build_derived(client, found, tag, packages, index=index, reporter=reporter)
+            with _served(found["Id"], packages, engine, cancelled) as index:
+                files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
+                files["Dockerfile"] = _dockerfile(found, packages, index.pip_options).encode()
+                with build_context(files) as context:
+                    build(client, context, tag, reporter=reporter, advise=partial(build_advice, index), **index.options)
             reporter.say(f"built {tag}")
     return tag
 
 
-def _build_derived(
-    client: docker.APIClient,
-    base: dict[str, Any],
-    tag: str,
-    packages: Packages,
-    *,
-    index: BuildIndex | None,
-    reporter: Reporter,
-) -> None:
-    files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
-    files["Dockerfile"] = _dockerfile(base, packages, () if index is None else index.pip_options).encode()
-    options = {"network_mode": "none"} if index is None else index.options
-    advise = install_advice if index is None else partial(build_advice, index)
-    with build_context(files) as context:
-        build(client, context, tag, reporter=reporter, advise=advise, **options)
+def _served(
+    base: str, packages: Packages, engine: EngineAddress, cancelled: Future[None]
+) -> AbstractContextManager[BuildIndex]:
+    # Imported here: programs that need no packages must not wait for the libraries of the index.
+    from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex, serve_index  # noqa: PLC0415
+
+    if not packages.requirements:
+        return nullcontext(BuildIndex({"network_mode": "none"}))
+    return serve_index(base, engine, "bridge" if packages.have_url else "none", cancelled)
 
 
 def _dockerfile(base: dict[str, Any], packages: Packages, pip_options: Sequence[str]) -> str:
