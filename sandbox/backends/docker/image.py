@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends.docker.default_image import SLIM_IMAGE, build_default_image
-from autogen_codeact.sandbox.backends.docker.engine import engine_errors
+from autogen_codeact.sandbox.backends.docker.default_image import SLIM_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -35,22 +33,10 @@ if TYPE_CHECKING:
 
     from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
-__all__ = [
-    "DEFAULT_IMAGE",
-    "FALLBACK_IMAGE",
-    "SLIM_IMAGE",
-    "ImageInfo",
-    "Progress",
-    "build_default_image",
-    "list_images",
-    "resolve_image",
-]
-
 FALLBACK_IMAGE = "python:3-slim"
 """Used if the default image is missing: plain Python, from the public registry."""
 DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
-_KINDS: dict[str, Literal["default", "derived"]] = {"sandbox-image": "default", "derived-image": "derived"}
 _WHEELS = "/usr/share/autogen-codeact/wheels"
 _CHECK_NAMES = "Check the names and versions of the packages; what a local wheel needs must be given too."
 _CHECK_PACKAGES = "Check the packages, or build an image of your own from a Dockerfile and give its name."
@@ -58,19 +44,6 @@ _PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
 
 _locks: dict[str, threading.Lock] = {}
 _locks_guard = threading.Lock()
-
-
-@dataclass(frozen=True)
-class ImageInfo:
-    """One image that this package made."""
-
-    reference: str
-    """Name and tag, or the id if a newer build has taken its name."""
-    id: str
-    size: int
-    """Bytes, all layers."""
-    created: datetime
-    kind: Literal["default", "derived"]
 
 
 @dataclass(frozen=True)
@@ -179,33 +152,6 @@ def install_advice(log: str) -> str:
 
 def _is_about_network(log: str) -> bool:
     return any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable"))
-
-
-def list_images(client: docker.APIClient) -> list[ImageInfo]:
-    """List the images that this package made, the newest first."""
-    sdk: Any = client
-    with engine_errors("listing the images"):
-        found = sdk.images(filters={"label": KIND_LABEL})
-    infos = [
-        ImageInfo(
-            reference=name,
-            id=entry["Id"],
-            size=int(entry["Size"]),
-            created=datetime.fromtimestamp(entry["Created"], UTC),
-            kind=_KINDS[entry["Labels"][KIND_LABEL]],
-        )
-        for entry in found
-        if entry["Labels"][KIND_LABEL] in _KINDS
-        for name in _names(entry)
-    ]
-    # The engine lists images of the same second in any order.
-    return sorted(infos, key=lambda info: (info.created, info.reference), reverse=True)
-
-
-def _names(entry: dict[str, Any]) -> list[str]:
-    names = [name for name in entry.get("RepoTags") or () if name != "<none>:<none>"]
-    # An image that users build on one of these inherits the labels, but not the name.
-    return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
