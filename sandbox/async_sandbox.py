@@ -215,7 +215,7 @@ class AsyncSandbox(SandboxLifecycle):
             Whether a block was running.
         """
         client = self.client
-        return client is not None and client.interrupt()
+        return client is not None and client.blocks.interrupt()
 
     async def start_if_needed(self) -> None:
         """Start the sandbox if it is not running, as a block does.
@@ -243,7 +243,7 @@ class AsyncSandbox(SandboxLifecycle):
             python = client.hello.executable if client.hello is not None else "python3"
             message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False}
             more = {"scan": False, "cpu_seconds": None, "delete": False, "aside": True}
-            reply = await client.run({**message, **more}, code.encode(), timeout)
+            reply = await client.blocks.run({**message, **more}, code.encode(), timeout)
         result = to_result(reply, split_streams=False)
         if result.exit_code != 0:
             raise SandboxError(f"a program in the sandbox failed: {result.output[-500:]}")
@@ -295,7 +295,7 @@ class AsyncSandbox(SandboxLifecycle):
         ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
         files_before = None
-        if workspace is not None and (client.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
+        if workspace is not None and (client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
             await sync.push_changes(workspace, client, options.limits)
         if workspace is not None and context.journalled:
             with contextlib.suppress(SandboxFileError):
@@ -307,7 +307,7 @@ class AsyncSandbox(SandboxLifecycle):
         kept: list[sync.Kept] = [None]
         keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
         try:
-            reply = await client.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
+            reply = await client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
             error.tool_calls = calls.log if calls is not None else ()
             raise
@@ -318,7 +318,7 @@ class AsyncSandbox(SandboxLifecycle):
             await replay.take(reply, request.filename)
         result = to_result(reply, split_streams=options.split_streams)
         result.files_before = files_before
-        if workspace is not None and (reply.message.get("files") or client.undelivered):
+        if workspace is not None and (reply.message.get("files") or client.blocks.undelivered):
             result.artifacts = await sync.pull(workspace, client, reply)
         result.code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         if reply.displays.count:
@@ -344,7 +344,7 @@ class AsyncSandbox(SandboxLifecycle):
         """Let a block call the host tools."""
         request.message["tool_sources"] = self.tools.added_sources()
         calls = self.tools.block(block, context, ident)
-        calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
+        calls.sandbox, calls.work_dir = client.requests, workspace.root if workspace is not None else None
         return calls
 
     async def _add_displays(
@@ -432,7 +432,7 @@ class AsyncSandbox(SandboxLifecycle):
 
     async def list_files(self) -> list[str]:
         """List the regular files in the workspace."""
-        return [entry["name"] for entry in await (await self._ready()).list_files()]
+        return [entry["name"] for entry in await (await self._ready()).requests.list_files()]
 
     # The session's memory
 
@@ -442,7 +442,7 @@ class AsyncSandbox(SandboxLifecycle):
         Raises:
             ValueError: There is no session, or a block is running.
         """
-        await (await self._ready_session()).command(Frame.TAKE_CHECKPOINT, {})
+        await (await self._ready_session()).requests.command(Frame.TAKE_CHECKPOINT, {})
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -452,7 +452,7 @@ class AsyncSandbox(SandboxLifecycle):
         Raises:
             ValueError: There is no session or no checkpoint, or a block is running.
         """
-        await (await self._ready_session()).command(Frame.ROLL_BACK, {})
+        await (await self._ready_session()).requests.command(Frame.ROLL_BACK, {})
         self.unrecorded += 1
 
     async def _ready_session(self) -> RunnerClient:

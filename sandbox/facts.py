@@ -209,7 +209,7 @@ async def _ask(sandbox: SandboxLifecycle, run: Callable[[str, float], Awaitable[
 
 async def _files_in(client: RunnerClient) -> dict[str, Any]:
     """Return what the program says of files, asked without running it."""
-    answer = (await client.file_request({"op": "list"})).message
+    answer = (await client.requests.file_request({"op": "list"})).message
     files = [(entry["name"], entry["size"]) for entry in checked_entries(answer.get("files"))]
     shown = sorted((file for file in files if not _is_hidden(file[0])), key=lambda file: _place(file[0]))[:MAX_COUNTED]
     return {

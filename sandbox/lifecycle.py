@@ -294,7 +294,7 @@ class SandboxLifecycle:
             self._workspace.note(*notes)
         if options.functions_source is not None:
             module = options.functions_module
-            await client.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])
+            await client.requests.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])
             failed = "the functions failed to load"
             if options.functions_packages and not isinstance(options, DockerOptions):
                 needed = ", ".join(options.functions_packages)
@@ -324,7 +324,7 @@ class SandboxLifecycle:
         )
         assert not isinstance(request, Result)
         self.blocks += 1
-        reply = await client.run(request.message, request.code, PREPARE_TIMEOUT_S)
+        reply = await client.blocks.run(request.message, request.code, PREPARE_TIMEOUT_S)
         result = to_result(reply, split_streams=self.options.split_streams)
         if result.exit_code != 0:
             raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")

@@ -23,7 +23,7 @@ async def put(client: RunnerClient, source: Path, name: str) -> None:
         ValueError: The name could leave the workspace.
         SandboxFileError: It can't be read, or the sandbox can't store it.
     """
-    await client.write_file(safe_name(name), 0o644, in_threads(_chunks(source)))
+    await client.requests.write_file(safe_name(name), 0o644, in_threads(_chunks(source)))
 
 
 async def get(client: RunnerClient, name: str, target: Path) -> Path:
@@ -48,7 +48,7 @@ async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
     """
     content = data.encode() if isinstance(data, str) else data
     pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-    await client.write_file(safe_name(name), 0o644, pieces)
+    await client.requests.write_file(safe_name(name), 0o644, pieces)
 
 
 async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
@@ -64,7 +64,7 @@ async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES)
         SandboxFileError: It does not exist, is not a regular file, or has more than `max_bytes`.
     """
     content = bytearray()
-    async for chunk, size in client.read_file(safe_name(name)):
+    async for chunk, size in client.requests.read_file(safe_name(name)):
         content += chunk
         if max(size, len(content)) > max_bytes:
             raise SandboxFileError(f"{name} has {size:,} bytes; at most {max_bytes:,} are read into memory")

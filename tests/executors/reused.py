@@ -143,7 +143,7 @@ class _Pool(SandboxPool):
     async def _start_one(self) -> RunnerClient:
         before = _descriptors()
         client = await super()._start_one()
-        _clients.append((client, client._connection, _descriptors() - before))
+        _clients.append((client, client.requests.connection, _descriptors() - before))
         return client
 
 

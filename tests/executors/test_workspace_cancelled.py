@@ -93,7 +93,7 @@ async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those
         assert sandbox is not None
         assert workspace is not None
         before = (await manifest_of(workspace, sandbox) or {})["data"]
-        sandbox.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
-        await sandbox.write_file("data", 0o644, [b"new"])
+        sandbox.blocks.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
+        await sandbox.requests.write_file("data", 0o644, [b"new"])
         await sync.push_changes(workspace, sandbox, executor.sandbox.options.limits)
         assert (await manifest_of(workspace, sandbox) or {})["data"] != before
