@@ -160,7 +160,7 @@ class BlockRun:
     async def _add_displays(self, result: Result, displays: Displays) -> None:
         """Store what the block has shown, and add it to its result."""
         folder = self._folder if self.replay is None else None
-        shown = await in_thread(display_files.store, displays.values(), folder)
+        shown = await in_thread(display_files.store, result.displays, folder)
         result.artifacts = display_files.merged(result.artifacts, shown.artifacts)
         result.displays = tuple(shown.displays)
         result.notes = (*shown.notes, *displays.notes(), *result.notes)

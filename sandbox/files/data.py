@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def data_sources(paths: Iterable[Path | str]) -> dict[str, Path]:
-    """Return the files and folders for /data at the start of a sandbox: their paths on the host, by their paths in it.
-
-    Raises:
-        SandboxStartError: One no longer exists.
-    """
+    """Return the files and folders for /data at the start of a sandbox: their paths on the host, by their paths in it."""
     try:
         return {entry.target: entry.source() for entry in map(DataEntry, paths)}
     except ValueError as error:
@@ -28,11 +24,7 @@ def data_sources(paths: Iterable[Path | str]) -> dict[str, Path]:
 
 
 async def check_data(sandbox: RunnerClient, paths: Iterable[Path | str]) -> None:
-    """Check that the sandbox's user can read what is mounted at /data.
-
-    Raises:
-        SandboxStartError: It can't; the message says what to do.
-    """
+    """Check that the sandbox's user can read what is mounted at /data."""
     for entry in map(DataEntry, paths):
         shown = printable(str(entry.path))
         try:

@@ -46,16 +46,7 @@ logger = logging.getLogger("autogen_codeact")
 
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
-    """Send new and changed files of the host, before a block.
-
-    Args:
-        workspace: The host's folder; it receives the notes on files that were left out.
-        sandbox: Where it goes.
-        limits: What the sandbox may use.
-
-    Raises:
-        SandboxFileError: The folder does not exist or can't be read.
-    """
+    """Send new and changed files of the host, before a block."""
     for name in sandbox.blocks.undelivered:
         workspace.differs(name)
     if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
@@ -65,12 +56,7 @@ async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limi
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
-    """Stop storing files.
-
-    Args:
-        workspace: The host's folder.
-        let_finish: Whether to finish storing the files of a block first.
-    """
+    """Stop storing files."""
     if let_finish:
         async with workspace.transfer_lock:
             await in_thread(workspace.close)
@@ -393,13 +379,7 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
 
 
 def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
-    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted.
-
-    Args:
-        kept: Its only item becomes the file, or a future if it is being written.
-        folder: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
-        request: The block, whose code has a file.
-    """
+    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
     name, code, delete = request.filename, request.code, request.message["delete"]
     assert name is not None
     if isinstance(folder, Path):

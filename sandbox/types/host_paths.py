@@ -40,11 +40,7 @@ class DataEntry:
         return f"{DATA}/{self.name}"
 
     def source(self) -> Path:
-        """Return its path on the host, without symbolic links.
-
-        Raises:
-            ValueError: It does not exist, or can't be shown to the sandbox.
-        """
+        """Return its path on the host, without symbolic links."""
         shown = f"data={printable(str(self.path))!r}"
         try:
             path = Path(self.path).resolve(strict=True)
@@ -61,15 +57,7 @@ class DataEntry:
 
 
 def parse_data(value: Iterable[Path | str]) -> list[str]:
-    """Check the files and folders for /data, and return their paths as given.
-
-    Args:
-        value: What was given.
-
-    Raises:
-        TypeError: It is not a list of paths.
-        ValueError: One does not exist or can't be shown to the sandbox, or two have the same name.
-    """
+    """Check the files and folders for /data, and return their paths as given."""
     if isinstance(value, os.PathLike):
         raise TypeError(f"data is one path: give a list, [{os.fspath(value)!r}]")
     paths = [os.fspath(each) for each in parse_names("data", value)]  # type: ignore[arg-type]
@@ -97,14 +85,7 @@ def parse_data(value: Iterable[Path | str]) -> list[str]:
 
 
 def check_readable(folder: Path) -> Path:
-    """Check a folder that the code may read, and return it.
-
-    Args:
-        folder: A folder of the host.
-
-    Raises:
-        ValueError: It can't be shown, or would show everything.
-    """
+    """Check a folder that the code may read, and return it."""
     for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
         if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
             raise ValueError(

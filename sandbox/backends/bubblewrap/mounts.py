@@ -31,11 +31,7 @@ MAX_LINKS = 40
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:
-    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need.
-
-    Args:
-        root: Where the host's folders are.
-    """
+    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need."""
     arguments = ["--ro-bind", str(root / "usr"), "/usr"]
     for name in SYSTEM:
         path = root / name
@@ -62,14 +58,7 @@ def proc_arguments() -> list[str]:
 
 
 def shown_arguments(paths: Iterable[Path]) -> list[str]:
-    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links.
-
-    Args:
-        paths: The files and folders.
-
-    Raises:
-        SandboxStartError: One does not exist.
-    """
+    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links."""
     shown: list[Path] = []
     links: dict[Path, str] = {}
     for path in paths:

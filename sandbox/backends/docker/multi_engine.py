@@ -61,38 +61,43 @@ class MultiEngineLauncher:
         until = time.monotonic() + self._wait_s
         while True:
             slot = self._slot = placement().take(self._hosts, tried, until, self._cancelled)
-            launcher = self._make(slot.host)
-            with self._lock:
-                self._launcher = launcher
-                if self._cancelled.done():
-                    launcher.cancel()
             try:
-                stream = _launch(launcher, slot, boot)
-            except (SandboxNameInUse, ValueError):
-                slot.release()
-                raise
-            except SandboxError as error:
-                if not isinstance(error, _AbandonedError):
-                    launcher.close()
-                unavailable = isinstance(error, SandboxUnavailable)
-                no_image = launcher.image_failed and _answers(slot.host)
-                if self._cancelled.done() or (no_image and not unavailable):
-                    # Another engine would build the same image in vain.
-                    slot.release()
-                    raise
-                if unavailable and not no_image and slot.host.address not in unreachable:
-                    unreachable.add(slot.host.address)
-                    slot.unreachable(error)
-                else:
-                    tried[slot.host.address] = str(error)
-                    slot.refused(error)
-                continue
+                stream = self._launch_on(slot, boot, tried, unreachable)
             except BaseException:
                 slot.release()
                 raise
-            stream.when_closed = slot.release
-            slot.started(partial(_abandon, stream, slot.host))
-            return stream
+            if stream is not None:
+                stream.when_closed = slot.release
+                slot.started(partial(_abandon, stream, slot.host))
+                return stream
+
+    def _launch_on(
+        self, slot: Slot, boot: str, tried: dict[Address, str], unreachable: set[Address]
+    ) -> DockerStream | None:
+        """Return its stream; None if another engine, or this one once more, should be tried."""
+        launcher = self._make(slot.host)
+        with self._lock:
+            self._launcher = launcher
+            if self._cancelled.done():
+                launcher.cancel()
+        try:
+            return _launch(launcher, slot, boot)
+        except SandboxNameInUse:
+            raise
+        except SandboxError as error:
+            if not isinstance(error, _AbandonedError):
+                launcher.close()
+            unavailable = isinstance(error, SandboxUnavailable)
+            no_image = launcher.image_failed and _answers(slot.host)
+            if self._cancelled.done() or (no_image and not unavailable):
+                raise  # another engine would build the same image in vain
+            if unavailable and not no_image and slot.host.address not in unreachable:
+                unreachable.add(slot.host.address)
+                slot.unreachable(error)
+            else:
+                tried[slot.host.address] = str(error)
+                slot.refused(error)
+            return None
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
