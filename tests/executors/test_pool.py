@@ -20,7 +20,7 @@ from autogen_codeact.executors import (
     SandboxPool,
     SandboxTimeout,
 )
-from autogen_codeact.sandbox.async_sandbox import LOST
+from autogen_codeact.sandbox.managed_sandbox import LOST
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.types.tool import ToolAnswer
 
