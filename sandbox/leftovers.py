@@ -29,12 +29,7 @@ _checked_lock = threading.Lock()
 
 
 def local_leftovers(search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S) -> list[Leftover]:
-    """List control groups and temporary folders of dead processes.
-
-    Args:
-        search_s: Seconds after which the search for folders stops.
-        remove_s: Seconds after which the removal of one folder stops.
-    """
+    """List control groups and temporary folders of dead processes."""
     groups = leftover_groups() if sys.platform == "linux" else []
     folders = [
         Leftover(

@@ -196,11 +196,7 @@ class PoolManager:
             self._changed.notify_all()
 
     def give_back(self, sandbox: RunnerClient) -> bool:
-        """End a lease, and keep its sandbox for another one if it may be used again; a reset begins in the background.
-
-        Returns:
-            Whether the sandbox is kept; the caller stops it if not.
-        """
+        """End a lease; return whether its sandbox is kept for another one, with a reset in the background, or the caller stops it."""
         with self._changed:
             pooled = next((each for each in self._sandboxes if each.sandbox is sandbox), None)
             if pooled is None or not pooled.leased or pooled.ending or pooled.discarded or self._stopping:

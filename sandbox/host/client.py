@@ -39,36 +39,28 @@ class Gateway(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of the supervisor's end."""
-        ...
 
     @property
     def idle(self) -> bool:
         """Whether there is no connection."""
-        ...
 
     def attach(self, connection: Connection, name: str) -> None:
         """Start to serve a connection that is not open yet."""
-        ...
 
     def begin_block(self, *, shut: bool) -> int:
         """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
-        ...
 
     def add_connections(self, result: Result, mark: int) -> None:
         """Add the connections since the start of a block to its result."""
-        ...
 
     def shut(self) -> None:
         """End every connection and refuse new ones, until the next block that is not part of a replay."""
-        ...
 
     def renew(self) -> bool:
         """Forget the connections of the use so far; return whether that is possible."""
-        ...
 
     def close(self) -> None:
         """End every connection."""
-        ...
 
 
 class RunnerClient:
@@ -124,24 +116,12 @@ class RunnerClient:
         return self._launcher.python
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
-        """Call a function when a started sandbox has ended, for whatever reason.
-
-        Args:
-            callback: Called once, in some thread, with the reason; at once if it has ended already.
-        """
+        """Call a function when a started sandbox has ended, for whatever reason."""
         assert self.requests.connection is not None
         self.requests.connection.ended.add_done_callback(lambda ended: callback(ended.result()))
 
     async def start(self) -> Hello:
-        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time.
-
-        Returns:
-            The runner's first message.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-            asyncio.CancelledError: The start was cancelled. Nothing is left of it, or will be when an engine that hangs answers.
-        """
+        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time."""
         engine = self._launcher.engine
         async with _starts[engine] if engine is not None else contextlib.nullcontext():
             return await self._start()
@@ -230,10 +210,9 @@ class RunnerClient:
             await self.stop()
 
     def renew(self) -> RunnerClient | None:
-        """Make the client for the next use of the sandbox, which has nothing of this one; this one can't be used any more.
+        """Return the client for the next use, which has nothing of this one; None if something of this use still goes on.
 
-        Returns:
-            The new client; `reset_blocking` comes first. None if something of this use still goes on.
+        This one can't be used any more; `reset_blocking` comes first.
         """
         # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
         if not self._stop_lock.acquire(blocking=False):
@@ -263,14 +242,7 @@ class RunnerClient:
             self._stop_lock.release()
 
     def reset_blocking(self, timeout_s: float) -> str | None:
-        """End and remove everything of the uses so far, in a thread.
-
-        Args:
-            timeout_s: How long that may take, in seconds.
-
-        Returns:
-            None, or why the sandbox must not be used again.
-        """
+        """End and remove everything of the uses so far, in a thread; return None, or why it must not be used again."""
         try:
             reply = self.requests.send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
         except TimeoutError:
