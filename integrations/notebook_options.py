@@ -14,11 +14,10 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from autogen_codeact.sandbox.managed_sandbox import BackendName
 from autogen_codeact.sandbox.types.keyword_model import did_you_mean
 from autogen_codeact.sandbox.types.limits import Limits, parse_timeout
 from autogen_codeact.sandbox.types.option_texts import parse_texts
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.options import BackendName, BubblewrapOptions, DockerOptions, parse_options
 
 DEFAULT_SESSION = "default"
 _BACKENDS = ("auto", "docker", "bubblewrap")

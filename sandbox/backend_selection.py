@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.types import environment
 from autogen_codeact.sandbox.types.allowed_domains import Policy
 from autogen_codeact.sandbox.types.errors import SandboxUnavailable
 from autogen_codeact.sandbox.types.limits import parse_size
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions, only_for_bubblewrap
 from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
 
 Progress = Callable[[str], None]
@@ -130,6 +130,11 @@ def only_for_docker(names: Iterable[str]) -> str | None:
     """Return the first of some options that only Docker has, or None."""
     only = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
     return next((name for name in names if name in only), None)
+
+
+def backend_for(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend "auto" means for some options; blocks for some milliseconds."""
+    return "bubblewrap" if only_for_bubblewrap(options) else choose_backend(options)
 
 
 def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:

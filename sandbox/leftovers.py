@@ -19,6 +19,7 @@ from autogen_codeact.sandbox.files.temporary_folder import (
     remove_abandoned,
     temporary_place,
 )
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.errors import SandboxError
 
 logger = logging.getLogger("autogen_codeact")
@@ -52,7 +53,7 @@ def remove_leftovers_in_background() -> None:
         first = key not in _checked
         _checked.add(key)
     if first:
-        threading.Thread(target=_remove_all, name="codeact-leftovers", daemon=True).start()
+        start_thread("codeact-leftovers", _remove_all)
 
 
 def _remove_all() -> None:

@@ -7,10 +7,10 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from itertools import zip_longest
 from typing import TypeVar
 
+from autogen_codeact.sandbox.host.threads import in_abandonable_thread
 from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused, address_refused
 from autogen_codeact.sandbox.types.host_names import Address, is_address, with_port
 
@@ -152,21 +152,18 @@ async def in_daemon_thread(function: Callable[[A], R], argument: A, slots: threa
     """
     if not slots.acquire(blocking=False):
         raise ConnectionError("too many earlier requests are still waiting")
-    future: Future[R] = Future()
-    future.set_running_or_notify_cancel()
 
-    def run() -> None:
+    def run() -> R:
         try:
-            future.set_result(function(argument))
-        except (OSError, ValueError) as error:
-            future.set_exception(error)
+            return function(argument)
+        except (OSError, ValueError):
+            raise
         except BaseException as error:  # noqa: BLE001 - a resolver may be the user's own
-            future.set_exception(OSError(repr(error)))
+            raise OSError(repr(error)) from None
         finally:
             slots.release()
 
-    threading.Thread(target=run, name="codeact-resolve", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    return await asyncio.wrap_future(in_abandonable_thread("codeact-resolve", run))
 
 
 def in_order(addresses: Sequence[Address]) -> list[Address]:

@@ -18,6 +18,7 @@ from autogen_codeact.sandbox.host.requests import Requests
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.running_blocks import RunningBlocks
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from autogen_codeact.sandbox.types.environment import interpreter_variables
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
@@ -132,7 +133,7 @@ class RunnerClient:
 
     async def _start(self) -> Hello:
         launched = Completion[ByteStream]()
-        threading.Thread(target=self._launch, args=(launched,), name=f"codeact-start-{self.name}").start()
+        start_thread(f"codeact-start-{self.name}", self._launch, launched, daemon=False)
         try:
             stream = await asyncio.wrap_future(launched)
         except asyncio.CancelledError:
@@ -170,7 +171,7 @@ class RunnerClient:
             finally:
                 undone.set_result(None)
 
-        threading.Thread(target=undo, name=f"codeact-undo-{self.name}").start()
+        start_thread(f"codeact-undo-{self.name}", undo, daemon=False)
         with contextlib.suppress(SandboxTimeout):
             await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
 

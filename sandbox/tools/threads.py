@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.tool import ToolStuckError
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ class Threads:
                 self._idle -= 1  # that thread will take it
             elif self._alive < self._most:
                 self._alive += 1
-                threading.Thread(target=self._work, name="codeact-tool", daemon=True).start()
+                start_thread("codeact-tool", self._work)
         return job
 
     def _work(self) -> None:

@@ -8,6 +8,8 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 
+from autogen_codeact.sandbox.host.threads import start_thread
+
 
 class Writer:
     """Writes to standard error, in order. A stopped terminal blocks that, so a thread does it, and ends when all is written."""
@@ -34,7 +36,7 @@ class Writer:
             if self._running:
                 return written
             self._running = True
-        threading.Thread(target=self._work, name="codeact-question", daemon=True).start()
+        start_thread("codeact-question", self._work)
         return written
 
     def _work(self) -> None:
