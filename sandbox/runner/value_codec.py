@@ -4,6 +4,7 @@ Bytes from the other side are checked, and never unpickled. Neither numpy nor pa
 """
 
 import io
+import itertools
 import json
 import math
 import re
@@ -15,10 +16,8 @@ MAX_COLUMNS = 10_000
 MAX_ROWS = 100_000_000
 MAX_PIXELS = 50_000_000
 MAX_DIMENSIONS = 32
-# JSON is parsed in pieces, because no other thread runs meanwhile; lists and objects take far more memory than their text.
-PIECE_ROWS = 100
-MAX_PIECE_BYTES = 1024 * 1024
-MAX_JSON_BYTES = 16 * 1024 * 1024
+# While JSON is parsed no other thread runs; its lists and objects take far more memory than their text.
+MAX_JSON_BYTES = 1024 * 1024
 MAX_CONTAINERS = 50_000
 TIMEZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+:-]*(/[A-Za-z][A-Za-z0-9_+-]*)*|[+-]\d\d:\d\d", re.ASCII)
 DTYPE = re.compile(
@@ -31,15 +30,7 @@ CONVERT = "convert it first, for example with astype()"
 
 
 def pack(kind, value):
-    """Write a value.
-
-    Args:
-        kind: `array`, `table`, `series`, `image` or `bytes`.
-        value: An array of numpy, a DataFrame or Series of pandas, an image of Pillow, or bytes.
-
-    Raises:
-        TypeError: It has parts that can't be written.
-    """
+    """Write an `array` of numpy, a `table` or `series` of pandas, or an `image` of Pillow; raises a TypeError if it can't."""
     blobs = []
     header = {"kind": kind, "value": _WRITERS[kind](value, blobs)}
     header["sizes"] = [len(blob) for blob in blobs]
@@ -50,15 +41,7 @@ def pack(kind, value):
 
 
 def unpack(kind, data):
-    """Read a value.
-
-    Args:
-        kind: What it must be.
-        data: The bytes.
-
-    Raises:
-        ValueError: It is something else, or malformed.
-    """
+    """Read a value of a kind; raises a ValueError if it is something else, or malformed."""
     try:
         (length,) = struct.unpack_from("!I", data)
         if length > MAX_HEADER:
@@ -67,43 +50,25 @@ def unpack(kind, data):
         header = json.loads(bytes(view[4 : 4 + length]).decode())
         if header["kind"] != kind:
             raise ValueError("it is of another kind")
-        reader = Reader(view[4 + length :], header["sizes"])
-        value = _READERS[kind](header["value"], reader)
-        reader.finish()
+        parts = _parts(view[4 + length :], header["sizes"])
+        value = _READERS[kind](header["value"], parts)
+        if next(parts, None) is not None:
+            raise ValueError("it has more parts than its description")
     except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
         raise ValueError("it is malformed (%s)" % type(error).__name__) from None
+    except StopIteration:
+        raise ValueError("it has fewer parts than its description") from None
     return value
 
 
-class Reader:
-    """The bytes of a value, read in order.
-
-    Args:
-        data: The bytes.
-        sizes: Lengths of the parts.
-    """
-
-    def __init__(self, data, sizes):
-        if not isinstance(sizes, list) or any(type(size) is not int or size < 0 for size in sizes):
-            raise ValueError("the sizes are no list of numbers")
-        if sum(sizes) != len(data):
-            raise ValueError("it is cut off")
-        self._data = data
-        self._sizes = sizes
-        self._next = self._offset = 0
-
-    def take(self):
-        """Return the next part."""
-        size = self._sizes[self._next]
-        part = self._data[self._offset : self._offset + size]
-        self._next += 1
-        self._offset += size
-        return part
-
-    def finish(self):
-        """Check that all parts have been read."""
-        if self._next != len(self._sizes):
-            raise ValueError("it has more parts than its description")
+def _parts(data, sizes):
+    """Return an iterator of the parts of a value."""
+    if not isinstance(sizes, list) or any(type(size) is not int or size < 0 for size in sizes):
+        raise ValueError("the sizes are no list of numbers")
+    if sum(sizes) != len(data):
+        raise ValueError("it is cut off")
+    ends = itertools.accumulate(sizes)
+    return (data[end - size : end] for size, end in zip(sizes, ends))
 
 
 # Arrays
@@ -119,10 +84,10 @@ def _write_array(value, blobs):
     return {"dtype": array.dtype.str, "shape": list(array.shape)}
 
 
-def _read_array(meta, reader):
+def _read_array(meta, parts):
     numpy = import_module("numpy")
 
-    name, shape, data = meta["dtype"], meta["shape"], reader.take()
+    name, shape, data = meta["dtype"], meta["shape"], next(parts)
     if not isinstance(name, str) or not DTYPE.fullmatch(name):
         raise ValueError("arrays of this dtype are not accepted")
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
@@ -155,148 +120,118 @@ def _write_table(frame, blobs):
     return {
         "columns": _write_index(frame.columns, blobs, "the column names"),
         "index": _write_index(frame.index, blobs, "the index"),
-        "data": [_write_values(frame.iloc[:, n], blobs, "column %r" % (name,)) for n, name in enumerate(frame.columns)],
+        "data": [_write_column(frame.iloc[:, n], blobs, "column %r" % (name,)) for n, name in enumerate(frame.columns)],
     }
 
 
-def _read_table(meta, reader):
+def _read_table(meta, parts):
     pandas = import_module("pandas")
 
-    columns, index = _read_index(meta["columns"], reader), _read_index(meta["index"], reader)
+    columns, index = _read_index(meta["columns"], parts), _read_index(meta["index"], parts)
     metas = meta["data"]
     if not isinstance(metas, list) or len(metas) > MAX_COLUMNS or len(metas) != len(columns):
         raise ValueError("the columns do not fit their names")
-    frame = pandas.DataFrame(
-        {n: _column(_read_values(each, reader), index) for n, each in enumerate(metas)}, index=index
-    )
+    read = [_read_column(each, parts) for each in metas]
+    if any(len(values) != len(index) for values in read):
+        raise ValueError("a column does not fit the index")
+    # With its dtype, because pandas would make texts of Python objects that are texts.
+    series = {n: pandas.Series(values, index=index, dtype=values.dtype) for n, values in enumerate(read)}
+    frame = pandas.DataFrame(series, index=index)
     frame.columns = columns
     return frame
 
 
 def _write_series(series, blobs):
-    return {
-        "name": _scalar(series.name),
-        "index": _write_index(series.index, blobs, "the index"),
-        "data": _write_values(series, blobs, "the series"),
-    }
+    return _write_table(series.to_frame(), blobs)
 
 
-def _read_series(meta, reader):
-
-    index = _read_index(meta["index"], reader)
-    return _column(_read_values(meta["data"], reader), index).rename(_label(meta["name"]))
-
-
-def _column(values, index):
-    """Make a column; with its dtype, because pandas would make texts of Python objects that are texts."""
-    if len(values) != len(index):
-        raise ValueError("a column does not fit the index")
-    return import_module("pandas").Series(values, index=index, dtype=values.dtype)
+def _read_series(meta, parts):
+    frame = _read_table(meta, parts)
+    if len(frame.columns) != 1:
+        raise ValueError("it has more than one column")
+    return frame.iloc[:, 0]
 
 
 def _write_index(index, blobs, what):
     pandas = import_module("pandas")
 
-    names = [_scalar(name) for name in index.names]
+    names = [name if isinstance(name, (str, int, type(None))) else str(name) for name in index.names]
     if isinstance(index, pandas.RangeIndex):
-        return {"type": "range", "range": [index.start, index.stop, index.step], "names": names}
-    if isinstance(index, pandas.MultiIndex):
-        levels = [index.get_level_values(n).to_series(index=range(len(index))) for n in range(index.nlevels)]
-        return {"type": "levels", "levels": [_write_values(level, blobs, what) for level in levels], "names": names}
-    return {"type": "plain", "values": _write_values(pandas.Series(index), blobs, what), "names": names}
+        return {"range": [index.start, index.stop, index.step], "names": names}
+    levels = [pandas.Series(index.get_level_values(n), index=range(len(index))) for n in range(index.nlevels)]
+    return {"levels": [_write_column(level, blobs, what) for level in levels], "names": names}
 
 
-def _read_index(meta, reader):
+def _read_index(meta, parts):
     pandas = import_module("pandas")
 
-    names = [_label(name) for name in meta["names"]]
-    if meta["type"] == "range":
+    names = meta["names"]
+    if not isinstance(names, list) or any(isinstance(name, (list, dict)) for name in names):
+        raise ValueError("the names of an index are no list of texts")
+    if "range" in meta:
         start, stop, step = meta["range"]
         numbers = range(start, stop, step)
         if max(map(abs, (start, stop, step))) > 2**62 or len(numbers) > MAX_ROWS:
             raise ValueError("the index is too long")
         index = pandas.RangeIndex(numbers)
-    elif meta["type"] == "levels":
-        index = pandas.MultiIndex.from_arrays([_read_values(level, reader) for level in meta["levels"]])
     else:
-        values = _read_values(meta["values"], reader)
-        index = pandas.Index(values, dtype=values.dtype)
+        levels = [_read_column(level, parts) for level in meta["levels"]]
+        one = len(levels) == 1
+        index = pandas.Index(levels[0], dtype=levels[0].dtype) if one else pandas.MultiIndex.from_arrays(levels)
     index.names = names
     return index
 
 
-def _write_values(series, blobs, what):  # noqa: PLR0911 - one for each kind of column
-    pandas = import_module("pandas")
+def _write_column(series, blobs, what):
+    numpy, pandas = import_module("numpy"), import_module("pandas")
 
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        series = pandas.Series(numpy.asarray(series))
     dtype, name = series.dtype, str(series.dtype)
-    if isinstance(dtype, pandas.CategoricalDtype):
-        codes = _write_array(series.cat.codes.to_numpy(), blobs)
-        categories = _write_values(pandas.Series(dtype.categories), blobs, what)
-        return {"type": "category", "codes": codes, "categories": categories, "ordered": bool(dtype.ordered)}
     if isinstance(dtype, pandas.DatetimeTZDtype):
         moments = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return {"type": "moments", "timezone": str(dtype.tz), "values": _write_array(moments, blobs)}
     if MASKED.fullmatch(name):
         plain = series.fillna(False if name == "boolean" else 0).to_numpy(dtype=name.lower().replace("boolean", "bool"))
-        return {
-            "type": name,
-            "values": _write_array(plain, blobs),
-            "missing": _write_array(series.isna().to_numpy(), blobs),
-        }
+        missing = _write_array(series.isna().to_numpy(), blobs)
+        return {"type": name, "missing": missing, "values": _write_array(plain, blobs)}
     if isinstance(dtype, pandas.StringDtype):
         texts = series.astype(object).where(series.notna(), None).tolist()
         return {"type": "text", "dtype": name if name == "str" else "string", "count": _write_texts(texts, blobs)}
-    if (
-        getattr(dtype, "kind", "") in "biufcMm"
-        and not hasattr(dtype, "numpy_dtype")
-        and DTYPE.fullmatch(getattr(dtype, "str", ""))
-    ):
-        return {"type": "array", "values": _write_array(series.to_numpy(), blobs)}
     if name == "object":
         return _write_objects(series.tolist(), blobs, what)
+    if not hasattr(dtype, "numpy_dtype") and DTYPE.fullmatch(getattr(dtype, "str", "")):
+        return {"type": "array", "values": _write_array(series.to_numpy(), blobs)}
     raise TypeError("%s has the dtype %s, which can't be sent: %s" % (what, name, CONVERT))
 
 
-def _read_values(meta, reader):  # noqa: PLR0911 - as above
+def _read_column(meta, parts):
     pandas = import_module("pandas")
 
     kind = meta["type"]
-    if kind == "array":
-        return _one_dimensional(_read_array(meta["values"], reader))
-    if kind == "category":
-        codes = _one_dimensional(_read_array(meta["codes"], reader))
-        categories = _read_values(meta["categories"], reader)
-        categories = pandas.Index(categories, dtype=categories.dtype)
-        return pandas.Categorical.from_codes(codes, categories=categories, ordered=meta["ordered"] is True)
-    if kind == "moments":
-        if (
-            not isinstance(meta["timezone"], str)
-            or not TIMEZONE.fullmatch(meta["timezone"])
-            or len(meta["timezone"]) > 64
-        ):
-            raise ValueError("the time zone is none")
-        values = _one_dimensional(_read_array(meta["values"], reader))
-        return pandas.Series(pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(meta["timezone"])).array
-    if isinstance(kind, str) and MASKED.fullmatch(kind):
-        values = _one_dimensional(_read_array(meta["values"], reader))
-        missing = _one_dimensional(_read_array(meta["missing"], reader))
-        made = pandas.array(values, dtype=kind)
-        made[missing] = pandas.NA
-        return made
     if kind == "text":
-        texts = _read_texts(meta["count"], reader)
+        texts = _read_texts(meta["count"], parts)
         has_str = int(pandas.__version__.partition(".")[0]) >= 3
         dtype = {"string": "string", "str": "str" if has_str else object}.get(meta["dtype"], object)
         return pandas.Series(texts, dtype=dtype).array
     if kind == "objects":
-        return _read_objects(meta["count"], reader)
-    raise ValueError("a column is of an unknown type")
-
-
-def _one_dimensional(array):
-    if array.ndim != 1 or len(array) > MAX_ROWS:
+        return _read_objects(parts)
+    missing = _read_array(meta["missing"], parts) if "missing" in meta else None
+    values = _read_array(meta["values"], parts)
+    if values.ndim != 1 or len(values) > MAX_ROWS:
         raise ValueError("a column is not a list of values")
-    return array
+    if kind == "array":
+        return values
+    if kind == "moments":
+        zone = meta["timezone"]
+        if not isinstance(zone, str) or not TIMEZONE.fullmatch(zone) or len(zone) > 64:
+            raise ValueError("the time zone is none")
+        return pandas.Series(pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(zone)).array
+    if not isinstance(kind, str) or not MASKED.fullmatch(kind):
+        raise ValueError("a column is of an unknown type")
+    made = pandas.array(values, dtype=kind)
+    made[missing] = pandas.NA
+    return made
 
 
 def _write_texts(texts, blobs):
@@ -309,13 +244,13 @@ def _write_texts(texts, blobs):
     return len(texts)
 
 
-def _read_texts(count, reader):
+def _read_texts(count, parts):
     numpy = import_module("numpy")
 
-    lengths, data = reader.take(), reader.take()
+    lengths, data = next(parts), bytes(next(parts))
     if type(count) is not int or len(lengths) != 4 * count:
         raise ValueError("a column has another number of texts")
-    texts, offset, data = [], 0, bytes(data)
+    texts, offset = [], 0
     for length in numpy.frombuffer(lengths, "<i4").tolist():
         if length < 0:
             texts.append(None if length == NONE else math.nan)
@@ -330,17 +265,15 @@ def _read_texts(count, reader):
 def _write_objects(values, blobs, what):
     if all(value is None or type(value) is str or (type(value) is float and math.isnan(value)) for value in values):
         return {"type": "text", "dtype": "object", "count": _write_texts(values, blobs)}
-    parts = [values[start : start + PIECE_ROWS] for start in range(0, len(values), PIECE_ROWS)]
     try:
-        pieces = [json.dumps(part, default=_item, separators=(",", ":")) for part in parts]
+        text = json.dumps(values, default=_item, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
         text = "%s holds values that can't be sent (%s): give it another dtype, for example with pandas.to_datetime()"
         raise TypeError(text % (what, error)) from None
-    if sum(map(len, pieces)) > MAX_JSON_BYTES or max(map(len, pieces), default=0) > MAX_PIECE_BYTES:
-        text = "%s holds more than %d bytes of Python objects, or more than %d in %d rows: %s"
-        raise TypeError(text % (what, MAX_JSON_BYTES, MAX_PIECE_BYTES, PIECE_ROWS, CONVERT))
-    _write_texts(pieces, blobs)
-    return {"type": "objects", "count": len(pieces)}
+    if len(text) > MAX_JSON_BYTES:
+        raise TypeError("%s holds more than %d bytes of Python objects: %s" % (what, MAX_JSON_BYTES, CONVERT))
+    blobs.append(text)
+    return {"type": "objects"}
 
 
 def _item(value):
@@ -351,38 +284,22 @@ def _item(value):
     raise TypeError("a %s" % type(value).__name__)
 
 
-def _read_objects(count, reader):
+def _read_objects(parts):
     numpy = import_module("numpy")
 
-    pieces = _read_texts(count, reader)
-    containers = sum(piece.count("[") + piece.count("{") for piece in pieces)
-    too_long = sum(map(len, pieces)) > MAX_JSON_BYTES or any(len(piece) > MAX_PIECE_BYTES for piece in pieces)
-    if too_long or containers > MAX_CONTAINERS + len(pieces):
+    text = bytes(next(parts))
+    if len(text) > MAX_JSON_BYTES or text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
         raise ValueError("a column of Python objects is too large")
-    values = [value for piece in pieces for value in json.loads(piece)]
+    values = json.loads(text)
+    if not isinstance(values, list):
+        raise ValueError("a column of Python objects is no list")
     array = numpy.empty(len(values), object)
     for number, value in enumerate(values):
         array[number] = value
     return array
 
 
-def _scalar(name):
-    """Return the name of an index or a series; one that JSON can't hold as text."""
-    if isinstance(name, tuple):
-        return [_scalar(each) for each in name]
-    name = name.item() if hasattr(name, "item") else name
-    return name if name is None or type(name) in (str, int, float, bool) else str(name)
-
-
-def _label(name):
-    if isinstance(name, list):
-        return tuple(map(_label, name))
-    if isinstance(name, dict):
-        raise ValueError("a name is an object")
-    return name
-
-
-# Images and bytes
+# Images
 
 
 def _write_image(image, blobs):
@@ -391,11 +308,11 @@ def _write_image(image, blobs):
     blobs.append(file.getvalue())
 
 
-def _read_image(_, reader):
+def _read_image(_, parts):
     Image = import_module("PIL.Image")  # noqa: N806 - a module
 
     try:
-        image = Image.open(io.BytesIO(bytes(reader.take())), formats=["PNG"])
+        image = Image.open(io.BytesIO(bytes(next(parts))), formats=["PNG"])
         if image.width * image.height > MAX_PIXELS:
             raise ValueError("the image has %d × %d pixels" % image.size)
         image.load()
@@ -404,25 +321,15 @@ def _read_image(_, reader):
     return image
 
 
-def _write_bytes(value, blobs):
-    blobs.append(bytes(value))
-
-
-def _read_bytes(_, reader):
-    return bytes(reader.take())
-
-
 _WRITERS = {
     "array": _write_array,
     "table": _write_table,
     "series": _write_series,
     "image": _write_image,
-    "bytes": _write_bytes,
 }
 _READERS = {
     "array": _read_array,
     "table": _read_table,
     "series": _read_series,
     "image": _read_image,
-    "bytes": _read_bytes,
 }
