@@ -30,24 +30,16 @@ def output(command):
     return done.stdout.decode("utf-8", "replace"), done.returncode
 
 
-def run_script(words, text, capture=()):
-    """Run a program that reads a script from its standard input."""
+def run_script(words, text):
+    """Run a program that reads a script from its standard input; return its exit status."""
     import subprocess
 
-    direct = _is_direct()
+    pipe = None if _is_direct() else subprocess.PIPE
     sys.stdout.flush()
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE if "out" in capture or not direct else None,
-        stderr=subprocess.PIPE if "err" in capture or not direct else None,
-    )
-    parts = [None if part is None else part.decode("utf-8", "replace") for part in process.communicate(text.encode())]
-    for index, (name, stream) in enumerate((("out", sys.stdout), ("err", sys.stderr))):
-        if parts[index] is not None and name not in capture:
-            stream.write(parts[index])
-            parts[index] = None
-    return process.returncode, parts[0], parts[1]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=pipe, stderr=pipe)
+    for stream, part in zip((sys.stdout, sys.stderr), process.communicate(text.encode())):
+        stream.write((part or b"").decode("utf-8", "replace"))
+    return process.returncode
 
 
 def expand(text, namespace):

@@ -88,7 +88,7 @@ def _shell_class(cells):
     hook = type("SessionDisplayHook", (SessionDisplayHook, hook), {"cells": cells})
     publisher = importlib.import_module("IPython.core.displaypub").DisplayPublisher
     publisher = type("SessionPublisher", (SessionPublisher, publisher), {})
-    attributes = {"cells": cells, "own_magics": _own_magics(cells), "__module__": __name__}
+    attributes = {"cells": cells, "own_magics": _own_magics(), "__module__": __name__}
     attributes.update(displayhook_class=hook, display_pub_class=publisher)
     # pandas looks for "zmq" in the name, and then shows values as in a notebook.
     return type("ZMQLikeShell", (SessionShell, shell), attributes)
@@ -195,9 +195,9 @@ def _register(shell, cells):
     shell.events.register("post_execute", figures.flush)
 
 
-def _own_magics(cells):
+def _own_magics():
     """Return the magics that replace IPython's, by kind and name: those would wait for somebody, or start a thread."""
-    own = {("cell", name): magics.script_magic(name, cells.namespace) for name in magics.SCRIPTS}
+    own = {("cell", name): magics.script_magic(name) for name in magics.SCRIPTS}
     own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
     own.update({("line", name): _no_editor for name in ("edit", "ed")})
     own.update({("cell", name): _no_browser for name in ("js", "javascript")})

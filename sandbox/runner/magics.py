@@ -1,7 +1,6 @@
 """Magics of our own: those of the small shell, and those that replace IPython's in a sandbox."""
 
 import importlib
-import io
 import os
 import shlex
 import sys
@@ -32,41 +31,32 @@ def run_pip(line):
     commands.run("%s -m pip %s" % (shlex.quote(sys.executable), line))
 
 
-def script_magic(name, namespace):
-    """Return the cell magic that runs a program with the cell as its input."""
+def script_magic(name):
+    """Return the cell magic that runs a program with the cell as its input; for `script` the line begins with its name."""
 
     def run(line, cell):
-        options, words = _script_options(shlex.split(line))
+        words = shlex.split(line)
+        raises = words[:1] != ["--no-raise-error"]
+        words = words if raises else words[1:]
+        if words[:1] and words[0].startswith("--"):
+            raise UsageError(
+                "%%%%%s has no option %s here: use `lines = !command` to get the output" % (name, words[0])
+            )
         program = words if name == "script" else [sys.executable if name.startswith("python") else name, *words]
         if not program:
             raise UsageError("%%script needs the name of a program")
-        capture = [stream for stream in ("out", "err") if options.get(stream)]
         try:
-            status, out, err = commands.run_script(program, cell, capture)
+            status = commands.run_script(program, cell)
         except FileNotFoundError:
             sys.stderr.write("Couldn't find program: %r\n" % program[0])
             return
-        for stream, text in (("out", out), ("err", err)):
-            if stream in capture:
-                namespace[options[stream]] = text
-        if status and not options.get("no-raise-error"):
+        if status and raises:
             import subprocess
 
             raise subprocess.CalledProcessError(status, program)
 
     run.__name__ = name
     return run
-
-
-def _script_options(words):
-    options = {}
-    while words and words[0].startswith("--"):
-        option, _, value = words.pop(0)[2:].partition("=")
-        if option in ("out", "err", "proc"):
-            options[option] = value or (words.pop(0) if words else "")
-        else:
-            options[option] = True
-    return options, words
 
 
 class Magics:
@@ -120,15 +110,6 @@ class Magics:
         """Show figures without a window."""
         enable_matplotlib()
 
-    def line_who(self, _line):
-        """Print the names of the cells' variables."""
-        import types
-
-        hidden = {"In", "Out"}
-        items = self._cells.namespace.items()
-        names = [name for name, value in items if not name.startswith("_") and not isinstance(value, types.ModuleType)]
-        print(" ".join(sorted(set(names) - hidden)))
-
     def line_time(self, line):
         """Time an expression or a statement."""
         return self._time(line)
@@ -181,48 +162,6 @@ class Magics:
         print("%s %s" % ("Appending to" if append else "Overwriting" if os.path.exists(path) else "Writing", path))
         with open(path, "a" if append else "w", encoding="utf-8") as file:
             file.write(cell)
-
-    def cell_capture(self, line, cell):
-        """Run a cell, and keep its output in a variable."""
-        captured = Captured()
-        streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = captured.streams
-        try:
-            value = self._cells.evaluate(cell, "<captured code>")
-            if value is not None:
-                self._cells.show(value)
-        finally:
-            sys.stdout, sys.stderr = streams
-        names = [word for word in line.split() if not word.startswith("-")]
-        if names:
-            self._cells.namespace[names[0]] = captured
-
-
-class Captured:
-    """What a cell has written."""
-
-    def __init__(self):
-        self.streams = io.StringIO(), io.StringIO()
-
-    @property
-    def stdout(self):
-        """What it has written to standard output."""
-        return self.streams[0].getvalue()
-
-    @property
-    def stderr(self):
-        """What it has written to standard error."""
-        return self.streams[1].getvalue()
-
-    def show(self):
-        """Write it again."""
-        sys.stdout.write(self.stdout)
-        sys.stderr.write(self.stderr)
-
-    __call__ = show
-
-    def __str__(self):
-        return self.stdout
 
 
 def _timeit_options(line):

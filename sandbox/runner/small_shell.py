@@ -78,7 +78,7 @@ class ZMQLikeSmallShell:
     def run_cell_magic(self, name, line, cell):
         """Run a cell magic."""
         if name in magics.SCRIPTS:
-            return magics.script_magic(name, self.user_ns)(commands.expand(line, self._visible()), cell)
+            return magics.script_magic(name)(commands.expand(line, self._visible()), cell)
         function = getattr(self.magics, "cell_" + name, None)
         if function is None:
             raise self._unknown("%%" + name)
@@ -110,18 +110,14 @@ class ZMQLikeSmallShell:
     def _describe(self, name, source):
         """Print what is known about an object: its signature, documentation or source."""
         import inspect  # rarely needed
+        import pydoc
 
         try:
             thing = eval(name.lstrip("%"), self.user_ns)
         except Exception:
             print("Object `%s` not found." % name)
             return
-        print("Type: %s" % type(thing).__name__)
         try:
-            print("Signature: %s%s" % (name, inspect.signature(thing)))
-        except (TypeError, ValueError):
-            pass  # it can't be called
-        try:
-            print(inspect.getsource(thing) if source else "Docstring: %s" % inspect.getdoc(thing))
+            print(inspect.getsource(thing) if source else pydoc.plain(pydoc.render_doc(thing)))
         except (OSError, TypeError):
-            print("Docstring: %s" % inspect.getdoc(thing))
+            print(pydoc.plain(pydoc.render_doc(thing)))
