@@ -225,7 +225,7 @@ class TestMagics:
 
     def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
         pytest.importorskip("matplotlib")
-        settings = "import sys; settings = sys.modules['codeact_runner.figures'].Settings; settings.formats"
+        settings = "import sys; settings = sys.modules['codeact_runner.worker.figures'].Settings; settings.formats"
         out(ipython, "%config InlineBackend.figure_format = 'svg'\n%config InlineBackend.close_figures = False")
         assert out(ipython, f"{settings}, settings.close_figures") == "(('svg',), False)\n"
         out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
