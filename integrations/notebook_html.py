@@ -45,11 +45,7 @@ _BORDERS = {
 
 
 def message_to_html(message: Message) -> str:
-    """Return HTML that shows a message or an event: its words as they are, and the figures of code.
-
-    Args:
-        message: Of any type.
-    """
+    """Return HTML that shows a message or an event: its words as they are, and the figures of code."""
     kind, title, body = "other", type(message).__name__, ""
     match message:
         case CodeGenerationEvent():
@@ -74,11 +70,7 @@ def message_to_html(message: Message) -> str:
 
 
 def result_to_html(result: CodeResult) -> str:
-    """Return HTML of what code has printed and shown, and of what else happened.
-
-    Args:
-        result: A result of the sandbox, or of another executor.
-    """
+    """Return HTML of what code has printed and shown, and of what else happened."""
     shown = written_by_code(result)
     displays = result.displays if isinstance(result, Result) else ()
     rows = output_to_html(shown, displays, MAX_MESSAGE_CHARS)
@@ -86,12 +78,7 @@ def result_to_html(result: CodeResult) -> str:
 
 
 def remarks(result: CodeResult, most: int = 20) -> list[str]:
-    """Return sentences about a result that are not in its output: the error, lost output or memory, notes, files.
-
-    Args:
-        result: The result.
-        most: Sentences and names at most. Default 20.
-    """
+    """Return sentences about a result that are not in its output: the error, lost output or memory, notes, files."""
     if not isinstance(result, Result):
         return []
     lines = []
@@ -110,11 +97,7 @@ def remarks(result: CodeResult, most: int = 20) -> list[str]:
 
 
 def run_to_html(run: TaskResult) -> str:
-    """Return HTML that shows a run: its messages, why it stopped, and the tokens that it used.
-
-    Args:
-        run: What `run` or the end of `run_stream` returns.
-    """
+    """Return HTML that shows a run: its messages, why it stopped, and the tokens that it used."""
     left, rows = MAX_HTML_CHARS, [_line(ending(run))]
     for message in reversed(_kept(run.messages)):
         row = message_to_html(message)

@@ -133,12 +133,7 @@ class SandboxMagics(Magics):
         return self._sandbox(argparse.Namespace(session=name, backend=None, option=[]), None)
 
     def _sandbox(self, arguments: argparse.Namespace, timeout: float | None) -> Sandbox:
-        """Return a session's sandbox, made with the options if there is none of this name.
-
-        Args:
-            arguments: Those of the magic.
-            timeout: The limit of each cell, if it is given for the sandbox.
-        """
+        """Return a session's sandbox, made with the options if there is none of this name."""
         name, backend, options = arguments.session, arguments.backend, parse_texts(arguments.option)
         if name in self._sandboxes:
             first_backend, first_options = self._options[name]

@@ -33,12 +33,7 @@ class SandboxCellError(Exception):
 
 
 def cell_error(name: str, message: str) -> SandboxCellError:
-    """Return an exception of a class with a given name, so that a notebook shows the error as if it was its own.
-
-    Args:
-        name: Name of the class; untrusted.
-        message: The message; untrusted.
-    """
+    """Return an exception of a class with a given name, so that a notebook shows the error as if it was its own."""
     last = name.rpartition(".")[2]
     safe = last if last.isidentifier() and len(last) <= 100 else "SandboxCellError"
     kind: type[SandboxCellError] = type(safe, (SandboxCellError,), {})
@@ -65,11 +60,7 @@ class CellOutput:
             self._add(self._merger.add_text(chunk.text))
 
     def finish(self, result: Result) -> None:
-        """Show the rest of the output, and what else the result says.
-
-        Raises:
-            SandboxCellError: The code has failed.
-        """
+        """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
         self._add(self._merger.rest())
         if self._merger.misplaced or list(self._shown) != [display.name for display in result.displays]:

@@ -27,14 +27,7 @@ ATTRIBUTES = (
 
 
 def agents_of(agent_or_team: object) -> list[ChatAgent]:
-    """Return an agent, or the agents of a team, with all that are nested: in teams, in agents, and in tools such as `AgentTool`.
-
-    Args:
-        agent_or_team: AutoGen's or ours.
-
-    Returns:
-        Each agent once, an outer one before those inside, else in the order of the participants.
-    """
+    """Return an agent, or the agents of a team, with all that are nested in teams, agents and tools, each once."""
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatAgent)]
 
 
