@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
     from autogen_codeact.executors.tools.policies import ToolPolicy as ToolPolicy
-    from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE as DEFAULT_IMAGE
     from autogen_codeact.sandbox.host.chunks import OutputChunk as OutputChunk
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.errors import SandboxTimeout as SandboxTimeout
     from autogen_codeact.sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from autogen_codeact.sandbox.types.limits import Limits as Limits
+    from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE as DEFAULT_IMAGE
     from autogen_codeact.sandbox.types.result import Artifact as Artifact
     from autogen_codeact.sandbox.types.result import CallOutcome as CallOutcome
     from autogen_codeact.sandbox.types.result import ErrorInfo as ErrorInfo

@@ -14,7 +14,6 @@ from uuid import uuid4
 from IPython.core.getipython import get_ipython
 from IPython.display import clear_output, publish_display_data
 
-from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
 from autogen_codeact.sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
 from autogen_codeact.sandbox.types.filenames import printable, printable_text
@@ -44,7 +43,10 @@ class CellOutput:
     """Shows a running cell's output as a notebook does."""
 
     def __init__(self) -> None:
-        self._merger = DisplayMerger()
+        self._line_left = 0
+        """Characters of the line of a display, which the display replaces, that have not come yet."""
+        self._misplaced = False
+        """Whether the line of a display is shown in addition to the display."""
         self._incomplete = ""
         self._chars = 0
         """Characters of the output that have come."""
@@ -54,16 +56,22 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._add(self._merger.add_display(chunk.display))
+            self._add([chunk.display])
+            if chunk.display.output_line and chunk.display.offset is None:
+                self._misplaced = True
+            elif chunk.display.output_line:
+                self._line_left += len(chunk.display.output_line) + 1
         elif chunk.text not in (TIMEOUT_LINE, *MEMORY_LINES.values()):
             self._chars += len(chunk.text)
-            self._add(self._merger.add_text(chunk.text))
+            skipped = min(self._line_left, len(chunk.text))
+            self._line_left -= skipped
+            if text := chunk.text[skipped:]:
+                self._add([text])
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
-        self._add(self._merger.rest())
-        if self._merger.misplaced or list(self._shown) != [display.name for display in result.displays]:
+        if self._misplaced or list(self._shown) != [display.name for display in result.displays]:
             self._redraw(result)
         self._flush()
         self._remark(result)
@@ -89,7 +97,6 @@ class CellOutput:
 
     def close(self) -> None:
         """Show what was held back."""
-        self._add(self._merger.rest())
         self._flush()
 
     def _redraw(self, result: Result) -> None:
@@ -129,7 +136,7 @@ class CellOutput:
         data = _bundle(display)
         self._bytes += sum(len(value) for value in data.values())
         if self._bytes > MAX_SHOWN_BYTES:
-            self._print(f"{display.output_line}\n")
+            self._print(f"{display.output_line or display.name}\n")
             return
         update = display.name in self._shown
         ident = self._shown.setdefault(display.name, uuid4().hex)
@@ -177,7 +184,7 @@ def _bundle(display: Display) -> dict[str, str]:
 
     Images are images. The rest is HTML of this package: SVG as an image, HTML in a frame without scripts, others as text.
     """
-    text = printable_text(display.output_line, keep="\r")
+    text = printable_text(display.output_line or display.text or display.name, keep="\r")
     kind = next((kind for kind in IMAGES if kind in display.data), None)
     if kind in ("image/png", "image/jpeg", "image/gif"):
         return {"text/plain": text, kind: base64.b64encode(display.data[kind]).decode("ascii")}

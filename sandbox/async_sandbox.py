@@ -351,7 +351,7 @@ class AsyncSandbox(SandboxLifecycle):
         self, result: Result, displays: Displays, client: RunnerClient, folder: Workspace | Path | None
     ) -> None:
         """Store what a block has shown, and add it to its result."""
-        shown = await in_thread(display_files.store, displays.values(), folder)
+        shown = await in_thread(display_files.store, result.displays, folder)
         result.artifacts, result.displays = (
             display_files.merged(result.artifacts, shown.artifacts),
             tuple(shown.displays),

@@ -13,15 +13,7 @@ CACHES_S = 1.0
 
 
 def handle(workspace, request):
-    """Answer one request of the host.
-
-    Args:
-        workspace: The `Files` of the workspace.
-        request: The message: `op`, and for `remove` also `files`, a list of files with `name`.
-
-    Returns:
-        The answer; a message with `error` when it could not be done.
-    """
+    """Answer one request of the host."""
     try:
         if request["op"] == "empty":
             return remove_temporary_files()
