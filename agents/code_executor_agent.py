@@ -32,7 +32,7 @@ from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metad
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ToolLike
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"

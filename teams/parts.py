@@ -11,7 +11,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import ToolPolicy
+from autogen_codeact.executors.tools.policies import ToolPolicy
 from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.speakers import Speakers
 
