@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.viewer.bundle import NONCE, one_page
 from autogen_codeact.viewer.schema import Step, Summary
+from autogen_codeact.viewer.static import NONCE, SCRIPT_TAG, STYLE_TAG, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import RunSteps
 
-MAX_TEXT = 64 * 1024**2
-"""Bytes of steps that are written whole; in later ones long text is shortened."""
 MAX_FILE = 16 * 1024**2
 """Bytes of a figure or a file of the workspace; larger ones are left out."""
 MAX_FILES = 96 * 1024**2
-"""Bytes of all figures and files; what comes later is left out."""
+"""Bytes of all figures and files; what comes later is left out, and the page says so where it would be."""
 _PART_BYTES = 256 * 1024
 _PART_STEPS = 50
-_SHORT = 200
-_SHORT_LIST = 10
 _IN_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 """In JSON, so that no text of a run can end its element; what is not ASCII is escaped anyway."""
 
@@ -70,25 +67,20 @@ class _Page:
         self._steps = steps
         self._file = file
         self._seen: set[str] = set()
-        self._text_bytes = self._file_bytes = 0
-        self._shortened = self._left_out = self._left_out_bytes = 0
+        self._file_bytes = 0
 
     def write(self) -> None:
-        header, shell = self._steps.header(), one_page()
+        header = self._steps.header()
         header["live"] = header["controls"] = False
         title = f"{header['name']}: {' '.join(header['task'].split())[:100]}" if header["task"] else header["name"]
-        head = shell.head.replace(NONCE, secrets.token_urlsafe(16))
-        head = head.replace("</head>", f"<title>{html.escape(title)}</title>\n</head>")
+        head, tail = _page(title)
         self._file.write(head)
         count = len(self._steps)
         for first, steps in self._parts(count):
             self._write_part("steps", first, steps)
             self._write_part("summaries", first, self._steps.summaries(first, first + len(steps) - 1))
-        if note := self._note(count + 1, header["started"]):
-            header["steps"] = count + 1
-            self._write_part("steps", count + 1, [note])
-            self._write_part("summaries", count + 1, [_summary(note)])
-        self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n{shell.tail}')
+        self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n')
+        self._file.write(f"<script>{page_script()}</script>\n</body>{tail}")
 
     def _parts(self, count: int) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the first step of each part, and its steps as JSON; figures are written on the way."""
@@ -106,17 +98,11 @@ class _Page:
             yield count - len(part) + 1, part
 
     def _step(self, step: Step) -> str:
-        text = to_json(step)
-        if self._text_bytes + len(text) > MAX_TEXT and len(text) > 4 * _SHORT:
-            text = to_json(_short(step))
-            self._shortened += 1
-        else:
-            for reference in _references(step):
-                self._write_file(reference)
-        self._text_bytes += len(text)
-        return text
+        for reference in _references(step):
+            self._write_file(reference)
+        return to_json(step)
 
-    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary] | list[Step]) -> None:
+    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary]) -> None:
         texts = [part if isinstance(part, str) else to_json(part) for part in parts]
         last = first + len(texts) - 1
         self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">[')
@@ -130,8 +116,6 @@ class _Page:
             return
         self._seen.add(sha256)
         if size > MAX_FILE or self._file_bytes + size > MAX_FILES:
-            self._left_out += 1
-            self._left_out_bytes += size
             return
         try:
             content = self._steps.run.read_file(StoredFile(sha256=sha256, size=size))
@@ -141,21 +125,6 @@ class _Page:
         self._file.write(f'<script type="text/plain" id="file-{sha256}">')
         self._file.write(base64.b64encode(content).decode("ascii"))
         self._file.write("</script>\n")
-
-    def _note(self, number: int, time: str) -> Step | None:
-        """Return a last step that says what is not in the page, or None if all of it is."""
-        missing = []
-        if self._shortened:
-            missing.append(f"the whole text of {self._shortened:,} steps")
-        if self._left_out:
-            files = "1 file" if self._left_out == 1 else f"{self._left_out:,} files"
-            missing.append(f"{files} with {self._left_out_bytes / 1e6:,.1f} MB")
-        if not missing:
-            return None
-        text = f"This page would be too large with {' and '.join(missing)}. `codeact view` shows them."
-        timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
-        note = {"number": number, "kind": "event", "agent": None, "time": time, "duration_s": 0.0, "timing": timing}
-        return cast(Step, {**note, "running": False, "usage": None, "text": text, "text_bytes": None})
 
 
 def to_json(value: object) -> str:
@@ -167,17 +136,23 @@ def to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_HTML)
 
 
-def _summary(note: Step) -> Summary:
-    return {
-        "number": note["number"],
-        "kind": note["kind"],
-        "agent": None,
-        "title": "Not all of the run is in this page.",
-        "outcome": None,
-        "state": None,
-        "running": False,
-        "height": 3,
-    }
+def _page(title: str) -> tuple[str, str]:
+    """Return what comes before and after the data of a run in a page that loads nothing.
+
+    Frames with HTML that code has shown inherit the policy; the page gives their styles the nonce, after removing all that loads.
+    """
+    digest = base64.b64encode(hashlib.sha256(page_script().encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'nonce-{NONCE}'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # The policy comes before everything that it is about.
+    meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    page = page_html().replace('<meta charset="utf-8">\n', meta).replace(SCRIPT_TAG, "")
+    page = page.replace(STYLE_TAG, f'<style nonce="{NONCE}">\n{page_style()}</style>\n')
+    page = page.replace(NONCE, secrets.token_urlsafe(16))
+    head, _, tail = page.replace("<title>codeact</title>", f"<title>{html.escape(title)}</title>").partition("</body>")
+    return head, tail
 
 
 def _references(value: object) -> Iterator[dict[str, Any]]:
@@ -190,14 +165,3 @@ def _references(value: object) -> Iterator[dict[str, Any]]:
     if isinstance(value, list):
         for each in value:
             yield from _references(each)
-
-
-def _short(value: Any) -> Any:
-    """Return a document with short text and short lists, for a run that is too large for one page."""
-    if isinstance(value, str):
-        return value if len(value) <= _SHORT else f"{value[:_SHORT]}\n[… {len(value) - _SHORT:,} characters left out …]"
-    if isinstance(value, list):
-        return [_short(each) for each in value[:_SHORT_LIST]]
-    if isinstance(value, dict):
-        return {name: None if name in ("spans", "diff") else _short(each) for name, each in value.items()}
-    return value

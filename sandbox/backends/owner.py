@@ -1,4 +1,4 @@
-"""Whether the process that owns a sandbox still runs.
+"""Whether the process that owns a sandbox still runs, and what dead ones have left.
 
 A process id alone is used again, so an owner is identified by its PID namespace, its id and its start time.
 """
@@ -6,6 +6,8 @@ A process id alone is used again, so an owner is identified by its PID namespace
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +15,45 @@ OwnerState = Literal["alive", "dead", "unknown"]
 """`unknown` for an owner that can't be judged from here: of another machine, another PID namespace, or before a restart."""
 
 _PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A sandbox or folder whose owner is gone, or can't be judged from here.
+
+    Args:
+        kind: `container`, `bubblewrap` or `folder`.
+        name: Its name.
+        state: Its state or content, in a word or two.
+        owner: Machine and process that made it, as far as they are known.
+        owner_state: `dead`, or `unknown`.
+        remove: Removes it with all that runs in it; False if it was removed meanwhile.
+        kept: Whether its user wants it to persist after its end (`auto_remove=False`).
+        engine: Name of the Docker engine that has it, if the user has named engines.
+    """
+
+    kind: str
+    name: str
+    state: str
+    owner: str
+    owner_state: OwnerState
+    remove: Callable[[], bool]
+    kept: bool = False
+    engine: str | None = None
+
+    @property
+    def orphan(self) -> bool:
+        """Whether nobody can need it any more."""
+        return self.owner_state == "dead" and not self.kept
+
+    @property
+    def reason(self) -> str:
+        """Why it exists, in a few words."""
+        where = f"; on {self.engine}" if self.engine is not None else ""
+        if self.kept:
+            return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
+        known = "is dead" if self.owner_state == "dead" else "can not be checked from here"
+        return f"started by {self.owner}, which {known}{where}"
 
 
 def pid_namespace() -> str:

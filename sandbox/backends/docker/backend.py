@@ -9,7 +9,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
+from autogen_codeact.sandbox.backends.docker.image import resolve_image
+from autogen_codeact.sandbox.backends.docker.image_requests import Progress
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from autogen_codeact.sandbox.egress.gateway import Gateway

@@ -104,21 +104,12 @@ def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
-    """Pull an image, for as long as data arrives.
-
-    Args:
-        client: The engine.
-        image: Reference; without a tag, `latest`.
-        progress: Called with lines about its progress.
-
-    Raises:
-        SandboxUnavailable: No registry answers in `ANSWER_TIMEOUT_S` seconds, it has no such image, or the pull stalls.
-    """
+    """Pull an image, for as long as data arrives and if a registry answers in `ANSWER_TIMEOUT_S` seconds."""
     import requests
 
     reporter = Reporter(progress)
     reporter.say(f"pulling {image} …")
-    layers: dict[str, tuple[int, int]] = {}
+    answered = False
     try:
         with closing(_request_pull(client, image)) as response:
             if not response.ok:
@@ -126,11 +117,12 @@ def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
             for event in _events(response):
                 if "error" in event:
                     raise SandboxUnavailable(pull_advice(image, str(event["error"])))
-                reporter.detail(f"{image}: {_pull_line(event, layers)}")
+                answered = True
+                reporter.detail(f"{image}: {event.get('status', '')} {event.get('progress', '')}".rstrip())
     except requests.RequestException as error:
         if classify(error) is not EngineFailure.NO_ANSWER:
             raise SandboxUnavailable(f"The Docker engine broke off while pulling {image}: {error}") from error
-        reason = f"nothing came for {PULL_STALL_S:.0f} s" if layers else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        reason = f"nothing came for {PULL_STALL_S:.0f} s" if answered else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
         raise SandboxUnavailable(pull_advice(image, reason)) from error
     reporter.say(f"pulled {image}")
 
@@ -260,16 +252,6 @@ def _events(response: Any) -> Iterator[dict[str, Any]]:
         first = False
         if line.strip():
             yield json.loads(line)
-
-
-def _pull_line(event: dict[str, Any], layers: dict[str, tuple[int, int]]) -> str:
-    detail = event.get("progressDetail") or {}
-    if event.get("status") == "Downloading" and detail.get("total"):
-        layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
-    if not layers:
-        return str(event.get("status", ""))
-    done, total = (sum(column) / 1e6 for column in zip(*layers.values(), strict=True))
-    return f"{event.get('status', '')}, {done:.1f} of {total:.1f} MB"
 
 
 def _message(text: str) -> str:

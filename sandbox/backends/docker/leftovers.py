@@ -9,12 +9,11 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
-from autogen_codeact.sandbox.backends.owner import OwnerState
+from autogen_codeact.sandbox.backends.owner import Leftover
 from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
 from autogen_codeact.sandbox.types.errors import SandboxError
 
@@ -31,35 +30,9 @@ _to_remove: dict[EngineAddress, set[str]] = {}
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """A sandbox whose owner is gone, or can't be judged from here.
-
-    Args:
-        ident: The container's id.
-        name: Its name.
-        owner: Machine and process that started it.
-        owner_state: `dead`, or `unknown` for an owner on another machine or of before a restart.
-        state: Its state by the engine: `running`, `exited`, `created`, …
-        kept: Whether it has ended and stays because its user wanted that (`auto_remove=False`).
-    """
-
-    ident: str
-    name: str
-    owner: str
-    owner_state: OwnerState
-    state: str
-    kept: bool
-
-    @property
-    def orphan(self) -> bool:
-        """Whether its owner is dead and nobody wants to keep it."""
-        return self.owner_state == "dead" and not self.kept
-
-
-def leftovers(client: APIClient) -> list[Leftover]:
-    """List the sandboxes whose owner does not run on this machine now; one request."""
-    items = [_leftover(container) for container in _containers(client, f"{KIND}={SANDBOX}")]
+def leftovers(client: APIClient, engine: str | None = None) -> list[Leftover]:
+    """List the sandboxes of an engine whose owner does not run on this machine now, by name; one request."""
+    items = [_leftover(client, engine, container) for container in _containers(client, f"{KIND}={SANDBOX}")]
     return sorted((item for item in items if item.owner_state != "alive"), key=lambda item: item.name)
 
 
@@ -69,22 +42,19 @@ def _containers(client: APIClient, label: str) -> list[dict[str, Any]]:
         return list(sdk.containers(all=True, filters={"label": label}))
 
 
-def _leftover(container: dict[str, Any]) -> Leftover:
-    labels = container.get("Labels") or {}
-    state = str(container.get("State", "unknown"))
+def _leftover(client: APIClient, engine: str | None, container: dict[str, Any]) -> Leftover:
+    labels, state = container.get("Labels") or {}, str(container.get("State", "unknown"))
+    name = str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/")
     return Leftover(
-        ident=str(container["Id"]),
-        name=str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/"),
+        kind="container",
+        name=name,
+        state=state,
         owner=labels.get(OWNER, "unknown"),
         owner_state=owner_state(labels),
-        state=state,
+        remove=lambda: _remove(client, container["Id"], name) == "removed",
         kept=KEEP in labels and state == "exited",
+        engine=engine,
     )
-
-
-def remove(client: APIClient, ident: str, name: str) -> bool:
-    """Remove a container with its anonymous volumes; False if it did not exist, or was being removed already."""
-    return _remove(client, ident, name) == "removed"
 
 
 def _remove(client: APIClient, ident: str, name: str) -> Literal["removed", "missing", "in progress"]:
@@ -114,7 +84,7 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
         if not item.orphan:
             continue
         try:
-            if remove(client, item.ident, item.name):
+            if item.remove():
                 removed.append(item)
         except SandboxError as error:
             logger.warning("an orphaned sandbox stays: %s (`codeact clean` tries again)", str(error))
