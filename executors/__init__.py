@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.pool import SandboxPool as SandboxPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
-    from autogen_codeact.executors.tools.adapters import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.executors.tools.host_tools import ToolLike as ToolLike
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.result import ToolCall as ToolCall
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
+    from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.sandbox.tools.limits import ToolLimits as ToolLimits
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol as HostToolProtocol
     from autogen_codeact.sandbox.tools.tool import ToolAnswer as ToolAnswer

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
     from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
-    from autogen_codeact.sandbox.tools.host_tool import HostTool as HostTool
+    from autogen_codeact.sandbox.tools.function import HostTool as HostTool
     from autogen_codeact.sandbox.tools.limits import ToolLimits as ToolLimits
     from autogen_codeact.sandbox.tools.source import ToolSource as ToolSource
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol as HostToolProtocol

@@ -37,7 +37,7 @@ from autogen_codeact.sandbox.options import (
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.tool import HostToolProtocol
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 
 BackendName = Literal["auto", "docker", "bubblewrap"]
@@ -205,7 +205,7 @@ class SandboxLifecycle:
         """
         self.tools.add(tools, approve_tool)
 
-    def offer_tool(self, tool: HostTool) -> None:
+    def offer_tool(self, tool: HostToolProtocol) -> None:
         """Let the code call a function that belongs to its caller itself: it is not listed, and its calls need no approval.
 
         Raises:
@@ -214,11 +214,11 @@ class SandboxLifecycle:
         self.tools.offer(tool)
 
     @property
-    def known_tools(self) -> tuple[HostTool, ...] | None:
+    def known_tools(self) -> tuple[HostToolProtocol, ...] | None:
         """The functions of the host that the code can call; None if there are sources of tools that have not been started."""
         return self.tools.known
 
-    async def list_tools(self) -> tuple[HostTool, ...]:
+    async def list_tools(self) -> tuple[HostToolProtocol, ...]:
         """List the host tools; starts their sources, not the sandbox."""
         async with self._lifecycle:
             return await self.tools.start()
