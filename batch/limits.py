@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import nullcontext
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Protocol
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult
 
-from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.model import awaited
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.waits import MODEL_CALLS, WaitCounter
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 
 class RateLimit:
@@ -24,23 +23,16 @@ class RateLimit:
 
     Args:
         per_minute: Their number; None for no limit.
-        reason: What callers wait for, in words.
-        waits: Counts the callers that wait; None to count none.
     """
 
-    def __init__(self, per_minute: float | None, reason: str, waits: WaitCounter | None = None) -> None:
+    def __init__(self, per_minute: float | None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
-        self._reason = reason
-        self._waits = waits or WaitCounter()
         self._next = 0.0
         self._turn = asyncio.Lock()
 
     async def enter(self) -> None:
         """Wait until it may begin. Whoever is cancelled meanwhile takes nobody's place."""
-        if not self._interval:
-            return
-        waits = self._turn.locked() or self._next > time.monotonic()
-        with self._waits.on(self._reason) if waits else nullcontext():
+        if self._interval:
             async with self._turn:  # asyncio's lock is given in the order of asking
                 await asyncio.sleep(max(0.0, self._next - time.monotonic()))
                 self._next = time.monotonic() + self._interval
@@ -66,18 +58,12 @@ class LocalGate:
     Args:
         settings: The limits.
         on_spent: Called once, when the budget is used up, with the reason. Default: nothing.
-        waits: Counts the calls that wait for `model_calls_per_minute`. Default: nobody does.
     """
 
-    def __init__(
-        self,
-        settings: BatchSettings,
-        on_spent: Callable[[str], None] = lambda reason: None,
-        waits: WaitCounter | None = None,
-    ) -> None:
+    def __init__(self, settings: BatchSettings, on_spent: Callable[[str], None] = lambda reason: None) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._rate_limit = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._rate_limit = RateLimit(settings.model_calls_per_minute)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None
@@ -125,8 +111,8 @@ class LocalGate:
             raise BatchBudgetError(self.spent)
 
 
-class GatedClient(ForwardingClient):
-    """Forwards to a model client; each call waits for the gate of the batch.
+class GatedClient(ModelMiddleware):
+    """Has each call to a model wait for the gate of the batch.
 
     Args:
         client: Is asked.
@@ -137,40 +123,17 @@ class GatedClient(ForwardingClient):
         super().__init__(client)
         self._gate = gate
 
-    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the model's answer.
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call.
 
         Raises:
             BatchBudgetError: The budget of the batch is used up.
         """
-        await self._enter(options)
-        result = await self.client.create(messages, **options)
-        self._count(result)
-        return result
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **options: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and then as a whole.
-
-        Raises:
-            BatchBudgetError: The budget of the batch is used up.
-        """
-        await self._enter(options)
-        stream: Any = self.client.create_stream(messages, **options)
-        try:
-            async for item in stream:
-                if isinstance(item, CreateResult):
-                    self._count(item)
-                yield item
-        finally:
-            if (close := getattr(stream, "aclose", None)) is not None:
-                await close()
-
-    async def _enter(self, options: dict[str, Any]) -> None:
-        token = options.get("cancellation_token")
+        token = call.options.get("cancellation_token")
         enter = self._gate.enter()
         await (awaited(enter, token) if isinstance(token, CancellationToken) else enter)
-
-    def _count(self, result: CreateResult) -> None:
-        self._gate.used(result.usage.prompt_tokens, result.usage.completion_tokens)
+        async with aclosing(call.items()) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    self._gate.used(item.usage.prompt_tokens, item.usage.completion_tokens)
+                yield item

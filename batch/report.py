@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from autogen_codeact.batch.folder import MANIFEST
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Summary, summarize
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.formatting import format_percent
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_percent
 
 SHOWN = 20
 MAX_MANIFEST = 16 * 1024 * 1024
@@ -119,7 +119,7 @@ def _sort_in(found: Comparison, name: str, first: float | None, second: float | 
 def _configuration(folder: Path | str) -> dict[str, Any]:
     """Return the configuration in the manifest; a folder without a readable one has none."""
     try:
-        with open(Results(folder).folder / MANIFEST, "rb") as file:
+        with open(Results(folder).path.with_name(MANIFEST), "rb") as file:
             configuration = json.loads(file.read(MAX_MANIFEST))["configuration"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}

@@ -11,7 +11,7 @@ from typing import Any
 from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS
 from autogen_codeact.cli.batch_job import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY
-from autogen_codeact.sandbox.host.environment import parse_environment, resolve
+from autogen_codeact.sandbox.types.environment import parse_environment, resolve
 
 _MAY_DIFFER = ("hosts", "hosts_file")
 """Where the sandboxes are."""

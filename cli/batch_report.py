@@ -10,7 +10,7 @@ from autogen_codeact.cli.batch_format import format_cost, format_number, format_
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.sandbox.formatting import format_count, format_percent
+from autogen_codeact.sandbox.types.formatting import format_count, format_percent
 
 _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 

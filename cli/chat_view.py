@@ -24,10 +24,10 @@ from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.terminal import Terminal, shorten
 from autogen_codeact.cli.transcript import Message, hints_in, remarks
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.formatting import format_count
-from autogen_codeact.sandbox.result import format_duration, written_by_code
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.result import format_duration, written_by_code
 
 
 class ChatView:

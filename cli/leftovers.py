@@ -3,68 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
-from autogen_codeact.sandbox.formatting import format_count
-
-if TYPE_CHECKING:
-    import docker
+from autogen_codeact.sandbox.backends.owner import Leftover
+from autogen_codeact.sandbox.leftovers import local_leftovers
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Item:
-    """One leftover sandbox or folder.
-
-    Args:
-        kind: `container`, `bubblewrap` or `folder`.
-        name: Its name.
-        state: Its state or content, in a word or two.
-        owner: Machine and process that started it, as far as they are known.
-        owner_state: `dead`, or `unknown`.
-        kept: Whether its user wants it to persist after its end.
-        remove: Removes it; False if it was removed meanwhile.
-        engine: Name of the Docker engine that has it, if the user has named engines.
-    """
-
-    kind: str
-    name: str
-    state: str
-    owner: str
-    owner_state: OwnerState
-    kept: bool
-    remove: Callable[[], bool]
-    engine: str | None = None
-
-    @property
-    def orphan(self) -> bool:
-        """Whether nobody can need it any more."""
-        return self.owner_state == "dead" and not self.kept
-
-    @property
-    def reason(self) -> str:
-        """Why it exists, in a few words."""
-        where = f"; on {self.engine}" if self.engine is not None else ""
-        if self.kept:
-            return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
-        known = "is dead" if self.owner_state == "dead" else "can not be checked from here"
-        return f"started by {self.owner}, which {known}{where}"
 
 
 class Leftovers:
@@ -80,45 +33,19 @@ class Leftovers:
         self.problems: list[SandboxError] = []
         """Why engines could not be asked."""
 
-    def __enter__(self) -> list[Item]:
+    def __enter__(self) -> list[Leftover]:
         """Find it; nothing is changed."""
-        items: list[Item] = []
+        items: list[Leftover] = []
         for engine in self._engines:
             try:
                 client = self._clients.enter_context(closing(connect(engine)))
-                found = containers.leftovers(client)
+                items += containers.leftovers(client, engine.label if engine is not None else None)
             except SandboxError as error:
                 self.problems.append(error)
-            else:
-                items += [_container(client, each, engine) for each in found]
-        if sys.platform == "linux":
-            items += [_group(each) for each in leftover_groups()]
-        return items + [_folder(path) for path in abandoned_folders()]
+        return items + local_leftovers()
 
     def __exit__(self, *_: object) -> None:
         self._clients.close()
-
-
-def _container(client: docker.APIClient, found: containers.Leftover, engine: DockerHost | None) -> Item:
-    def remove() -> bool:
-        return containers.remove(client, found.ident, found.name)
-
-    label = engine.label if engine is not None else None
-    return Item("container", found.name, found.state, found.owner, found.owner_state, found.kept, remove, label)
-
-
-def _group(found: LeftoverGroup) -> Item:
-    count = len(found.processes)
-    state = "empty" if not count else format_count(count, "process", "processes")
-    owner = f"process {found.owner}"
-    return Item("bubblewrap", found.name, state, owner, found.owner_state, False, lambda: remove_group(found))
-
-
-def _folder(path: Path) -> Item:
-    return Item(
-        *("folder", str(path), "files of work_dir", f"process {owner_of(path)}", "dead", False),
-        lambda: remove_abandoned(path),
-    )
 
 
 def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
@@ -131,7 +58,7 @@ def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
         return _report(items)
 
 
-def _report(items: list[Item]) -> Check:
+def _report(items: list[Leftover]) -> Check:
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
     shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
@@ -183,7 +110,7 @@ def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, d
     return 1 if "failed" in actions or unasked else 0
 
 
-def _treat(item: Item, *, everything: bool, dry_run: bool) -> dict[str, str]:
+def _treat(item: Leftover, *, everything: bool, dry_run: bool) -> dict[str, str]:
     action, error = "left alone", ""
     if item.orphan or everything:
         try:

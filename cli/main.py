@@ -460,13 +460,3 @@ def _image_build(
         from autogen_codeact.cli.image import build_image
 
         raise typer.Exit(build_image(engines.engines(), force=force, variant=variant.value, packages=package or ()))
-
-
-@image_app.command("list")
-@with_engine_options()
-def _image_list(engines: EngineChoice) -> None:
-    """List the sandbox images of this engine or of others, newest first."""
-    with clean_exit():
-        from autogen_codeact.cli.image import list_all
-
-        raise typer.Exit(list_all(engines.engines()))

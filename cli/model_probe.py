@@ -17,7 +17,7 @@ import httpx
 
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]
 

@@ -19,7 +19,7 @@ def printable(text: str, *, overwrites: bool = False) -> str:
         text: Untrusted text, for example of a model. Colours are removed, carriage returns begin a line.
         overwrites: Whether carriage returns stay what they are. Default: no.
     """
-    from autogen_codeact.sandbox.files.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
+    from autogen_codeact.sandbox.types.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
 
     text = _COLOURS.sub("", text).replace("\r\n", "\n")
     return printable_text(text, "\r") if overwrites else printable_text(text.replace("\r", "\n"))

@@ -45,8 +45,8 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox import SandboxError
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host.languages import find_language
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.languages import find_language
 from autogen_codeact.teams import FinalWordTermination
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -38,7 +38,7 @@ def max_total_size() -> int:
     Raises:
         CommandError: The variable is not a size.
     """
-    from autogen_codeact.sandbox.limits import parse_size  # noqa: PLC0415 - it imports pydantic
+    from autogen_codeact.sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
 
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
+    from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
 
@@ -33,7 +33,7 @@ class EngineChoice:
         Raises:
             ValueError: The file can't be used.
         """
-        from autogen_codeact.sandbox.backends.docker.hosts import read_hosts
+        from autogen_codeact.sandbox.types.docker_hosts import read_hosts
 
         return [*self.hosts, *(read_hosts(self.file) if self.file is not None else ())]
 
@@ -44,7 +44,7 @@ class EngineChoice:
             CommandError: One is invalid.
         """
         from autogen_codeact.cli.exit import CommandError
-        from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
+        from autogen_codeact.sandbox.types.docker_hosts import parse_hosts
 
         try:
             return parse_hosts(self.entries()) or (None,)
@@ -99,8 +99,8 @@ class SandboxChoice:
             TypeError: A limit has a wrong type.
             ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
         """
-        from autogen_codeact.sandbox.option_texts import parse_texts
-        from autogen_codeact.sandbox.options import merge_options
+        from autogen_codeact.sandbox.types.option_texts import parse_texts
+        from autogen_codeact.sandbox.types.options import merge_options
 
         mode = self.mode or ("process" if self.kind == "none" else "session")
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
@@ -124,8 +124,8 @@ class SandboxChoice:
         return options
 
     def _limits(self, options: Mapping[str, Any]) -> Any:
-        from autogen_codeact.sandbox.limits import Limits, parse_size
-        from autogen_codeact.sandbox.options import WRONG_LIMITS, parse_options
+        from autogen_codeact.sandbox.types.limits import Limits, parse_size
+        from autogen_codeact.sandbox.types.options import WRONG_LIMITS, parse_options
 
         others = options.get("limits")
         if others is not None and not isinstance(others, Limits):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
@@ -24,14 +23,14 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 
 MAX_FILES_PER_REQUEST = 256
 MAX_ROUNDS = 10
 DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
-PROBE = "codeact-probe"
 EMPTY_BLOCK = Block("")
 # For the content of files that only the sandbox has, from its start.
 MAX_OWN_BYTES = 16 * 1024**2
@@ -70,23 +69,20 @@ class ReplayWorkspace:
         self._own: dict[str, tuple[str, int, list[bytes]]] = {}
         # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
         self._inside: Manifest = {}
-        self._placeholders: dict[str, int] = {}
-        self._sees_reads = False
 
     async def begin(self, fingerprints: set[str]) -> None:
         """Find out which of the needed files the host has."""
         sizes = {int(fingerprint.partition(":")[0]) for fingerprint in fingerprints if has_hash(fingerprint)}
         await asyncio.to_thread(self._read_host, sizes)
         await self._read_own()
-        self._sees_reads = await self._records_reads()
 
     async def _read_own(self) -> None:
         left = MAX_OWN_BYTES
-        for entry in await self._client.list_files():
+        for entry in await self._client.requests.list_files():
             name, size = entry["name"], entry["size"]
             if name not in self._inside and is_safe(name) and size <= left and len(self._own) < MAX_FILES:
                 with contextlib.suppress(SandboxFileError):
-                    chunks = [chunk async for chunk, now in self._client.read_file(name) if now <= size]
+                    chunks = [chunk async for chunk, now in self._client.requests.read_file(name) if now <= size]
                     left -= size
                     fingerprint = self._inside[name] = fingerprint_of(sum(map(len, chunks)), chunks)
                     self._own[name] = fingerprint, entry["mode"], chunks
@@ -110,63 +106,34 @@ class ReplayWorkspace:
         except OSError:
             return False
 
-    async def _records_reads(self) -> bool:
-        """Return whether this sandbox's file system records when a file is read."""
-        await self._put_placeholders({PROBE: 1})
-        unread = await self.used()
-        await self._request("look", [{"name": PROBE, "read": True}])
-        read = await self.used()
-        await self._request("remove", [{"name": PROBE}])
-        self._placeholders = {}
-        return not unread and read == [PROBE]
-
     async def _request(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
         answers: list[Any] = []
         for start in range(0, len(files), MAX_FILES_PER_REQUEST):
             part = files[start : start + MAX_FILES_PER_REQUEST]
-            answer = (await self._client.file_request({"op": op, "files": part})).message.get("files")
+            answer = (await self._client.requests.file_request({"op": op, "files": part})).message.get("files")
             if not isinstance(answer, list) or len(answer) != len(part):
                 raise SandboxDied(f"the sandbox {self._client.name} sent a malformed answer about files")
             answers += answer
         return answers
 
-    async def _put_placeholders(self, sizes: Mapping[str, int]) -> None:
-        made = await self._request("stand_in", [{"name": name, "size": size} for name, size in sizes.items()])
-        self._placeholders = {name: answer["inode"] for name, answer in zip(sizes, made, strict=True)}
-
     # Files
 
-    async def arrange(self, manifest: Manifest) -> bool:
-        """Make the workspace contain the files of a manifest.
-
-        A file whose content is not available is replaced by zeros: `used` reports whether a block has used it.
+    async def arrange(self, manifest: Manifest) -> None:
+        """Make the workspace contain the files of a manifest, without those whose recorded content is not available.
 
         Args:
             manifest: The files.
-
-        Returns:
-            Whether that was possible, with placeholders if their use can be traced.
         """
         present = await self._listing()
         same = {name for name, fingerprint in manifest.items() if name in present and self._is(name, fingerprint)}
         await self._remove([name for name in present if name not in same])
         self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
-        self._placeholders = {}
-        if self.changed and not self._sees_reads:
-            return False
-        sizes = {name: int(manifest[name].partition(":")[0]) for name in self.changed}
-        try:
-            await self._put_placeholders(sizes)
-        except SandboxFileError:
-            return False
-        self._inside |= {name: fingerprint_of(size) for name, size in sizes.items()}
-        return True
 
     def _is(self, name: str, fingerprint: str) -> bool:
         return has_hash(fingerprint) and self._inside.get(name) == fingerprint
 
     async def _listing(self) -> list[str]:
-        return [entry["name"] for entry in await self._client.list_files()]
+        return [entry["name"] for entry in await self._client.requests.list_files()]
 
     async def _remove(self, names: list[str]) -> None:
         await self._request("remove", [{"name": name} for name in names])
@@ -177,7 +144,7 @@ class ReplayWorkspace:
         """Send a file that the host has, under any name, or that the sandbox had at its start."""
         if name in self._own and self._own[name][0] == fingerprint:
             _, mode, chunks = self._own[name]
-            await self._client.write_file(name, mode, chunks)
+            await self._client.requests.write_file(name, mode, chunks)
             self._inside[name] = fingerprint
             return True
         file = self._by_fingerprint.get(fingerprint)
@@ -188,7 +155,7 @@ class ReplayWorkspace:
             # In a thread: hashing 64 MiB would hold up the event loop.
             if await asyncio.to_thread(fingerprint_of, file.size, chunks) != fingerprint:
                 return False
-            await self._client.write_file(name, file.mode, chunks)
+            await self._client.requests.write_file(name, file.mode, chunks)
         except SandboxFileError:
             return False
         self._inside[name] = fingerprint
@@ -196,17 +163,6 @@ class ReplayWorkspace:
 
     async def _content(self, file: HostFile) -> list[bytes]:
         return await asyncio.to_thread(lambda: list(self._reader.read(file)))
-
-    async def used(self) -> list[str]:
-        """Return the placeholders that have been read, replaced or removed since they were made."""
-        names = list(self._placeholders)
-        found = await self._request("look", [{"name": name} for name in names])
-        untouched = [isinstance(each, dict) and each.get("accessed") == 0 for each in found]
-        return [
-            name
-            for name, each, unread in zip(names, found, untouched, strict=True)
-            if not unread or each.get("inode") != self._placeholders[name]
-        ]
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
         """Record the files that a block has made or changed.
@@ -245,7 +201,7 @@ class ReplayWorkspace:
         Raises:
             SandboxError: The sandbox broke.
         """
-        await self._client.file_request({"op": "forget"})
+        await self._client.requests.file_request({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), self)
 
     async def checkpoint(self) -> str | None:
@@ -255,7 +211,7 @@ class ReplayWorkspace:
             None, or the reason why that is impossible.
         """
         try:
-            await self._client.command(Frame.TAKE_CHECKPOINT, {})
+            await self._client.requests.command(Frame.TAKE_CHECKPOINT, {})
         except ValueError as error:
             return str(error)
         return None
@@ -269,11 +225,11 @@ class ReplayWorkspace:
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
-        await self._client.file_request({"op": "empty"})
+        await self._client.requests.file_request({"op": "empty"})
 
     async def _roll_back(self) -> None:
         try:
-            await self._client.command(Frame.ROLL_BACK, {})
+            await self._client.requests.command(Frame.ROLL_BACK, {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
@@ -297,7 +253,7 @@ class ReplayWorkspace:
                 continue
             if name not in present or self._inside.get(name) != self._host_fingerprints[name]:
                 chunks = await self._content(file)
-                await self._client.write_file(name, file.mode, chunks)
+                await self._client.requests.write_file(name, file.mode, chunks)
 
     async def _drain(self) -> None:
         """Wait until connections of dead processes have been refused."""
@@ -307,7 +263,7 @@ class ReplayWorkspace:
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
             # The supervisor accepts connections at its port between two answers.
-            await self._client.file_request({"op": "look", "files": []})
+            await self._client.requests.file_request({"op": "remove", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1
             if not rounds:

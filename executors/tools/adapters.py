@@ -11,7 +11,7 @@ from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
 
 from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.function import HostTool as HostTool  # noqa: PLC0414 - AutoGen's images are known then
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.types.tool import ToolAnswer
 
 T = TypeVar("T")
 

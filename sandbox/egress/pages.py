@@ -13,10 +13,10 @@ from concurrent.futures import Future
 import httpx
 
 from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver
-from autogen_codeact.sandbox.egress.hosts import normalise, quoted
 from autogen_codeact.sandbox.egress.pinned import PinnedTransport
-from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from autogen_codeact.sandbox.host.threads import Threads
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
+from autogen_codeact.sandbox.types.host_names import normalise, quoted
 
 MAX_REDIRECTS = 5
 MAX_REASON = 200

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import FileWriter
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, not_written_back
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.blocks import BlockRequest, artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
-from autogen_codeact.sandbox.limits import Limits, parse_size
-from autogen_codeact.sandbox.result import Artifact
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.protected_names import ProtectedNameError, not_written_back
+from autogen_codeact.sandbox.types.result import Artifact
 
 CHUNK = 256 * 1024
 # Work for one call in a thread, so that others can run in between: chunks of a file, and files.
@@ -46,17 +46,8 @@ logger = logging.getLogger("autogen_codeact")
 
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
-    """Send new and changed files of the host, before a block.
-
-    Args:
-        workspace: The host's folder; it receives the notes on files that were left out.
-        sandbox: Where it goes.
-        limits: What the sandbox may use.
-
-    Raises:
-        SandboxFileError: The folder does not exist or can't be read.
-    """
-    for name in sandbox.undelivered:
+    """Send new and changed files of the host, before a block."""
+    for name in sandbox.blocks.undelivered:
         workspace.differs(name)
     if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
         return
@@ -65,12 +56,7 @@ async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limi
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
-    """Stop storing files.
-
-    Args:
-        workspace: The host's folder.
-        let_finish: Whether to finish storing the files of a block first.
-    """
+    """Stop storing files."""
     if let_finish:
         async with workspace.transfer_lock:
             await in_thread(workspace.close)
@@ -165,7 +151,7 @@ async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[Hos
         if isinstance(content, SandboxError):
             raise content
         chunks = [content] if content is not None else in_threads(workspace.read(file))
-        await sandbox.write_file(file.name, file.mode, chunks)
+        await sandbox.requests.write_file(file.name, file.mode, chunks)
 
     return await asyncio.gather(*map(send, batch), return_exceptions=True)
 
@@ -195,7 +181,7 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     pulling = _Pull(workspace)
     try:
         async with workspace.transfer_lock:
-            missed, sandbox.undelivered = sandbox.undelivered, {}
+            missed, sandbox.blocks.undelivered = sandbox.blocks.undelivered, {}
             # Nearly always this is all: the files are few, and their content is in the reply.
             await in_thread(pulling.begin, reply, missed)
             while pulling.inline:
@@ -206,8 +192,8 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
                 del pulling.in_sandbox[: len(entries)]
             return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
     except asyncio.CancelledError:
-        sandbox.add_undelivered(missed.values())
-        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
+        sandbox.blocks.add_undelivered(missed.values())
+        sandbox.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
         raise
 
 
@@ -346,7 +332,7 @@ async def _fetch(
 
 
 async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
-    async with aclosing(sandbox.read_file(name)) as pieces:
+    async with aclosing(sandbox.requests.read_file(name)) as pieces:
         chunk, _ = await anext(pieces)
         return chunk
 
@@ -375,7 +361,7 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
 
     waiting: list[bytes] = []
     try:
-        async for chunk, size in sandbox.read_file(name):
+        async for chunk, size in sandbox.requests.read_file(name):
             if size > workspace.max_file_bytes:
                 most = workspace.max_file_bytes
                 raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
@@ -393,13 +379,7 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
 
 
 def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
-    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted.
-
-    Args:
-        kept: Its only item becomes the file, or a future if it is being written.
-        folder: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
-        request: The block, whose code has a file.
-    """
+    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
     name, code, delete = request.filename, request.code, request.message["delete"]
     assert name is not None
     if isinstance(folder, Path):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result, last_line
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
@@ -25,7 +25,8 @@ class OutputChunk:
         block: Which of the blocks, from 0.
         stream: `stdout` (which carries both unless `split_streams=True`) or `stderr`.
         text: The text; characters are never cut in two. Empty if it is a display: the line for it in the output is text.
-        display: What the block has shown; None if it is text. If its file has to get another name, the result says so.
+        display: What the block has shown; None if it is text. Its line is the next text, unless its `offset` is None: then it
+            comes later. If its file has to get another name, the result says so.
     """
 
     block: int
@@ -60,7 +61,11 @@ class OutputChunks:
 
         def listen(kind: bytes, data: bytes | Display) -> None:
             if isinstance(data, Display):
-                self._put(OutputChunk(block, "stdout", "", data))
+                # Behind the head, the text before it comes only with the result.
+                is_next = data.offset == self._head_room - room[Frame.STDOUT] and "stdout" not in self._held
+                self._put(
+                    OutputChunk(block, "stdout", "", replace(data, offset=self._shown["stdout"] if is_next else None))
+                )
                 return
             stream = _STREAMS[kind]
             if len(data) > room[kind]:
@@ -101,3 +106,39 @@ class OutputChunks:
     async def __aiter__(self) -> AsyncIterator[OutputChunk]:
         while (item := await self._queue.get()) is not None:
             yield item
+
+
+async def stream_output(
+    run: Callable[[OutputChunks], Coroutine[Any, Any, Result]],
+    limit: int,
+    on_start: Callable[[asyncio.Future[Any]], object] | None = None,
+) -> AsyncGenerator[OutputChunk | Result, None]:
+    """Run blocks, yield an `OutputChunk` for each piece of their output, and finally the result. Closing it kills them.
+
+    Args:
+        run: Runs the blocks, and passes their output on.
+        limit: Bytes that are kept of each stream of a block.
+        on_start: Called with the task that runs the blocks, which may be cancelled.
+    """
+    chunks = OutputChunks(limit)
+    running = asyncio.ensure_future(run(chunks))
+    running.add_done_callback(lambda _: chunks.close())
+    if on_start is not None:
+        on_start(running)
+    try:
+        async for chunk in chunks:
+            yield chunk
+        yield await running
+    except asyncio.CancelledError as error:
+        running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError as cancelled:
+            error.result = getattr(cancelled, "result", None)  # type: ignore[attr-defined]
+        raise
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # asyncio would log it if nobody had asked

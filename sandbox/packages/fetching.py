@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from autogen_codeact.sandbox.egress.connector import Resolver, in_order, is_own_address, look_up, lookup_threads
-from autogen_codeact.sandbox.egress.hosts import Address, normalise, to_ascii, why_not_public
 from autogen_codeact.sandbox.egress.pinned import PinnedTransport
-from autogen_codeact.sandbox.egress.policy import Refused
 from autogen_codeact.sandbox.packages.credentials import PORTS, Credentials, origin, shown, without_user
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from autogen_codeact.sandbox.types.allowed_domains import Refused
+from autogen_codeact.sandbox.types.host_names import Address, normalise, to_ascii, why_not_public
 
 MAX_REDIRECTS = 10
 DOWN_S = 60.0

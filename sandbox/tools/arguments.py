@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 
 from autogen_codeact.sandbox.tools.answers import is_image_class
 from autogen_codeact.sandbox.tools.payloads import least_size
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 MAX_PROBLEMS = 5
 MAX_LISTED = 500

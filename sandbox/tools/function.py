@@ -21,8 +21,8 @@ from autogen_codeact.sandbox.tools.names import checked_name
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.rich_values import RichType, rich_type
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError, ToolImage, ToolStuckError
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage, ToolStuckError
 
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty

@@ -56,7 +56,7 @@ OPTIONS = {
         *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("batch",): [
-        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--parquet", "--ray", "--json"),
+        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--ray", "--json"),
         *(
             "--concurrency",
             "--attempts",
@@ -76,9 +76,8 @@ OPTIONS = {
     ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
-    ("image",): ["build", "list"],
+    ("image",): ["build"],
     ("image", "build"): ["--force"],
-    ("image", "list"): [],
     ("doctor",): ["--json", "--image", "--base-url"],
     ("clean",): ["--all", "--dry-run", "--json"],
 }

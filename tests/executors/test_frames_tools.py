@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.payloads import read_call
+from autogen_codeact.sandbox.types.run_context import NO_CONTEXT
 
 from .host_tools import Tool
 from .local_runner import LocalRunner
@@ -134,7 +134,7 @@ class TestHost:
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):
-            await asyncio.wait_for(made.run({}, b"", 5, None, taking), 10)
+            await asyncio.wait_for(made.blocks.run({}, b"", 5, None, taking), 10)
         await taking.close()
         await made.stop()
 
@@ -149,7 +149,7 @@ class TestHost:
 
         made, _ = sandbox(play)
         await made.start()
-        assert (await asyncio.wait_for(made.run({}, b"", 5), 10)).message == RESULT
+        assert (await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)).message == RESULT
         await made.stop()
 
 

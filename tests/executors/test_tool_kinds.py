@@ -29,7 +29,7 @@ from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolArgumentError
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.processes import address
 
 from .schema_workbench import SchemaWorkbench

@@ -13,7 +13,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolLimits
 from autogen_codeact.sandbox import HostTool
-from autogen_codeact.sandbox.tools.tool import ToolStuckError
+from autogen_codeact.sandbox.types.tool import ToolStuckError
 
 from . import reused
 from .sandboxes import out

@@ -15,8 +15,8 @@ from autogen_codeact.executors import SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.egress import channel
 from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import MAX_CHANNELS, Gateway
-from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.types.allowed_domains import Policy
 from tests.executors.local_runner import LocalRunner, find_python
 from tests.executors.test_frames import HELLO, message, raw, sandbox
 from tests.executors.test_runner_old_python import VERSIONS, needs_namespaces
@@ -238,7 +238,7 @@ class TestHost:
 
         async def use() -> None:  # it ends at the start or a moment later
             await made.start()
-            await made.run({}, b"", 5)
+            await made.blocks.run({}, b"", 5)
 
         with pytest.raises(SandboxError) as caught:
             await asyncio.wait_for(use(), 10)
@@ -257,7 +257,7 @@ class TestHost:
         made.gateway = gateway = Gateway(Connector(Policy(["ok.example"])))
         await made.start()
         with pytest.raises(SandboxError):
-            await asyncio.wait_for(made.run({}, b"", 5), 10)
+            await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)
         await made.stop()
         assert gateway._thread is not None
         assert not gateway._thread.is_alive()
