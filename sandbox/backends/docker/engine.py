@@ -119,16 +119,7 @@ def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.API
 
 
 def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
-    """Check within `timeout` seconds that an engine answers the request that costs it the least.
-
-    Args:
-        engine: The engine.
-        client: What the last call has returned, or None for a new connection; it is closed if the check fails.
-        timeout: Seconds.
-
-    Returns:
-        A client for the next call.
-    """
+    """Check that an engine answers the request that costs it the least; `client` is what the last call has returned, if any."""
     return _reach(engine, client, timeout)[0]
 
 
