@@ -183,7 +183,7 @@ class _Refused:
     number: int
     reason: str
     is_protected: bool
-    texts: list[str] = field(default_factory=list)
+    text: str
     entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
@@ -250,12 +250,11 @@ class _Pull:
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
         key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        new = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
-        group = self._refused.setdefault(key, new)
-        group.entries.append((entry, reason))
-        if len(group.texts) < MAX_NOTES:
+        if key not in self._refused:
             name = printable(entry["name"])[:MAX_NAME_SHOWN]
-            group.texts.append(f"the file {name} stays in the sandbox: {printable(str(error))}")
+            text = f"the file {name} stays in the sandbox: {printable(str(error))}"
+            self._refused[key] = _Refused(number, printable(reason), isinstance(error, ProtectedNameError), text)
+        self._refused[key].entries.append((entry, reason))
 
     def finish(self) -> tuple[Artifact, ...]:
         """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
@@ -267,11 +266,7 @@ class _Pull:
                 continue
             count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
             others = f" (and {count - 1:,} more)" if count > 1 else ""
-            if count > MAX_NOTES or group.is_protected:
-                logger.warning("%s%s", group.texts[0], others)
-            else:
-                for text in group.texts:
-                    logger.warning("%s", text)
+            logger.warning("%s%s", group.text, others)
             room = max(0, MAX_LISTED - len(listed))
             if count > room or group.is_protected or group.number == errno.EDQUOT:
                 self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
