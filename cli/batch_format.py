@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from autogen_codeact.batch.progress import BatchCounts
-from autogen_codeact.batch.waits import BACK_OFF, MODEL_CALLS, TASKS
-
-_LIMITS = {MODEL_CALLS: "the limit of model calls a minute", TASKS: "the limit of tasks a minute"}
 
 
 def format_number(number: int) -> str:
@@ -67,13 +64,3 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     if counts.seconds_left is not None:
         parts.append(f"about {format_time_left(counts.seconds_left)} left")
     return parts
-
-
-def describe_waits(counts: BatchCounts) -> str:
-    """Describe what attempts wait for; empty if none waits: "waiting: 3 for a sandbox, 1 for the limit of tasks a minute"."""
-    waits = [
-        f"{format_number(number)} for {_LIMITS.get(reason, reason)}"
-        for reason, number in counts.waits.items()
-        if reason != BACK_OFF  # `describe_progress` names it
-    ]
-    return f"waiting: {', '.join(waits)}" if waits else ""

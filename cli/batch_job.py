@@ -60,7 +60,6 @@ class BatchJob:
         check: How answers are checked if a task does not say.
         accept_changes: Whether changed tasks and options are accepted.
         keep_going: Whether the batch goes on if its first tasks all fail with the same error.
-        parquet: Whether the results are also written as Parquet.
         ray: Address of a Ray cluster, or None.
     """
 
@@ -74,5 +73,4 @@ class BatchJob:
     check: str | None = None
     accept_changes: bool = False
     keep_going: bool = False
-    parquet: bool = False
     ray: str | None = None

@@ -142,9 +142,6 @@ def batch(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Continue even if the first tasks all fail with the same error.")
     ] = False,
-    parquet: Annotated[
-        bool, typer.Option("--parquet", help="Also write DIR/results.parquet. Needs the extra parquet.")
-    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -176,7 +173,6 @@ def batch(
             check=check,
             accept_changes=accept_changes,
             keep_going=keep_going,
-            parquet=parquet,
             ray=ray,
             limits=limit_choice,
             model=model_choice,

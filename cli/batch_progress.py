@@ -23,7 +23,7 @@ from autogen_codeact.batch.progress import (
     TaskFinished,
 )
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.cli.batch_format import describe_progress, describe_waits, format_number, format_time_left
+from autogen_codeact.cli.batch_format import describe_progress, format_number, format_time_left
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import printable, show_status
 from autogen_codeact.cli.progress import find_terminal
@@ -142,10 +142,10 @@ class BatchDisplay:
             self._plain.write(counts, reasons)
 
     def _reasons(self, counts: BatchCounts | None) -> list[str]:
-        """Return what is waited for, and why something takes longer; both may be empty."""
+        """Return what is under way before the tasks begin, or why something takes longer; it may be empty."""
         if counts is None:
             return [self._stage]
-        return [describe_waits(counts), self._note if time.monotonic() - self._noted < NOTE_S else ""]
+        return [self._note if time.monotonic() - self._noted < NOTE_S else ""]
 
 
 def _failure_line(row: Row) -> str:

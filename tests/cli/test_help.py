@@ -56,7 +56,7 @@ OPTIONS = {
         *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("batch",): [
-        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--parquet", "--ray", "--json"),
+        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--ray", "--json"),
         *(
             "--concurrency",
             "--attempts",
