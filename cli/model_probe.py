@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -16,7 +17,6 @@ import httpx
 
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
-from autogen_codeact.sandbox.host.threads import in_abandonable_thread
 from autogen_codeact.sandbox.types.formatting import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]
@@ -180,7 +180,16 @@ class _Probe:
 
 def _in_thread(probe: _Probe) -> Future[Server]:
     """Start a probe in a thread that does not keep the process alive: looking up a name can't be cancelled."""
-    return in_abandonable_thread(f"probe-{probe.preset.name}", probe.run)
+    future: Future[Server] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(probe.run())
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=f"probe-{probe.preset.name}", daemon=True).start()
+    return future
 
 
 def _result(probe: _Probe, future: Future[Server], until: float, deadline_s: float) -> Server:
