@@ -26,11 +26,7 @@ class Mode(StrEnum):
 
 
 def mode_option(default: str) -> typer.models.OptionInfo:
-    """Return the option `--mode`.
-
-    Args:
-        default: The default, in words.
-    """
+    """Return the option `--mode`."""
     option: typer.models.OptionInfo = sandbox_option(
         metavar="MODE",
         help="process: a new process for each block. session: one interpreter, so that variables persist.",
@@ -58,11 +54,7 @@ class AgentChoice:
     describe_environment: bool = True
 
     def check(self, sandbox: SandboxChoice) -> None:
-        """Check that the options fit together.
-
-        Raises:
-            CommandError: They don't.
-        """
+        """Check that the options fit together."""
         if self.team and self.retries is not None:
             raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
         if self.act and self.team:

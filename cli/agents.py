@@ -18,15 +18,7 @@ LANGUAGES = ("python", "sh", "bash")
 def make_agent(
     choice: AgentChoice, client: ChatCompletionClient, executor: CodeExecutor, *, stream: bool, stream_output: bool
 ) -> CodeActAgent | CodeExecutorAgent | Team:
-    """Return the agent or team that the options describe.
-
-    Args:
-        choice: The options.
-        client: The model.
-        executor: Runs the code.
-        stream: Whether the model's answer comes in pieces.
-        stream_output: Whether what code writes comes while it runs.
-    """
+    """Return the agent or team that the options describe."""
     if choice.team:
         return coder_executor_team(
             client,

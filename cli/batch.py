@@ -44,20 +44,7 @@ _NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
 
 
 def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
-    """Run the tasks, and show how far the batch is.
-
-    Args:
-        job: The options.
-        end: Says whether JSON is wanted: one object a row instead of text. It prints the last one.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        CommandError: The options are invalid, or no task can succeed.
-        BatchError: The batch can't go on.
-        SandboxError: There is no sandbox.
-    """
+    """Run the tasks, and show how far the batch is."""
     _check_options(job)
     settings = settings_of(job.limits)
     if job.parquet:
@@ -84,11 +71,7 @@ def _check_options(job: BatchJob) -> None:
 
 
 def settings_of(limits: LimitChoice) -> BatchSettings:
-    """Return the settings that options describe.
-
-    Raises:
-        CommandError: One is invalid.
-    """
+    """Return the settings that options describe."""
     for name in ("model_calls_per_minute", "tasks_per_minute", "max_cost", "max_seconds", "task_timeout"):
         value = getattr(limits, name)
         if value is not None and not (0 < value < float("inf")):

@@ -26,14 +26,7 @@ from autogen_codeact.teams import Team
 
 
 class AgentMaker:
-    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file.
-
-    Args:
-        agent: Which agent.
-        model: Which model.
-        tell: Receives a line before a model call is repeated; not in another process.
-        inputs: What the client takes from the machine of the command. Default: read when the client is created.
-    """
+    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file."""
 
     def __init__(
         self,
@@ -57,11 +50,7 @@ class AgentMaker:
         return make_agent(self._agent, client, executor, stream=False, stream_output=False)
 
     def open(self) -> None:
-        """Create the model client, unless there is one.
-
-        Raises:
-            CommandError: An option, a file or the key is missing or wrong.
-        """
+        """Create the model client, unless there is one."""
         if self._client is not None or self._recording is not None:
             return
         self._model.check()
@@ -81,13 +70,7 @@ class AgentMaker:
 
 
 class _SecretRedactor(ForwardingClient):
-    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs.
-
-    Args:
-        client: Is asked.
-        model: The model.
-        secrets: Keys that this process may know from nowhere else.
-    """
+    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
 
     def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
         super().__init__(client)

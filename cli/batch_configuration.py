@@ -18,11 +18,7 @@ _MAY_DIFFER = ("hosts", "hosts_file")
 
 
 def describe_job(job: BatchJob) -> dict[str, Any]:
-    """Return the options that results depend on, without secrets: texts that may hold one are hashed.
-
-    Args:
-        job: The options. How much runs at the same time, and limits, may differ.
-    """
+    """Return the options that results depend on, without secrets: texts that may hold one are hashed."""
     agent, model = job.agent, job.model
     described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
     if model.is_file:
@@ -38,14 +34,7 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
 
 
 def for_nodes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of executors that mean on other nodes what they mean here: with absolute paths, and values of variables.
-
-    Args:
-        options: Those of `SandboxChoice`.
-
-    Raises:
-        ValueError: A variable is not set here.
-    """
+    """Return options of executors that mean on other nodes what they mean here: with absolute paths, and values of variables."""
     sent = dict(options)
     if "environment" in sent:
         sent["environment"] = resolve(parse_environment(sent["environment"]))

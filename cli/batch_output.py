@@ -48,11 +48,7 @@ class RowWriter:
         return self._thread.is_alive()
 
     async def write(self, row: dict[str, Any]) -> None:
-        """Print a row soon; wait while too many wait.
-
-        Raises:
-            OutputClosed: The reader of the output is gone.
-        """
+        """Print a row soon; wait while too many wait."""
         while self._waiting.qsize() >= MAX_WAITING and not self._closed:  # noqa: ASYNC110 - the printing thread has no loop
             await asyncio.sleep(_PAUSE_S)
         if self._closed:

@@ -49,10 +49,6 @@ class BatchDisplay:
     """Shows the progress of a batch; a context manager.
 
     All of it is written by a thread of its own: a terminal that stands still does not stop the batch.
-
-    Args:
-        live: Whether lines at the bottom of a terminal are drawn, if there is one. Default: yes.
-        plain: Whether lines are written without one. Default: yes.
     """
 
     def __init__(self, *, live: bool = True, plain: bool = True) -> None:
@@ -87,28 +83,16 @@ class BatchDisplay:
             show_status(None)
 
     def stage(self, what: str) -> None:
-        """Say what happens before the tasks begin.
-
-        Args:
-            what: In a few words; empty: they begin.
-        """
+        """Say what happens before the tasks begin."""
         self._stage = printable(what)
 
     def follow(self, counts: Callable[[], BatchCounts]) -> None:
-        """Show a batch from now on.
-
-        Args:
-            counts: Returns how far it is; called in another thread.
-        """
+        """Show a batch from now on."""
         self._counts = counts
         self._stage = ""
 
     def note(self, line: str) -> None:
-        """Show for a while why something takes longer.
-
-        Args:
-            line: One line.
-        """
+        """Show for a while why something takes longer."""
         self._note, self._noted = printable(line), time.monotonic()
 
     def on_event(self, event: BatchEvent) -> None:
@@ -184,11 +168,7 @@ class _Lines:
                 self._waiting.append(line)
 
     def take(self, *, at_end: bool = False) -> list[str]:
-        """Return the lines that have not been written.
-
-        Args:
-            at_end: Whether no further ones come.
-        """
+        """Return the lines that have not been written."""
         with self._lock:
             if at_end:
                 self._take_left_out()

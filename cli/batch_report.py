@@ -16,21 +16,7 @@ _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 
 
 def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_json: bool = False) -> int:
-    """Print the summary of a batch, or what differs between two.
-
-    Args:
-        folder: Folder of the batch.
-        other: Folder of another one, or None.
-        by: Field of the tasks' metadata, for sums by its values; None for none.
-        as_json: Whether one JSON object is wanted.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        BatchError: A folder can't be read.
-        CommandError: `by` is given with two folders, or no task has that field.
-    """
+    """Print the summary of a batch, or what differs between two."""
     if by is not None and other is not None:
         raise CommandError("--by is for the report of one batch: leave out the second folder, or --by.")
     found = summarize(folder, by=by) if other is None else compare(folder, other)
@@ -47,12 +33,7 @@ def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
-    """Print the summary of a batch in a few lines.
-
-    Args:
-        summary: Its summary.
-        folder: Its folder.
-    """
+    """Print the summary of a batch in a few lines."""
     terminal = Terminal()
     for line in summary_lines(summary):
         terminal.line(line)

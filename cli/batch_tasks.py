@@ -15,16 +15,7 @@ COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
 
 
 class ChosenTasks:
-    """Iterates the tasks, each time from the first one.
-
-    Args:
-        source: Their file or folder.
-        limit: How many; None for all.
-        check: How answers are checked if a task does not say: a kind, or a file of Python code. None: as the task says.
-
-    Raises:
-        CommandError: The check can't be used.
-    """
+    """Iterates the tasks, each time from the first one."""
 
     is_repeatable = True
 
@@ -37,20 +28,12 @@ class ChosenTasks:
         """How many can't be used, when `count` was called."""
 
     async def check(self) -> None:
-        """Read the first task, so that what is wrong with the file as a whole is said before anything is started.
-
-        Raises:
-            BatchError: It can't be read, or has no tasks.
-        """
+        """Read the first task, so that what is wrong with the file as a whole is said before anything is started."""
         async with aclosing(self._read()) as tasks:
             await anext(tasks, None)
 
     async def count(self, repeat: int) -> int:
-        """Return how many there are.
-
-        Args:
-            repeat: How often each is run.
-        """
+        """Return how many there are."""
         number = bad = 0
         async with aclosing(self._read()) as tasks:
             async for task in tasks:

@@ -41,19 +41,7 @@ HISTORY = "chat-history"
 
 
 def run_chat(job: ChatJob) -> int:
-    """Run a chat until the user leaves.
-
-    Args:
-        job: The options.
-
-    Returns:
-        0; 130 after the Ctrl-C that leaves, 128 and the number of another signal that ends it.
-
-    Raises:
-        CommandError: An option, a file or the key is missing or wrong.
-        SandboxError: The sandbox did not start.
-        RunError: The earlier chat can't be continued.
-    """
+    """Run a chat until the user leaves."""
     job = with_component(job)
     job.check()
     if job.save is not None:
@@ -91,11 +79,7 @@ async def _supervised(job: ChatJob) -> int:
 
 
 class Chat:
-    """One conversation at a terminal or a pipe.
-
-    Args:
-        job: The options.
-    """
+    """One conversation at a terminal or a pipe."""
 
     def __init__(self, job: ChatJob) -> None:
         self._job = job

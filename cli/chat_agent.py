@@ -92,11 +92,7 @@ class ChatJob:
         return self.choice if self.choice.spec else None
 
     def check(self) -> None:
-        """Check that the options fit together.
-
-        Raises:
-            CommandError: They don't.
-        """
+        """Check that the options fit together."""
         if self.view and self.no_save:
             raise CommandError("--view and --no-save can't be combined: the page shows the log of the chat.")
         if self.model is None and self.choice.base_url is not None:
@@ -126,17 +122,7 @@ class ChatJob:
 
 @asynccontextmanager
 async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | BaseTeam]:
-    """Make the agent or team with a running sandbox, and release everything afterwards.
-
-    Args:
-        job: The options.
-        plan: The earlier chat to go on with, or None.
-
-    Raises:
-        CommandError: An option, a file or the key is missing or wrong.
-        SandboxError: The sandbox did not start.
-        RunError: The earlier chat can't be continued.
-    """
+    """Make the agent or team with a running sandbox, and release everything afterwards."""
     async with AsyncExitStack() as stack:
         client = None
         if job.model is not None:
@@ -243,14 +229,7 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
 def _resumed_model(
     job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
 ) -> ChatCompletionClient | None:
-    """Return the model client of an agent of an earlier chat.
-
-    Args:
-        job: The options.
-        client: The model that the options name, or None.
-        loaded: The model of the configuration in the log; None if the agent has none.
-        plan: The earlier chat.
-    """
+    """Return the model client of an agent of an earlier chat."""
     if client is None:
         recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
         # AutoGen's loses line breaks when it streams.
@@ -286,11 +265,7 @@ def model_names(target: ChatAgent | BaseTeam) -> list[str]:
 
 
 def is_chat(folder: Path) -> bool:
-    """Return whether a run is a chat; one that can't be read is none.
-
-    Args:
-        folder: The run's folder.
-    """
+    """Return whether a run is a chat; one that can't be read is none."""
     try:
         return load_run(folder).started.conversation
     except RunError:

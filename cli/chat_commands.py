@@ -49,13 +49,7 @@ _KEYS = (
 
 
 class Commands:
-    """Runs commands.
-
-    Args:
-        turns: The turns of the chat.
-        terminal: Where to print.
-        job: The options of the chat.
-    """
+    """Runs commands."""
 
     def __init__(self, turns: Turns, terminal: Terminal, job: ChatJob) -> None:
         self._turns = turns
@@ -74,14 +68,7 @@ class Commands:
         }
 
     async def run(self, text: str) -> bool:
-        """Run a command.
-
-        Args:
-            text: The line that was typed.
-
-        Returns:
-            Whether the user leaves.
-        """
+        """Run a command."""
         name, _, rest = text.partition(" ")
         name = name.lower()
         if name in ("/quit", "/exit"):

@@ -18,11 +18,7 @@ _BINARY = "[not shown: it is not text, or too long]"
 
 
 class FileChanges:
-    """Compares the files of a workspace with what they were.
-
-    Args:
-        folder: The workspace on the host, whose present files are what is compared with; None if there are none yet.
-    """
+    """Compares the files of a workspace with what they were."""
 
     def __init__(self, folder: Path | None) -> None:
         self._before: dict[str, list[str] | None] = {}
@@ -42,11 +38,7 @@ class FileChanges:
                 self._before[path.relative_to(folder).as_posix()] = _lines(path)
 
     async def changes(self, result: ExecutionResult) -> list[tuple[str, list[str]]]:
-        """Return the files that a block has changed, each with the lines of a unified diff; new text files have only `+`.
-
-        Args:
-            result: The block's result.
-        """
+        """Return the files that a block has changed, each with the lines of a unified diff; new text files have only `+`."""
         return await asyncio.to_thread(self._changes, result)
 
     def _changes(self, result: ExecutionResult) -> list[tuple[str, list[str]]]:

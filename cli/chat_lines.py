@@ -27,21 +27,11 @@ class Reader(Protocol):
     """Reads messages and answers of the user."""
 
     async def message(self) -> str:
-        """Show the prompt and return what was typed, maybe of several lines.
-
-        Raises:
-            EOFError: There will be nothing more.
-            Interrupted: Ctrl-C was pressed.
-        """
+        """Show the prompt and return what was typed, maybe of several lines."""
         ...
 
     async def answer(self, question: str) -> str:
-        """Ask a question and return the line that was typed after it was shown.
-
-        Raises:
-            EOFError: There will be nothing more.
-            Interrupted: Ctrl-C was pressed.
-        """
+        """Ask a question and return the line that was typed after it was shown."""
         ...
 
     def interrupt(self) -> bool:
@@ -50,11 +40,7 @@ class Reader(Protocol):
 
 
 class LineReader:
-    """Reads lines from standard input; a line that ends with a backslash goes on in the next one.
-
-    Args:
-        echo: Whether to print what was read, because no terminal shows it.
-    """
+    """Reads lines from standard input; a line that ends with a backslash goes on in the next one."""
 
     def __init__(self, *, echo: bool) -> None:
         self._echo = echo

@@ -30,11 +30,7 @@ _MAX_HISTORY_BYTES = 1024 * 1024
 
 
 class PromptReader:
-    """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message.
-
-    Args:
-        history: File of what was typed in earlier chats; None to keep it in memory.
-    """
+    """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
     def __init__(self, history: str | None) -> None:
         self._output = _Output.on_standard_output()

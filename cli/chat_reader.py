@@ -9,11 +9,7 @@ from autogen_codeact.cli.chat_lines import LineReader, Reader
 
 
 def open_reader(history: str | None) -> Reader:
-    """Return the editor of this terminal, or a reader of lines if there is none.
-
-    Args:
-        history: File of what was typed in earlier chats; None to keep it in memory.
-    """
+    """Return the editor of this terminal, or a reader of lines if there is none."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not on_terminal or os.environ.get("TERM", "dumb").lower() in ("dumb", "unknown", ""):
         return LineReader(echo=not sys.stdin.isatty())

@@ -34,16 +34,7 @@ _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do inste
 
 
 class Turns:
-    """Runs the turns of a chat, one after the other.
-
-    Args:
-        conversation: The conversation.
-        reader: Reads answers to questions.
-        view: Prints what happens.
-        terminal: Prints the rest.
-        model: The model, for its errors; without a name that of a configuration.
-        leave: Ends the chat.
-    """
+    """Runs the turns of a chat, one after the other."""
 
     def __init__(
         self,

@@ -31,13 +31,7 @@ from autogen_codeact.sandbox.result import format_duration, written_by_code
 
 
 class ChatView:
-    """Prints the messages of turns.
-
-    Args:
-        terminal: Where to print.
-        files: Knows what the files were before; None to print no differences.
-        team: Whether there are several agents, so that each needs its name.
-    """
+    """Prints the messages of turns."""
 
     def __init__(self, terminal: Terminal, files: FileChanges | None, *, team: bool) -> None:
         self._terminal = terminal
@@ -56,11 +50,7 @@ class ChatView:
         self._speaker, self._tokens, self._blocks, self._began = "", 0, 0, time.monotonic()
 
     async def before_question(self, code: str) -> None:
-        """Print what came before a question about code, and the code itself if what comes from the agents may come later.
-
-        Args:
-            code: The code as markdown.
-        """
+        """Print what came before a question about code, and the code itself if what comes from the agents may come later."""
         if self._team:
             self._answer.end()
             self._answer.add(f"{code}\n")

@@ -54,14 +54,7 @@ class CodeInFile:
 
 
 def read_code(file: str) -> list[CodeInFile]:
-    """Read the code of a file.
-
-    Args:
-        file: Path of a markdown file, script or notebook; "-" for markdown on standard input.
-
-    Raises:
-        CommandError: The file can't be read, has no code to run, or has a block that is not closed.
-    """
+    """Read the code of a file."""
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
     text = _read(file)

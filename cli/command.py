@@ -46,11 +46,7 @@ class Group(_FlagsWithoutType, TyperGroup):
 
 
 class Application(typer.Typer):
-    """A typer application of these commands.
-
-    Args:
-        options: As for `typer.Typer`.
-    """
+    """A typer application of these commands."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=Group, add_completion=False, **options)

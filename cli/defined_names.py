@@ -9,11 +9,7 @@ MAX_NAMES = 30
 
 
 def defined_names(codes: Iterable[str]) -> list[str]:
-    """Return the names that Python code binds at its top level, in order, without those of modules.
-
-    Args:
-        codes: Blocks of code; those that are not Python are left out.
-    """
+    """Return the names that Python code binds at its top level, in order, without those of modules."""
     names: dict[str, None] = {}
     for code in codes:
         try:

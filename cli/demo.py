@@ -59,11 +59,7 @@ class Recording:
 
 
 def load_recording(name: str) -> Recording:
-    """Read one of the recordings in this package.
-
-    Args:
-        name: Its file name.
-    """
+    """Read one of the recordings in this package."""
     text = (files("autogen_codeact.cli") / "recordings" / name).read_text(encoding="utf-8")
     fields = json.loads(text)
     return Recording(
@@ -76,19 +72,7 @@ def load_recording(name: str) -> Recording:
 
 
 def run_demo(out: Path, choice: SandboxChoice) -> int:
-    """Play the demo.
-
-    Args:
-        out: Folder on the host for the plot and the page.
-        choice: Sandbox of the code.
-
-    Returns:
-        0 if the code made the plot, else 1; 130 after Ctrl-C.
-
-    Raises:
-        CommandError: The plot or the page can't be saved.
-        SandboxError: There is no sandbox.
-    """
+    """Play the demo."""
     silence_libraries()
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder. Choose another folder for the plot with --out.")

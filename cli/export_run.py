@@ -17,22 +17,7 @@ from autogen_codeact.viewer.one_file import write_html
 def export_run(
     path: Path, *, notebook: Path | None, page: Path | None, json_file: Path | None, files: Path | None
 ) -> int:
-    """Write a run to files.
-
-    Args:
-        path: Its folder.
-        notebook: File for the notebook, or None.
-        page: File for the HTML page, or None.
-        json_file: File for the JSON, or None.
-        files: Folder for the files that the code has made, or None.
-
-    Returns:
-        0.
-
-    Raises:
-        CommandError: There is no file to write, or it can't be written.
-        RunError: There is no run, or it can't be read.
-    """
+    """Write a run to files."""
     if notebook is None and page is None and json_file is None and files is None:
         raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER.")
     run = load_run(path)

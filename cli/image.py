@@ -27,21 +27,7 @@ def build_image(
     variant: Variant = "default",
     packages: Sequence[str] = (),
 ) -> int:
-    """Build a sandbox image; the steps go to standard error, its name to standard output.
-
-    Args:
-        engines: Where; it is built on each. None: the engine that `docker` would use.
-        force: Build it even if it exists.
-        variant: `default` or `slim`.
-        packages: What an image derived from it has in addition, as `packages` of an executor (default nothing).
-
-    Returns:
-        The exit status: 0, or 1 if it could not be built on one of several engines.
-
-    Raises:
-        SandboxError: It can't be built on the only engine.
-        CommandError: A package is neither a requirement nor a wheel that exists.
-    """
+    """Build a sandbox image; the steps go to standard error, its name to standard output."""
     try:
         parse_packages(packages)
     except ValueError as error:
@@ -63,17 +49,7 @@ def build_image(
 
 
 def list_all(engines: Sequence[DockerHost | None] = (None,)) -> int:
-    """Print the images that this package built, one per line.
-
-    Args:
-        engines: Which engines are asked. None: the one that `docker` would use.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        SandboxError: An engine does not answer.
-    """
+    """Print the images that this package built, one per line."""
     rows: list[tuple[str, ImageInfo]] = []
     for engine in engines:
         with closing(connect(engine)) as client:

@@ -9,16 +9,7 @@ from autogen_codeact.cli.exit import CommandError
 
 
 def parse_json(text: str, name: str, form: str = "") -> Any:
-    """Return what a JSON text contains.
-
-    Args:
-        text: The text.
-        name: Name of its file in errors.
-        form: What to give instead, for errors (default: nothing).
-
-    Raises:
-        CommandError: It is not JSON; the message names the line.
-    """
+    """Return what a JSON text contains."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

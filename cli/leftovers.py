@@ -68,11 +68,7 @@ class Item:
 
 
 class Leftovers:
-    """What dead processes left behind; a context manager, within which it can be removed.
-
-    Args:
-        engines: Which Docker engines are asked. None: the one that `docker` would use.
-    """
+    """What dead processes left behind; a context manager, within which it can be removed."""
 
     def __init__(self, engines: Sequence[DockerHost | None]) -> None:
         self._engines = engines
@@ -122,11 +118,7 @@ def _folder(path: Path) -> Item:
 
 
 def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
-    """Report leftovers, for `codeact doctor`.
-
-    Args:
-        engines: Which Docker engines are asked. None: the one that `docker` would use.
-    """
+    """Report leftovers, for `codeact doctor`."""
     with Leftovers(engines) as items:  # engines that do not answer are reported by their own check
         return _report(items)
 
@@ -145,21 +137,7 @@ def _report(items: list[Item]) -> Check:
 
 
 def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, dry_run: bool, as_json: bool) -> int:
-    """Remove sandboxes and temporary folders whose owner is dead.
-
-    Args:
-        engines: Which Docker engines are cleaned. None: the one that `docker` would use.
-        everything: Also those whose owner can't be checked from here, and those that were kept on purpose.
-        dry_run: Only print what would be removed.
-        as_json: Print one JSON object.
-
-    Returns:
-        0, or 1 if something could not be removed, or an engine that the user has named does not answer.
-
-    Raises:
-        CommandError: There is no engine, and this system has no other sandboxes.
-        SandboxError: The engine stopped answering.
-    """
+    """Remove sandboxes and temporary folders whose owner is dead."""
     found = Leftovers(engines)
     with found as items:
         for error in found.problems:

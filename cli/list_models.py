@@ -14,19 +14,7 @@ _INDENT = 14
 
 
 def print_models(base_url: str | None, api_key_env: str | None, *, as_json: bool) -> int:
-    """Ask all servers for their models, and print what they say.
-
-    Args:
-        base_url: Address of a server without a prefix; None for none.
-        api_key_env: Variable with that server's key; None for OPENAI_API_KEY.
-        as_json: Print one JSON object.
-
-    Returns:
-        0 if at least one server can be used, else 1.
-
-    Raises:
-        CommandError: A variable holds no address.
-    """
+    """Ask all servers for their models, and print what they say."""
     servers = probe_servers(base_url, api_key_env)
     good = any(server.status == "ready" for server in servers)
     if as_json:

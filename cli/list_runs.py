@@ -27,18 +27,7 @@ _NARROWER = (
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
-    """Print the runs in a folder, the latest first.
-
-    Args:
-        folder: The folder; None for the one where `codeact run` keeps them.
-        as_json: Print one JSON object per run instead of a table.
-
-    Returns:
-        0, or 1 if one of them can't be read.
-
-    Raises:
-        RunError: There is no such folder.
-    """
+    """Print the runs in a folder, the latest first."""
     found = _default_runs() if folder is None else list_runs(folder)
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]
@@ -57,18 +46,7 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
 
 
 def adopt(run: str) -> int:
-    """Make a run one of the user's own.
-
-    Args:
-        run: What the user calls it.
-
-    Returns:
-        0.
-
-    Raises:
-        RunError: There is no such run, or its log is damaged.
-        CommandError: It is still going on, or can't be written.
-    """
+    """Make a run one of the user's own."""
     path = find_run(run)
     try:
         adopt_run(path)

@@ -25,15 +25,7 @@ _LINGER_S = 5.0
 
 
 class LivePage:
-    """The page of a run that goes on.
-
-    Args:
-        run: The run's folder, which may not exist yet.
-        stop: Called in the event loop of the caller when a user stops the run on the page.
-
-    Raises:
-        CommandError: The viewer can't be served.
-    """
+    """The page of a run that goes on."""
 
     def __init__(self, run: Path, stop: Callable[[], object]) -> None:
         self.control = RunControl(run, stop)
@@ -49,11 +41,7 @@ class LivePage:
         return self._server.url
 
     async def open(self) -> None:
-        """Serve it, say where, and open it in a browser if there is a display.
-
-        Raises:
-            CommandError: The server does not start.
-        """
+        """Serve it, say where, and open it in a browser if there is a display."""
         try:
             await asyncio.to_thread(self._server.start)
         except ViewerError as error:
@@ -62,11 +50,7 @@ class LivePage:
         open_page(self.url)
 
     def close(self, *, wait: bool) -> None:
-        """End it.
-
-        Args:
-            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
-        """
+        """End it."""
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
                 say("the page can be looked at until Ctrl-C")
@@ -87,13 +71,7 @@ def _wait_for_interrupt() -> None:
 async def first_answer(
     terminal: Awaitable[ApprovalResponse], control: RunControl | None, code: str
 ) -> ApprovalResponse:
-    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn.
-
-    Args:
-        terminal: Asks in the terminal; it raises `EOFError` if nobody is there.
-        control: The page's buttons, or None.
-        code: The code that is to run.
-    """
+    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn."""
     in_terminal = asyncio.ensure_future(terminal)
     pages = {asyncio.ensure_future(_on_page(control, code))} if control is not None else set()
     waiting: set[asyncio.Future[ApprovalResponse]] = {in_terminal, *pages}
@@ -123,12 +101,7 @@ async def _on_page(control: RunControl, code: str) -> ApprovalResponse:
 
 
 class CodeApproval:
-    """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`.
-
-    Args:
-        control: The page's buttons, or None without a page.
-        pause: Called before the terminal is used, so that nothing else writes there.
-    """
+    """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`."""
 
     def __init__(self, control: RunControl | None, pause: Callable[[], object]) -> None:
         self._control = control

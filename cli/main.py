@@ -76,9 +76,6 @@ def _application(arguments: list[str]) -> typer.Typer:
     """Return the application, with only one command if that is named.
 
     Typer builds all commands before it looks at the arguments, which takes longer than the work of some.
-
-    Args:
-        arguments: The first argument, if there is one.
     """
     commands = [each for each in app.registered_commands if each.name in arguments]
     groups = [each for each in app.registered_groups if each.name in arguments]

@@ -17,15 +17,7 @@ from autogen_codeact.executors.capabilities import capabilities_of
 
 
 class MessagePrinter:
-    """Prints messages as they come.
-
-    Args:
-        progress: Shows what is happening.
-        folder: The run's folder, in which JSON finds copies of files; None if the run is not kept.
-        as_json: Whether to print JSON instead of text.
-        team: Whether there are several agents.
-        files_stay: Whether the files of the code outlive the sandbox. Default: no.
-    """
+    """Prints messages as they come."""
 
     def __init__(
         self, progress: Progress, folder: Path | None, *, as_json: bool, team: bool, files_stay: bool = False

@@ -49,9 +49,6 @@ class ModelChoice:
         """Return the choice of another model, of the same server if that was named with `--base-url`.
 
         The key's variable stays only if the server stays, so that no server gets the key of another one.
-
-        Args:
-            spec: The model, as `spec` of this class.
         """
         other = ModelChoice(spec, timeout_s=self.timeout_s)
         if other.is_file or self.is_file:
@@ -60,11 +57,7 @@ class ModelChoice:
         return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
-        """Check that the options fit together.
-
-        Raises:
-            CommandError: They don't.
-        """
+        """Check that the options fit together."""
         if self.is_file and (self.base_url is not None or self.api_key_env is not None):
             raise CommandError(
                 "--base-url and --api-key-env go with a model's name, not with a recording or a component"

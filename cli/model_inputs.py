@@ -32,14 +32,7 @@ class ModelInputs:
 
     @classmethod
     def read(cls, model: ModelChoice) -> Self:
-        """Read them on this machine.
-
-        Args:
-            model: The model.
-
-        Raises:
-            CommandError: The file can't be read.
-        """
+        """Read them on this machine."""
         if model.spec.startswith(REPLAY):
             return cls(read_file(model.spec.removeprefix(REPLAY)))
         if model.is_file:

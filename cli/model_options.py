@@ -60,9 +60,5 @@ def _options(
 
 
 def with_model_options(*, required: bool = True) -> Callable[[Command], Command]:
-    """Give a command the options of a model; they reach it as its argument `model_choice`, a `ModelChoice`.
-
-    Args:
-        required: Whether a model has to be named; if not, the name may be empty.
-    """
+    """Give a command the options of a model; they reach it as its argument `model_choice`, a `ModelChoice`."""
     return with_options("model_choice", _options, {} if required else {"model": {"default": ""}})

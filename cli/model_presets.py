@@ -53,11 +53,7 @@ _BY_NAME = {
 
 
 def find_preset(model: str) -> Preset:
-    """Return the server that a model's name stands for.
-
-    Args:
-        model: The name as in `--model`, with or without a prefix.
-    """
+    """Return the server that a model's name stands for."""
     prefix, slash, _ = model.partition("/")
     for preset in PRESETS:
         if slash and prefix == preset.name:
@@ -72,15 +68,7 @@ def without_prefix(model: str) -> tuple[bool, str]:
 
 
 def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of a server: that in its variable, if it is set.
-
-    Args:
-        preset: The server.
-        environment: The variables.
-
-    Raises:
-        CommandError: The variable holds no address.
-    """
+    """Return the address of a server: that in its variable, if it is set."""
     value = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
     if not value:
         return preset.base_url

@@ -69,16 +69,6 @@ def probe_servers(
     """Look at every server with a prefix, and at another one if its address is given.
 
     Only a server whose key is set, or that needs none, gets a request. It contains the key, as those of `codeact run` do.
-
-    Args:
-        base_url: Address of the other server; None for none.
-        api_key_env: Variable with the other server's key; None for OPENAI_API_KEY.
-        presets: The servers with a prefix.
-        environment: Where keys and addresses are read from.
-        deadline_s: Seconds for all of them together.
-
-    Raises:
-        CommandError: A variable holds no address.
     """
     until = time.monotonic() + deadline_s
     probes = [_Probe(preset, server_address(preset, environment), environment, until) for preset in presets]

@@ -16,11 +16,7 @@ SERVER_TIMEOUT_S = 3.0
 
 
 def check_model(base_url: str | None) -> Iterable[Check]:
-    """Look for a key, and for the model server if one is configured. The key itself is neither shown nor sent.
-
-    Args:
-        base_url: Address of the server, or None.
-    """
+    """Look for a key, and for the model server if one is configured. The key itself is neither shown nor sent."""
     if os.environ.get("OPENAI_API_KEY", "").strip():
         yield Check("model key", "ok", "OPENAI_API_KEY is set")
     else:

@@ -36,9 +36,6 @@ class Progress:
 
     What is printed in between through `sys.stdout`, `sys.stderr` or `Terminal` erases the line first, and while such output has
     begun a line of its own, nothing is drawn.
-
-    Args:
-        enabled: Whether there is to be a line. Default: yes.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
@@ -72,13 +69,7 @@ class Progress:
             self.set(None)
 
     def set(self, what: str | None, joint: str = " ", *, again: bool = False) -> None:
-        """Say what is happening from now on.
-
-        Args:
-            what: In a few words; None for nothing.
-            joint: What stands between them and the seconds.
-            again: Whether the seconds start again from 0, even if the words are the same.
-        """
+        """Say what is happening from now on."""
         if self._stream is None:
             return
         with self._lock:
@@ -89,11 +80,7 @@ class Progress:
                 self._erase()
 
     def follow(self, item: BaseAgentEvent | BaseChatMessage | TaskResult) -> None:
-        """Update the line after a message of an agent or a team: from now on a model is asked.
-
-        Args:
-            item: The message; its text is not shown.
-        """
+        """Update the line after a message of an agent or a team: from now on a model is asked."""
         from autogen_agentchat.base import TaskResult  # noqa: PLC0415 - it takes a second, and whoever calls this has it
         from autogen_agentchat.messages import ModelClientStreamingChunkEvent  # noqa: PLC0415 - as above
 

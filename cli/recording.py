@@ -22,11 +22,7 @@ class RecordingEnded(RuntimeError):
 
 
 class RecordedModel(ReplayChatCompletionClient):
-    """AutoGen's replay client, with streaming that keeps line breaks and spaces.
-
-    Args:
-        answers: Its answers in order; requests do not change them.
-    """
+    """AutoGen's replay client, with streaming that keeps line breaks and spaces."""
 
     def __init__(self, answers: Sequence[CreateResult]) -> None:
         info = ModelInfo(
@@ -35,11 +31,7 @@ class RecordedModel(ReplayChatCompletionClient):
         super().__init__(answers, info)
 
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
-        """Return the next answer.
-
-        Raises:
-            RecordingEnded: There is none.
-        """
+        """Return the next answer."""
         if len(self.create_calls) >= self.provided_message_count:
             count = self.provided_message_count
             raise RecordingEnded(
@@ -48,11 +40,7 @@ class RecordedModel(ReplayChatCompletionClient):
         return await super().create(*args, **kwargs)
 
     def leave_out(self, earlier: Sequence[Any]) -> None:
-        """Leave out the answers at the beginning that a conversation has had already; if they differ, none.
-
-        Args:
-            earlier: The contents of its answers.
-        """
+        """Leave out the answers at the beginning that a conversation has had already; if they differ, none."""
         count = len(earlier)
         if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(earlier):
             del self.chat_completions[:count]
@@ -67,15 +55,7 @@ class RecordedModel(ReplayChatCompletionClient):
 
 
 def parse_answers(text: str, name: str) -> list[CreateResult]:
-    """Read the answers of a recording.
-
-    Args:
-        text: A JSON list, an object with such a list as `answers`, or one JSON value per line.
-        name: Name of the recording in errors.
-
-    Raises:
-        CommandError: It has none of these forms, or is empty.
-    """
+    """Read the answers of a recording."""
     try:
         recorded = json.loads(text)
     except (ValueError, RecursionError):

@@ -52,21 +52,7 @@ class ResumeJob:
 
 
 def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
-    """Continue a run, and print its new messages.
-
-    Args:
-        job: The options.
-        end: Says whether JSON is wanted: one object a line instead of text. It prints the last one.
-        progress: Shows what is happening.
-
-    Returns:
-        What `codeact run` would have returned.
-
-    Raises:
-        RunError: The run can't be continued.
-        CommandError: The model failed, or the run is still going on.
-        SandboxError: The sandbox broke.
-    """
+    """Continue a run, and print its new messages."""
     choice = ModelChoice("", api_key_env=job.api_key_env, timeout_s=job.model_timeout)
     choice.check()
     if not end.enabled and load_run(job.path).started.conversation:

@@ -86,21 +86,7 @@ class Job:
 
 
 def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
-    """Run an agent or a team on a task and print its messages.
-
-    Args:
-        job: The options.
-        end: Says whether JSON is wanted: one object a line instead of text. It prints the last one.
-        progress: Shows what is happening.
-
-    Returns:
-        0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could have been run
-        and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
-
-    Raises:
-        CommandError: The options are invalid, or the model failed.
-        SandboxError: The sandbox broke.
-    """
+    """Run an agent or a team on a task and print its messages."""
     if not job.task.strip():
         raise CommandError("The task is empty: describe what the agent should do.")
     _check_options(job)
@@ -215,11 +201,7 @@ class _Run:
             await self._page.open()
 
     def close_page(self, *, wait: bool) -> None:
-        """End the page of the run, if there is one.
-
-        Args:
-            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
-        """
+        """End the page of the run, if there is one."""
         page, self._page = self._page, None
         if page is not None:
             page.close(wait=wait)
@@ -303,11 +285,7 @@ def _events(
 
 
 class RunOutcome:
-    """Follows the events of a run and computes its exit status.
-
-    Args:
-        team: Whether a team runs.
-    """
+    """Follows the events of a run and computes its exit status."""
 
     def __init__(self, team: bool) -> None:
         self._team = team

@@ -29,21 +29,7 @@ from autogen_codeact.sandbox.formatting import format_count
 
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
-    """Run the code of a file, up to the first block that fails.
-
-    Args:
-        file: Path of a markdown file, a script or a notebook; "-" for markdown on standard input.
-        choice: The sandbox.
-        as_json: Print one JSON object per block instead of text.
-        keep_going: Whether blocks after one that fails run, too. Default False.
-
-    Returns:
-        Exit status of the first failing block, else 0.
-
-    Raises:
-        CommandError: The file can't be read, has no code to run, or has a block that is not closed.
-        SandboxError: The sandbox broke.
-    """
+    """Run the code of a file, up to the first block that fails."""
     name = "standard input" if file == "-" else file
     return run_until_interrupted(_run(read_code(file), name, choice, as_json=as_json, keep_going=keep_going))
 

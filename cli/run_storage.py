@@ -18,11 +18,7 @@ PRUNE_S = 10.0
 
 
 def choose_run_folder(task: str) -> Path | None:
-    """Return a new folder for a run; if that is impossible, print why and return None.
-
-    Args:
-        task: What the run is for.
-    """
+    """Return a new folder for a run; if that is impossible, print why and return None."""
     try:
         return new_run_folder(task)
     except (RunFolderError, OSError) as error:
@@ -33,11 +29,7 @@ def choose_run_folder(task: str) -> Path | None:
 
 
 def max_total_size() -> int:
-    """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB.
-
-    Raises:
-        CommandError: The variable is not a size.
-    """
+    """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
     from autogen_codeact.sandbox.limits import parse_size  # noqa: PLC0415 - it imports pydantic
 
     text = os.environ.get(SIZE_VARIABLE, "").strip()
@@ -66,23 +58,14 @@ def short_run_name(run: Path) -> str:
 
 
 def print_run_location(run: Path) -> None:
-    """Print where a run that has just ended is kept, and the commands that show it.
-
-    Args:
-        run: Its folder.
-    """
+    """Print where a run that has just ended is kept, and the commands that show it."""
     place = "in" if run_name(run) == str(run) else "as"
     hint = short_run_name(run)
     say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
 
 
 def remove_oldest(run: Path, max_size: int) -> None:
-    """Remove the oldest runs if all together are too large, and print how many were removed.
-
-    Args:
-        run: The run that has just ended; it stays.
-        max_size: Bytes that all together may have.
-    """
+    """Remove the oldest runs if all together are too large, and print how many were removed."""
     folder, removed = run.parent, list[Path]()
 
     def work() -> None:
@@ -106,14 +89,7 @@ def format_limit(size: int) -> str:
 
 
 def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
-    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own.
-
-    Args:
-        plan: The run.
-        path: Its folder.
-        wanted: Whether the user wants it.
-        trust: Whether the user trusts a log of somebody else.
-    """
+    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own."""
     if plan.chain is not None:
         return wanted
     unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"

@@ -24,15 +24,7 @@ from autogen_codeact.sandbox.backends.docker.engine import connect, engine_error
 
 @asynccontextmanager
 async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
-    """Start the sandbox and stop it afterwards; print which one it is if it is not Docker.
-
-    Args:
-        choice: Which one.
-
-    Raises:
-        CommandError: An option is invalid.
-        SandboxError: It did not start.
-    """
+    """Start the sandbox and stop it afterwards; print which one it is if it is not Docker."""
     say_warnings()
     if choice.image is not None and choice.kind in ("bubblewrap", "none"):
         raise CommandError(f"--image is for Docker: leave it out, or use --sandbox docker instead of {choice.kind}.")
@@ -60,12 +52,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
 
 
 def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
-    """Return the result of any executor with the fields that ours have.
-
-    Args:
-        result: The executor's result.
-        seconds: How long it took, for an executor whose result does not contain it.
-    """
+    """Return the result of any executor with the fields that ours have."""
     if isinstance(result, ExecutionResult):
         return result
     return ExecutionResult(
@@ -78,14 +65,7 @@ def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
 
 
 async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
-    """Return the engine's description of the running container.
-
-    Args:
-        executor: A started one.
-
-    Raises:
-        SandboxError: The engine does not answer.
-    """
+    """Return the engine's description of the running container."""
 
     def request() -> dict[str, Any]:
         client = connect()

@@ -28,21 +28,13 @@ class EngineChoice:
     file: Path | None = None
 
     def entries(self) -> list[Any]:
-        """Return them as `hosts=` of a sandbox takes them.
-
-        Raises:
-            ValueError: The file can't be used.
-        """
+        """Return them as `hosts=` of a sandbox takes them."""
         from autogen_codeact.sandbox.backends.docker.hosts import read_hosts
 
         return [*self.hosts, *(read_hosts(self.file) if self.file is not None else ())]
 
     def engines(self) -> Sequence[DockerHost | None]:
-        """Return them; None alone for the engine that `docker` would use.
-
-        Raises:
-            CommandError: One is invalid.
-        """
+        """Return them; None alone for the engine that `docker` would use."""
         from autogen_codeact.cli.exit import CommandError
         from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
 
@@ -93,12 +85,7 @@ class SandboxChoice:
     hosts_file: Path | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of the executor.
-
-        Raises:
-            TypeError: A limit has a wrong type.
-            ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
-        """
+        """Return the arguments of the executor."""
         from autogen_codeact.sandbox.option_texts import parse_texts
         from autogen_codeact.sandbox.options import merge_options
 

@@ -159,11 +159,7 @@ def _options(
 
 
 def with_sandbox_options(*, isolated: bool = False) -> Callable[[Command], Command]:
-    """Give a command the options of a sandbox; they reach it as its argument `choice`, a `SandboxChoice`.
-
-    Args:
-        isolated: Whether it does not run code outside a sandbox. Default False.
-    """
+    """Give a command the options of a sandbox; they reach it as its argument `choice`, a `SandboxChoice`."""
     return with_options("choice", _options, {"sandbox": {"annotation": IsolatedSandboxOption}} if isolated else None)
 
 

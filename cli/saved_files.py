@@ -12,11 +12,7 @@ FOLDER = "codeact-files"
 
 
 class SavedFiles:
-    """Copies the files of results into a new folder, which is made for the first of them.
-
-    Args:
-        parent: Where the folder is made.
-    """
+    """Copies the files of results into a new folder, which is made for the first of them."""
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent

@@ -38,18 +38,7 @@ MAX_NAMES = 100
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
-    """Print a run's messages, and what can't be read.
-
-    Args:
-        path: Its folder.
-        as_json: Print one AutoGen message a line instead of text, and a `TaskResult` if the run has ended with one.
-
-    Returns:
-        0.
-
-    Raises:
-        RunError: There is no run, or it can't be read.
-    """
+    """Print a run's messages, and what can't be read."""
     run = load_run(path)
     printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
     finished: RunFinished | None = None

@@ -12,13 +12,7 @@ Command = Callable[..., None]
 def with_options(
     argument: str, options: Callable[..., Any], changes: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Callable[[Command], Command]:
-    """Give a command a group of options, in the place of one of its arguments.
-
-    Args:
-        argument: The argument of the command that receives what `options` returns.
-        options: Its parameters are the options, for typer; it returns the value of the argument.
-        changes: Parameters that the command has in another form, by name: arguments of `inspect.Parameter.replace`.
-    """
+    """Give a command a group of options, in the place of one of its arguments."""
 
     def decorate(command: Command) -> Command:
         shared = dict(inspect.signature(options, eval_str=True).parameters)

@@ -57,12 +57,7 @@ def _describe_file(file: Artifact) -> str:
 
 
 class Transcript:
-    """Prints the messages of one run.
-
-    Args:
-        terminal: Where to print.
-        team: Whether there are several agents, so that each message needs its sender's name.
-    """
+    """Prints the messages of one run."""
 
     def __init__(self, terminal: Terminal, *, team: bool = False) -> None:
         self._terminal = terminal

@@ -20,21 +20,7 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
-    """Serve the viewer until Ctrl-C.
-
-    Args:
-        target: A run, or a folder with runs in it; None for the folder where `codeact run` keeps them.
-        host: Address to listen on.
-        port: Port to listen on; 0 for a free one.
-        open_browser: Whether to open the page in a browser, if there is a display.
-
-    Returns:
-        0.
-
-    Raises:
-        CommandError: The viewer can't be served.
-        RunError: There is no such run.
-    """
+    """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
     with _interruptible() as interrupted:
         server = served(folder, host=host, port=port)
@@ -56,16 +42,7 @@ def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int
 
 
 def served(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ViewerServer:
-    """Return a started server.
-
-    Args:
-        folder: A run's folder, or a folder with runs in it.
-        host: Address to listen on.
-        port: Port to listen on; 0 for a free one.
-
-    Raises:
-        CommandError: The viewer can't be served.
-    """
+    """Return a started server."""
     try:
         server = ViewerServer(folder, host=host, port=port)
         server.start()
@@ -75,11 +52,7 @@ def served(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ViewerSer
 
 
 def open_page(url: str) -> None:
-    """Open a page in the user's browser, in the background; without a display nothing happens.
-
-    Args:
-        url: Its address.
-    """
+    """Open a page in the user's browser, in the background; without a display nothing happens."""
     if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
         return
 
