@@ -15,7 +15,7 @@ from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.tasks import Task
-from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice

@@ -10,14 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import ChatJob, model_names, opened, with_component
+from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_component
 from autogen_codeact.cli.chat_commands import Commands
-from autogen_codeact.cli.chat_files import FileChanges
-from autogen_codeact.cli.chat_lines import Interrupted, Reader
-from autogen_codeact.cli.chat_reader import open_reader
+from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.chat_view import ChatView
+from autogen_codeact.cli.chat_view import ChatView, FileChanges
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.run import check_folder, silence_libraries
 from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
@@ -26,6 +25,7 @@ from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.sessions import Rebuilding
+from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
@@ -93,7 +93,11 @@ class Chat:
     async def run(self) -> int:
         """Run the chat until the user leaves; return the exit status."""
         job = self._job
-        plan = await asyncio.to_thread(_read_plan, job.resume) if job.resume is not None else None
+        plan = (
+            await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
+            if job.resume is not None
+            else None
+        )
         self._reader = reader = open_reader(_history_file(job))
         terminal = Terminal()
         async with opened(job, plan) as target:
@@ -103,7 +107,7 @@ class Chat:
             if files is not None:
                 await files.begin()
             view = ChatView(terminal, files, team=len(conversation.agents) > 1)
-            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.choice, leave=self.leave)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
@@ -126,8 +130,8 @@ class Chat:
             return await RecordedConversation.resume(
                 plan,
                 target,  # type: ignore[arg-type]
-                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.rebuild, trust=self._job.trust),
-                rebuild_limit=self._job.rebuild_limit,
+                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
+                rebuild_limit=self._job.how.rebuild_limit,
                 on_rebuild=announce,
             )
         except LogLocked as error:

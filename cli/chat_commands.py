@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.cli.chat_agent import ChatJob, exchange_model, model_names
+from autogen_codeact.cli.chat_agent import exchange_model, model_names
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.export_run import export_run
+from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import SandboxCodeExecutor
@@ -42,8 +43,8 @@ _HELP = {
     "/quit": "leave; so do exit, quit and Ctrl-D",
 }
 _KEYS = (
-    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line; on a simple terminal, a backslash at the end of a "
-    "line does. A paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
+    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A "
+    "paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
     "one ends the turn, a third one leaves. To send a message that begins with a slash, type two slashes."
 )
 
@@ -98,7 +99,7 @@ class Commands:
     async def _model(self, spec: str) -> None:
         conversation = self._turns.conversation
         if spec:
-            choice = self._job.choice.with_name(spec)
+            choice = self._job.model.with_name(spec)
             choice.check()
             client = open_model(choice)
             with conversation.detached():

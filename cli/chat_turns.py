@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,8 @@ from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.cli.chat_lines import Interrupted, Reader
+from autogen_codeact.cli.chat_input import Interrupted, Reader
 from autogen_codeact.cli.chat_view import ChatView
-from autogen_codeact.cli.defined_names import defined_names
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
@@ -29,6 +29,7 @@ from autogen_codeact.teams.parts import executors_of
 if TYPE_CHECKING:
     from autogen_codeact.viewer.control import RunControl
 
+MAX_NAMES = 30
 ENDING_DEADLINE_S = 15.0
 _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
 
@@ -255,3 +256,28 @@ class Turns:
             "machine has them. /undo goes back to before this turn, and rebuilds what was there.",
             "yellow",
         )
+
+
+def defined_names(codes: Iterable[str]) -> list[str]:
+    """Return the names that Python code binds at its top level, in order, without those of modules."""
+    names: dict[str, None] = {}
+    for code in codes:
+        try:
+            tree = ast.parse(code[:100_000])
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for statement in tree.body:
+            for name in _bound(statement):
+                names[name] = None
+    found = [name for name in names if not name.startswith("_")]
+    more = len(found) - MAX_NAMES
+    return [*found[:MAX_NAMES], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _bound(statement: ast.stmt) -> Iterable[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif not isinstance(statement, ast.Import | ast.ImportFrom):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id

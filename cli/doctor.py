@@ -106,7 +106,7 @@ def _check_host(
             add_here(check)
         if each.image is not None and each.image.status != "lack":
             usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
-            hosts = () if each.engine is None else (each.engine,)
+            hosts: Any = None if each.engine is None else [each.engine]
             choices.append(
                 (SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here)
             )

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine
-from typing import Any, Literal, cast
+from typing import Any
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -30,11 +30,12 @@ def serve_mcp(choice: SandboxChoice) -> int:
 
 def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
     """Make the sandbox that the options describe."""
+    if choice.mode == "process":
+        raise CommandError("codeact mcp has one live interpreter: leave --mode process out.")
     if choice.kind == "none":
         raise CommandError("codeact mcp runs code in a sandbox only: use --sandbox auto, docker or bubblewrap.")
-    kind = cast(Literal["auto", "docker", "bubblewrap"], choice.kind)
     try:
-        return AsyncSandbox(kind, **choice.options())
+        return AsyncSandbox(choice.kind, **choice.options())
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import find_preset
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice, find_preset
 from autogen_codeact.cli.models import find_secrets, names_secret, read_file
 
 # Clients read them themselves when they are made.

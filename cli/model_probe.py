@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
+from autogen_codeact.cli.model_choice import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
 from autogen_codeact.sandbox.formatting import format_count
 

@@ -18,11 +18,13 @@ from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.json_file import parse_json
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import (
+from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
+    NO_MODEL,
     OPENAI,
     PRESETS,
+    REPLAY,
+    ModelChoice,
     Preset,
     find_preset,
     server_address,
@@ -52,6 +54,8 @@ _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time w
 
 def open_model(choice: ModelChoice, tell: Callable[[str], None] = say, *, text: str | None = None) -> ReliableClient:
     """Create the model client, with a time limit, and retries of which the user is told."""
+    if not choice.spec:
+        raise CommandError(NO_MODEL)
     choice.check()
     return ReliableClient(_client(choice, text), choice.timeout_s, tell=tell)
 

@@ -11,7 +11,6 @@ import sys
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,11 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.code_search import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
-from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.jobs import RunJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.message_printer import MessagePrinter
-from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.run_storage import (
@@ -41,7 +39,6 @@ from autogen_codeact.cli.run_storage import (
     short_run_name,
 )
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox import SandboxError
@@ -56,40 +53,13 @@ _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing re
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """The options of one run.
+def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
+    """Run an agent or a team on a task and print its messages.
 
-    Args:
-        task: The task, as text.
-        model: The model.
-        sandbox: The sandbox of the code.
-        agent: The agent or team.
-        stream: Whether to show the model's answer while it is generated.
-        stream_output: Whether what code writes is shown while it runs.
-        save: Folder for the log of the run; None for a new one in the folder of all runs.
-        no_save: Whether there is to be no log.
-        view: Whether the run is shown live in a browser.
-        approve: Whether a user is asked before code runs.
+    The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could
+    have been run and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
     """
-
-    task: str
-    model: ModelChoice
-    sandbox: SandboxChoice
-    agent: AgentChoice
-    stream: bool
-    save: Path | None = None
-    no_save: bool = False
-    stream_output: bool = True
-    view: bool = False
-    approve: bool = False
-
-
-def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
-    """Run an agent or a team on a task and print its messages."""
-    if not job.task.strip():
-        raise CommandError("The task is empty: describe what the agent should do.")
-    _check_options(job)
+    job.check()
     if job.save is not None:
         check_folder(job.save)
     max_size = max_total_size()
@@ -110,14 +80,6 @@ def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
         if folder is not None and folder != job.save:
             remove_oldest(folder, max_size)
     return status
-
-
-def _check_options(job: Job) -> None:
-    if job.view and job.no_save:
-        raise CommandError("--view and --no-save can't be combined: the page shows the log of the run.")
-    if job.save is not None and job.no_save:
-        raise CommandError("--save and --no-save can't be combined: choose one.")
-    job.agent.check(job.sandbox)
 
 
 def check_folder(folder: Path) -> None:
@@ -146,7 +108,7 @@ class _Run:
     """One run, from the start of the sandbox to its end."""
 
     def __init__(
-        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
+        self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
         self._outcome = RunOutcome(job.agent.team)
@@ -224,7 +186,7 @@ class _Run:
             self._client,
             executor,
             stream=self._job.stream,
-            stream_output=self._job.stream_output,
+            stream_output=self._job.stream or not self._job.as_json,
         )
         self._ask_first(agent_or_team)
         async with aclosing(_events(self._job, agent_or_team, self._folder)) as events:
@@ -236,7 +198,7 @@ class _Run:
         return result
 
 
-def _files_stay(job: Job) -> bool:
+def _files_stay(job: RunJob) -> bool:
     return job.sandbox.work_dir is not None
 
 
@@ -270,7 +232,7 @@ async def _list_files(executor: CodeExecutor) -> list[str]:
 
 
 def _events(
-    job: Job, agent_or_team: ChatAgent | BaseTeam, folder: Path | None
+    job: RunJob, agent_or_team: ChatAgent | BaseTeam, folder: Path | None
 ) -> AsyncGenerator[Message | TaskResult, None]:
     if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
         from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.outcome_summary import outcome_summary
-from autogen_codeact.cli.code_file import CodeInFile, read_code
+from autogen_codeact.cli.code_file import SCRIPTS, CodeInFile, read_code
 from autogen_codeact.cli.exit import run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import as_result, started
@@ -31,6 +31,8 @@ from autogen_codeact.sandbox.formatting import format_count
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
     """Run the code of a file, up to the first block that fails."""
     name = "standard input" if file == "-" else file
+    if choice.mode is None and Path(file).suffix.lower() in SCRIPTS:
+        choice = replace(choice, mode="process")
     return run_until_interrupted(_run(read_code(file), name, choice, as_json=as_json, keep_going=keep_going))
 
 

@@ -28,7 +28,7 @@ MODULES = (
     "autogen_agentchat.ui",
     "autogen_codeact.cli.batch",
     "autogen_codeact.cli.chat",
-    "autogen_codeact.cli.chat_prompt",
+    "autogen_codeact.cli.chat_input",
     "autogen_codeact.cli.demo",
     "autogen_codeact.cli.doctor",
     "autogen_codeact.cli.export_run",

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI
+from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI
 from autogen_codeact.cli.model_probe import probe_servers
 from tests.cli.support import codeact
 
