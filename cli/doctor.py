@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_codeact.cli.check import Check, Status
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
 from autogen_codeact.cli.leftovers import check_leftovers
-from autogen_codeact.cli.model_server import check_model, without_login
+from autogen_codeact.cli.model_servers import check_model, without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started

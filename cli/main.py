@@ -238,7 +238,7 @@ def _models(
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_models import print_models
+        from autogen_codeact.cli.model_servers import print_models
 
         raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
 

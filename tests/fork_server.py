@@ -34,7 +34,7 @@ MODULES = (
     "autogen_codeact.cli.export_run",
     "autogen_codeact.cli.image",
     "autogen_codeact.cli.leftovers",
-    "autogen_codeact.cli.list_models",
+    "autogen_codeact.cli.model_servers",
     "autogen_codeact.cli.list_runs",
     "autogen_codeact.cli.main",
     "autogen_codeact.cli.mcp",
