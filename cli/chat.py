@@ -14,12 +14,12 @@ from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_co
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.chat_view import ChatView, FileChanges
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.run import check_folder, silence_libraries
 from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import FileChanges, Transcript
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
@@ -105,8 +105,8 @@ class Chat:
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
             files = FileChanges(_folder(target)) if approve else None
             if files is not None:
-                await files.begin()
-            view = ChatView(terminal, files, team=len(conversation.agents) > 1)
+                await asyncio.to_thread(files.begin)
+            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, files=files)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")

@@ -14,12 +14,11 @@ from autogen_agentchat.base import TaskResult
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.cli.chat_input import Interrupted, Reader
-from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import Message
+from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
@@ -41,7 +40,7 @@ class Turns:
         self,
         conversation: RecordedConversation,
         reader: Reader,
-        view: ChatView,
+        view: Transcript,
         terminal: Terminal,
         *,
         model: ModelChoice,
@@ -112,7 +111,7 @@ class Turns:
         self._view.begin()
         with self._in_progress():
             task = await self._finished(self._show(items))
-        self._view.end_line()
+        self._view.end()
         if task.cancelled():
             self._terminal.line(
                 "[turn ended; the conversation is as it was before it. /retry sends the message again]", "yellow"
@@ -139,7 +138,7 @@ class Turns:
     async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         async with aclosing(items) as stream:
             async for item in stream:
-                await self._view.show(item)
+                self._view.show(item)
                 if self._progress is not None:
                     self._progress.follow(item)
 
@@ -190,7 +189,7 @@ class Turns:
         """Ask whether code may run."""
         if self._approve_all:
             return ApprovalResponse(approved=True, reason="all code of this chat was approved")
-        await self._view.before_question(request.code)
+        self._view.before_question(request.code)
         if self._progress is not None:
             self._progress.set(None)
         try:

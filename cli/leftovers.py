@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
@@ -30,27 +31,20 @@ MAX_SHOWN = 5
 
 @dataclass(frozen=True)
 class Item:
-    """One leftover sandbox or folder.
+    """One leftover sandbox or folder."""
 
-    Args:
-        kind: `container`, `bubblewrap` or `folder`.
-        name: Its name.
-        state: Its state or content, in a word or two.
-        owner: Machine and process that started it, as far as they are known.
-        owner_state: `dead`, or `unknown`.
-        kept: Whether its user wants it to persist after its end.
-        remove: Removes it; False if it was removed meanwhile.
-        engine: Name of the Docker engine that has it, if the user has named engines.
-    """
-
-    kind: str
+    kind: Literal["container", "bubblewrap", "folder"]
     name: str
     state: str
     owner: str
+    """Machine and process that started it, as far as they are known."""
     owner_state: OwnerState
-    kept: bool
     remove: Callable[[], bool]
+    """Removes it; False if it was removed meanwhile."""
+    kept: bool = False
+    """Whether its user wants it to persist after its end."""
     engine: str | None = None
+    """Name of the Docker engine that has it, if the user has named engines."""
 
     @property
     def orphan(self) -> bool:
@@ -67,66 +61,48 @@ class Item:
         return f"started by {self.owner}, which {known}{where}"
 
 
-class Leftovers:
-    """What dead processes left behind; a context manager, within which it can be removed."""
-
-    def __init__(self, engines: Sequence[DockerHost | None]) -> None:
-        self._engines = engines
-        self._clients = ExitStack()
-        self.problems: list[SandboxError] = []
-        """Why engines could not be asked."""
-
-    def __enter__(self) -> list[Item]:
-        """Find it; nothing is changed."""
-        items: list[Item] = []
-        for engine in self._engines:
+@contextmanager
+def _found(engines: Sequence[DockerHost | None]) -> Iterator[tuple[list[Item], list[SandboxError]]]:
+    """Find what dead processes left, which can be removed within the context; and why engines could not be asked."""
+    items: list[Item] = []
+    problems: list[SandboxError] = []
+    with ExitStack() as clients:
+        for engine in engines:
             try:
-                client = self._clients.enter_context(closing(connect(engine)))
-                found = containers.leftovers(client)
+                client = clients.enter_context(closing(connect(engine)))
+                items += [_container(client, each, engine) for each in containers.leftovers(client)]
             except SandboxError as error:
-                self.problems.append(error)
-            else:
-                items += [_container(client, each, engine) for each in found]
+                problems.append(error)
         if sys.platform == "linux":
             items += [_group(each) for each in leftover_groups()]
-        return items + [_folder(path) for path in abandoned_folders()]
-
-    def __exit__(self, *_: object) -> None:
-        self._clients.close()
+        items += [_folder(path) for path in abandoned_folders()]
+        yield items, problems
 
 
 def _container(client: docker.APIClient, found: containers.Leftover, engine: DockerHost | None) -> Item:
-    def remove() -> bool:
-        return containers.remove(client, found.ident, found.name)
-
+    remove = partial(containers.remove, client, found.ident, found.name)
     label = engine.label if engine is not None else None
-    return Item("container", found.name, found.state, found.owner, found.owner_state, found.kept, remove, label)
+    return Item("container", found.name, found.state, found.owner, found.owner_state, remove, found.kept, label)
 
 
 def _group(found: LeftoverGroup) -> Item:
     count = len(found.processes)
     state = "empty" if not count else format_count(count, "process", "processes")
     owner = f"process {found.owner}"
-    return Item("bubblewrap", found.name, state, owner, found.owner_state, False, lambda: remove_group(found))
+    return Item("bubblewrap", found.name, state, owner, found.owner_state, partial(remove_group, found))
 
 
 def _folder(path: Path) -> Item:
-    return Item(
-        *("folder", str(path), "files of work_dir", f"process {owner_of(path)}", "dead", False),
-        lambda: remove_abandoned(path),
-    )
+    owner = f"process {owner_of(path)}"
+    return Item("folder", str(path), "files of work_dir", owner, "dead", partial(remove_abandoned, path))
 
 
 def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
     """Report leftovers, for `codeact doctor`."""
-    with Leftovers(engines) as items:  # engines that do not answer are reported by their own check
-        return _report(items)
-
-
-def _report(items: list[Item]) -> Check:
+    with _found(engines) as (items, _):  # engines that do not answer are reported by their own check
+        shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
-    shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
     if len(items) > MAX_SHOWN:
         shown.append(f"and {len(items) - MAX_SHOWN} more")
     orphans = sum(item.orphan for item in items)
@@ -138,9 +114,8 @@ def _report(items: list[Item]) -> Check:
 
 def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, dry_run: bool, as_json: bool) -> int:
     """Remove sandboxes and temporary folders whose owner is dead."""
-    found = Leftovers(engines)
-    with found as items:
-        for error in found.problems:
+    with _found(engines) as (items, problems):
+        for error in problems:
             if not isinstance(error, SandboxUnavailable):
                 raise error
             if sys.platform != "linux":
@@ -148,7 +123,7 @@ def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, d
             named = engines != (None,)
             say(str(error) if named else f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
         rows = [_treat(item, everything=everything, dry_run=dry_run) for item in items]
-    unasked = bool(found.problems) and engines != (None,)
+    unasked = bool(problems) and engines != (None,)
     actions = [row["action"] for row in rows]
     if as_json:
         print_json({"ok": "failed" not in actions and not unasked, "sandboxes": rows})
@@ -168,14 +143,8 @@ def _treat(item: Item, *, everything: bool, dry_run: bool) -> dict[str, str]:
             action = "would be removed" if dry_run else "removed" if item.remove() else "gone already"
         except (SandboxError, OSError) as failure:
             action, error = "failed", str(failure)
-    return {
-        "action": action,
-        "kind": item.kind,
-        "name": item.name,
-        "state": item.state,
-        "why": item.reason,
-        "error": error,
-    }
+    found = {"kind": item.kind, "name": item.name, "state": item.state, "why": item.reason}
+    return {"action": action, **found, "error": error}
 
 
 def _print(rows: list[dict[str, str]]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
@@ -19,11 +22,6 @@ from autogen_codeact.sandbox.result import format_duration
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-_NARROWER = (
-    *(("RUN", 16), ("TASK", 16), ("TOKENS", 0), ("STEPS", 0), ("TIME", 0), ("STARTED (UTC)", 0)),
-    *(("TASK", 8), ("RUN", 3), ("TASK", 3), ("OUTCOME", 3)),
-)
-"""What is done while a row is wider than the terminal, in this order: to which width a column is cut; 0 leaves it out."""
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
@@ -35,7 +33,7 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
         for each in found:
             print_json(_to_object(each))
     elif runs:
-        _print_table([_COLUMNS, *map(_row, runs)])
+        _print_table(list(map(_row, runs)))
     elif not found and folder is None:
         say(f"no runs in {printable(str(runs_folder()))}: `codeact run` keeps its run there")
     elif not found:
@@ -86,28 +84,18 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    widths = _fit(
-        {name: max(map(cell_len, cells)) for name, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
-    )
+    """Print one line for each run; a narrow terminal has fewer columns, and shorter names and tasks."""
+    width = get_terminal_size((10_000, 0)).columns
+    left_out = () if width >= 100 else ("TOKENS",) if width >= 80 else ("STARTED (UTC)", "STEPS", "TOKENS", "TIME")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name in _COLUMNS:
+        if name not in left_out:
+            numbers = name in ("STEPS", "TOKENS", "TIME")
+            table.add_column(name, justify="right" if numbers else "left", no_wrap=name not in ("RUN", "TASK"))
     for row in rows:
-        cells = [_cell(cell, name, widths[name]) for name, cell in zip(_COLUMNS, row, strict=True) if widths[name]]
-        print("  ".join(cells).rstrip())  # noqa: T201 - it is the output
-
-
-def _fit(widths: dict[str, int]) -> dict[str, int]:
-    """Return the widths with which a row is one line of the terminal; 0 for a column that is left out."""
-    limit = get_terminal_size((0, 0)).columns
-    fitting = dict(widths)
-    for name, least in _NARROWER if limit else ():
-        spare = limit - sum(width + 2 for width in fitting.values() if width) + 2
-        if spare < 0:
-            fitting[name] = max(min(least, fitting[name]), fitting[name] + spare) if least else 0
-        elif spare:  # a column that was left out was wider than what was missing
-            fitting["TASK"] = min(widths["TASK"], fitting["TASK"] + spare)
-    return fitting
-
-
-def _cell(text: str, name: str, width: int) -> str:
-    if cell_len(text) > width:
-        return set_cell_size(f"{set_cell_size(text, width - 1).rstrip()}…", width)
-    return text.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else set_cell_size(text, width)
+        cells = (cell for cell, name in zip(row, _COLUMNS, strict=True) if name not in left_out)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))  # noqa: T201 - it is the output

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import aclosing
 from pathlib import Path
-
-from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.live_page import CodeApproval
-from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for, without_key
+from autogen_codeact.cli.models import key_for, without_key
 from autogen_codeact.cli.progress import STARTING, Progress
-from autogen_codeact.cli.run import RunOutcome, silence_libraries
+from autogen_codeact.cli.run import silence_libraries
+from autogen_codeact.cli.run_printer import RunPrinter
 from autogen_codeact.cli.run_storage import rebuilds
-from autogen_codeact.runs import LogLocked, RunError, load_run, resumed
+from autogen_codeact.runs import RunError, load_run, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import find_run
-from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.formatting import format_count
 
 
@@ -51,8 +47,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     plan = await asyncio.to_thread(make_plan, path)
     ask = asks_first(plan, wanted=job.approve)
     team = plan.started.kind == "team"
-    outcome = RunOutcome(team)
-    printer = MessagePrinter(progress, path if end.enabled else None, as_json=end.enabled, team=team)
+    printer = RunPrinter(progress, end, path, team=team)
     progress.set(STARTING)
     items = resumed(
         plan,
@@ -65,25 +60,12 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
         on_rebuild=_announce,
     )
     try:
-        async with aclosing(items) as events:
-            async for event in events:
-                await outcome.update(event)
-                await printer.show(event)
-                if isinstance(event, TaskResult):
-                    end.finish(event)
-    except LogLocked as error:
-        raise CommandError(str(error)) from error
+        result = await printer.follow(items, ModelChoice())
     except RunError as error:
         raise without_key(error, (agent.model for agent in plan.started.agents)) from error
-    except (CommandError, SandboxError):
-        raise
-    except Exception as error:  # whatever a model client raises
-        raise CommandError(f"The run failed. {describe_error(error, ModelChoice(''))}") from error
-    finally:
-        progress.set(None)
-        printer.end()
-    outcome.print_problems()
-    return outcome.status
+    if result is not None:
+        end.finish(result)
+    return printer.print_problems()
 
 
 def _announce(rebuilding: Rebuilding) -> None:
