@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,7 +18,7 @@ from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
 from autogen_codeact.sandbox import ToolAnswer
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
 
@@ -87,9 +87,8 @@ class FinalAnswerTool:
     """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises.
 
     Args:
-        on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
+        end: Gets the answer. None for the tool of a shared session: each agent replaces it for its code.
         output_type: What the answer must fit, or None.
-        end: Keeps how the block asked to end the turn.
     """
 
     name = "final_answer"
@@ -97,15 +96,9 @@ class FinalAnswerTool:
     description = "Give the final answer, which ends the code and the task."
     source = STUB
 
-    def __init__(
-        self,
-        on_answer: Callable[[Answer], None] | None = None,
-        output_type: type[BaseModel] | None = None,
-        end: BlockEnd | None = None,
-    ) -> None:
-        self._on_answer = on_answer
+    def __init__(self, end: BlockEnd | None = None, output_type: type[BaseModel] | None = None) -> None:
+        self._end = end
         self._output_type = output_type
-        self._end = end if end is not None else BlockEnd()
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Accept the answer.
@@ -116,16 +109,14 @@ class FinalAnswerTool:
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
-        if self._on_answer is None:
+        if self._end is None:
             raise ValueError("there is no agent here that could give an answer")
-        if self._end.answered:
+        if self._end.answer is not None:
             raise ValueError("final_answer has been called before; the first answer counts")
         if self._end.transfers:
             first = self._end.transfers[0]
             raise ValueError(ANSWER_AFTER_TRANSFER.format(name=first.name, target=first.target))
-        answer = from_value(arguments["value"], self._output_type)
-        self._end.answered = True
-        self._on_answer(answer)
+        self._end.answer = from_value(arguments["value"], self._output_type)
         return ToolAnswer(None)
 
 

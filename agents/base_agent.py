@@ -25,7 +25,6 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
@@ -41,13 +40,11 @@ from autogen_codeact.agents.config import (
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import StepRecord
+from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.sandbox import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -102,7 +99,6 @@ class BaseCodeAgent(BaseChatAgent):
         )
         super().__init__(name=name, description=description)
         self._code_executor = code_executor
-        self._model_client = model_client
         self._model_context = model_context if model_context is not None else UnboundedChatCompletionContext()
         self._model_client_stream = model_client_stream
         self._system_message = system_message
@@ -222,29 +218,16 @@ class BaseCodeAgent(BaseChatAgent):
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Have the model write code, run it, and return the answer."""
 
-    async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
-    ) -> tuple[RunEnded, Answer | Transfer | None]:
+    async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
-
-        Returns:
-            How the run ended, and the answer that the code gave or the handoff that it called, or None.
         """
-        answer: Answer | Transfer | None = None
-        async with aclosing(self._runner.run(blocks, token)) as events:
-            async for event in events:
-                match event:
-                    case OutputWritten(text):
-                        await emit(
-                            ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK)
-                        )
-                    case AnswerGiven():
-                        answer = event.answer
-                    case RunEnded():
-                        ended = event
-        return ended, answer
+
+        async def on_output(text: str) -> None:
+            await emit(ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK))
+
+        return await self._runner.run(blocks, token, on_output)
 
     async def run_stream(
         self,
@@ -278,22 +261,19 @@ class BaseCodeAgent(BaseChatAgent):
         """The journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
         return self._runner.journal()
 
-    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
-        """Record what the agent receives from outside, and use another model client, for the time of a run.
-
-        Args:
-            steps: The record; None for none.
-            model_client: Asked instead of the present one, which it forwards to; None if the agent has none.
-
-        Raises:
-            ValueError: The agent has a model client and is given none, or the other way round.
-        """
-        if (model_client is None) != (self._model_client is None):
-            raise ValueError("A model client is exchanged for a model client, and none for none.")
+    def use_steps(self, steps: StepRecord | None) -> None:
+        """Record what the agent receives from outside beside its model's answers; None for no record."""
         self._runner.steps = steps
-        self._model_client = model_client
-        if self._conversation is not None and model_client is not None:
-            self._conversation.client = model_client
+
+    @property
+    def _model_client(self) -> ChatCompletionClient | None:
+        # AutoGen's name: what records or limits the calls of agents puts its middleware here.
+        return self._conversation.client if self._conversation is not None else None
+
+    @_model_client.setter
+    def _model_client(self, client: ChatCompletionClient) -> None:
+        assert self._conversation is not None
+        self._conversation.client = client
 
     def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
         """Set the function that approves code, from the next block on; None to run all code."""

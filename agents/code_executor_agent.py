@@ -30,9 +30,8 @@ from autogen_codeact.agents.hints import Hint, metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
-from autogen_codeact.agents.run_events import RunEnded
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import StepRecord
+from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ToolLike
 from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
@@ -162,13 +161,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         )
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None
-        self._decider = RetryDecider(model_client, name) if model_client is not None else None
-
-    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
-        """Do what the base class does, and let the model decide about retries through the same client."""
-        super().use_steps(steps, model_client)
-        if self._decider is not None and model_client is not None:
-            self._decider.client = model_client
+        self._decider = RetryDecider(name)
 
     def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None:
@@ -269,8 +262,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
             return await self._runner.ended(self.execute_code_block(blocks, token))
-        ended, _ = await self._run(blocks, token, emit)
-        return ended
+        return await self._run(blocks, token, emit)
 
     async def _run_code_of_others(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit
@@ -322,11 +314,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         Raises:
             SandboxError: The sandbox broke.
         """
-
-        async def emit(_: object) -> None:
-            return None
-
-        ended, _ = await self._run(code_blocks, cancellation_token, emit)
+        ended = await self._runner.run(code_blocks, cancellation_token)
         if ended.error is not None:
             raise ended.error
         return ended.result
@@ -336,8 +324,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return self._code_in_messages(messages).blocks
 
     async def _decide(self, conversation: Conversation, token: CancellationToken) -> DecisionResult:
-        assert self._decider is not None
-        return await self._decider.ask(await conversation.messages(), token)
+        return await self._decider.ask(conversation.client, await conversation.messages(), token)
 
     def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> FoundCode:
         texts = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,12 +25,11 @@ from autogen_codeact.agents.journal import (
     record_calls,
     record_of,
 )
-from autogen_codeact.agents.model import awaited, cancel_and_wait
+from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
-from autogen_codeact.agents.run_events import AnswerGiven, CallEnded, Emit, OutputWritten, RunEnded, RunEvent
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import StepRecord
+from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.sandbox import (
@@ -42,13 +41,13 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.protocols import HasSandboxFacts
-from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.payloads import is_small
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -64,6 +63,8 @@ OUTPUT_FILES = 100
 TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
 TEXT_FILES = 10_000
 MANY_CALLS = 100
+
+OnOutput = Callable[[str], Awaitable[None]]
 
 
 class CodeRunner:
@@ -154,40 +155,29 @@ class CodeRunner:
 
     # Running
 
-    def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> AsyncGenerator[RunEvent, None]:
-        """Run the blocks, if they are approved. Closing the stream kills the block that runs.
+    async def run(
+        self, blocks: list[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None = None
+    ) -> RunEnded:
+        """Run the blocks, if they are approved. Cancelling it kills the block that runs.
 
         Args:
             blocks: The code.
             cancellation_token: Ends the approval or the run.
-
-        Yields:
-            The events of the run, the last one a `RunEnded`.
+            on_output: Awaited with what running code writes, if output is to be streamed. Default: nobody wants it.
 
         Raises:
             asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
             Exception: What the executor, the approval or the setup raised, unless the sandbox broke.
         """
-        if self.steps is None:
-            return self._run_live(blocks, cancellation_token)
-        return self.steps.run(self, blocks, partial(self._run_live, blocks, cancellation_token))
+        live = partial(self._run_live, blocks, cancellation_token, on_output)
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live))
 
     async def _run_live(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[RunEvent, None]:
-        events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self.ended(self._run(blocks, cancellation_token, events.put_nowait)))
-        running.add_done_callback(lambda _: events.put_nowait(None))
-        cancellation_token.link_future(running)
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            ended = await running
-            if cancellation_token.is_cancelled():
-                raise asyncio.CancelledError
-            yield ended
-        finally:
-            await cancel_and_wait(running)
+        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None
+    ) -> RunEnded:
+        ends: list[BlockEnd] = []
+        ended = await awaited(self.ended(self._run(blocks, token, on_output, ends)), token)
+        return replace(ended, answer=ends[-1].answer) if ends and ends[-1].answer is not None else ended
 
     async def ended(self, run: Awaitable[CodeResult]) -> RunEnded:
         """Await the result of a run, also if the sandbox breaks."""
@@ -197,7 +187,9 @@ class CodeRunner:
             result = broken(error, session=self.in_session)
             return RunEnded(_with_notes(result, *not_handed_over(self._options.handoffs, error.tool_calls)), error)
 
-    async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
+    async def _run(
+        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, ends: list[BlockEnd]
+    ) -> CodeResult:
         if self._options.approval_func is not None:
             context = await self._context.get_messages()
             answer = await request_approval(self._options.approval_func, blocks, context, token)
@@ -206,7 +198,7 @@ class CodeRunner:
         self._ran_code = True
         await self.rebuild(token)
         before = await self._prepare(token)
-        result = await self._run_all(blocks, token, emit)
+        result = await self._run_all(blocks, token, on_output, ends)
         if not isinstance(result, ExecutionResult):
             return result
         if before is not None and before.state == "lost":
@@ -215,86 +207,74 @@ class CodeRunner:
             self._prepared_for = None
         return result
 
-    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
+    async def _run_all(
+        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, ends: list[BlockEnd]
+    ) -> CodeResult:
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
-            result = await self._execute(blocks, token, emit, BlockEnd())
+            ends.append(BlockEnd())
+            result = await self._execute(blocks, token, on_output, ends[-1])
             return _with_notes(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
-        ended = None
         for block in blocks:
-            end = BlockEnd()
-            result = await self._execute([block], token, emit, end)
+            ends.append(end := BlockEnd())
+            result = await self._execute([block], token, on_output, end)
             note = partial(
                 self._record.add_block, self._session, block, result, self._options.redact, result.files_before
             )
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
             await in_thread(note) if many else note()
-            transfer, notes = end.transfer(succeeded=result.exit_code == 0)
-            results.append(_with_notes(result, *notes))
-            if transfer is not None:
-                emit(AnswerGiven(transfer))
-            ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None
-            if ended is not None or result.exit_code != 0:
+            results.append(_with_notes(result, *end.take_effect(succeeded=result.exit_code == 0)))
+            if end.answer is not None or result.exit_code != 0:
                 break
         whole = combine(results)
         left = len(blocks) - len(results)
         if not left:
             return whole
         count = f"{left} blocks" if left > 1 else "1 block"
-        return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=ended or "failed"))
+        return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=end.verb))
 
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of a run that has ended before, from its result; nothing runs.
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before, from its result; nothing runs.
 
         Args:
             result: Its result.
             error: How its sandbox broke, or None.
         """
-        events: list[RunEvent] = []
         end = BlockEnd()
-        tools = self._ending_tools(events.append, end)
+        tools = self._ending_tools(end)
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
             if call.name in tools and call.outcome == "ok":
                 await tools[call.name].run(call.arguments)
-            events.append(CallEnded(call))
             if self._calls is not None:
                 self._calls.append(call)
-        transfer, _ = end.transfer(succeeded=result.exit_code == 0)
-        for event in events if transfer is None else [*events, AnswerGiven(transfer)]:
-            yield event
-        yield RunEnded(result, error)
+        end.take_effect(succeeded=result.exit_code == 0)
+        return RunEnded(result, error, end.answer)
 
     async def _execute(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, end: BlockEnd
+        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
-
-        def on_call(call: ToolCall) -> None:
-            if self._calls is not None:
-                self._calls.append(call)
-            emit(CallEnded(call))
-
-        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(emit, end))
-        if not self._options.stream_output:
+        on_call = self._calls.append if self._calls is not None else None
+        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end))
+        if on_output is None or not self._options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
-                if isinstance(item, OutputChunk):
-                    if item.text:
-                        emit(OutputWritten(item.text))
-                else:
+                if not isinstance(item, OutputChunk):
                     result = item
+                elif item.text:
+                    await on_output(item.text)
         return result
 
-    def _ending_tools(self, emit: Emit, end: BlockEnd) -> dict[str, HostToolProtocol]:
+    def _ending_tools(self, end: BlockEnd) -> dict[str, HostToolProtocol]:
         """Return the host tools by which one block can end the turn."""
         tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self._options.handoffs]
         if self.takes_answers:
-            tools.append(FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type, end))
+            tools.append(FinalAnswerTool(end, self._options.output_type))
         return {tool.name: tool for tool in tools}
 
     def has_other_effects(self, result: CodeResult) -> bool:

@@ -268,11 +268,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
         step = self._steps
-        ended, answer = await self._run(code.blocks, token, emit)
+        ended = await self._run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
-        result, whole, session = ended.result, None, self._runner.in_session
+        result, answer, whole, session = ended.result, ended.answer, None, self._runner.in_session
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)
         # Untagged code beside tagged code is there to be read, as the prompt says.

@@ -65,49 +65,49 @@ class _Reply:
 
 
 class RetryDecider:
-    """Requests retry decisions from one model, in the strictest output format that the model and its server accept.
+    """Requests retry decisions of a model, in the strictest output format that the model and its server accept.
 
     Args:
-        client: The model.
         source: Source of the question's message.
         deadline: Seconds for one answer; after that the decision is "no".
     """
 
-    def __init__(self, client: ChatCompletionClient, source: str, *, deadline: float = DEADLINE_S) -> None:
-        self.client = client
-        """The model."""
+    def __init__(self, source: str, *, deadline: float = DEADLINE_S) -> None:
         self._source = source
         self._deadline = deadline
         self._refused: set[JsonForm] = set()
 
-    async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> DecisionResult:
+    async def ask(
+        self, client: ChatCompletionClient, messages: Sequence[LLMMessage], token: CancellationToken
+    ) -> DecisionResult:
         """Decide whether the failure at the end of `messages` is worth another attempt.
 
         An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
 
         Args:
+            client: The model.
             messages: The whole conversation, system message first, result of the code last.
-            cancellation_token: Ends the call.
+            token: Ends the call.
 
         Returns:
             The decision; its reason is at most 4,000 characters long.
         """
         request = [*messages, UserMessage(content=QUESTION, source=self._source)]
-        forms = self._forms()
+        forms = [form for form in json_forms(client, RetryDecision) if form not in self._refused]
         # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
-        first = await self._answer_once(forms, request, cancellation_token)
+        first = await self._answer_once(client, forms, request, token)
         if first.decision is not None:
             return DecisionResult(first.decision, first.usage)
         request += self._correction(first)
-        second = await self._answer_once(forms[1:] or forms, request, cancellation_token)
+        second = await self._answer_once(client, forms[1:] or forms, request, token)
         decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
         return DecisionResult(decision, sum_usage(first.usage, second.usage))
 
     async def _answer_once(
-        self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
+        self, client: ChatCompletionClient, forms: list[JsonForm], messages: list[LLMMessage], token: CancellationToken
     ) -> _Reply:
         try:
-            answer = await self._create(forms, messages, cancellation_token)
+            answer = await self._create(client, forms, messages, token)
         except TimeoutError:
             return _Reply(RequestUsage(0, 0), decision=_no(f"no decision came within {self._deadline:g} s"))
         except UnusableAnswer as answered:
@@ -118,38 +118,33 @@ class RetryDecider:
         except ValueError as error:
             return _Reply(answer.usage, text, problem=str(error))
 
-    def _forms(self) -> list[JsonForm]:
-        return [form for form in json_forms(self.client, RetryDecision) if form not in self._refused]
-
     async def _create(
-        self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
+        self, client: ChatCompletionClient, forms: list[JsonForm], messages: list[LLMMessage], token: CancellationToken
     ) -> CreateResult:
         """Try each output format: a server may refuse one that the model's description claims."""
         *strict, plain = forms
         for form in strict:
             try:
-                answer = await self._create_as(form, messages, cancellation_token)
+                answer = await self._create_as(client, form, messages, token)
             except Exception as error:
                 if not is_refusal(error):
                     raise
                 continue
             self._refused.update(forms[: forms.index(form)])
             return answer
-        answer = await self._create_as(plain, messages, cancellation_token)
+        answer = await self._create_as(client, plain, messages, token)
         self._refused.update(strict)
         return answer
 
     async def _create_as(
-        self, form: JsonForm, messages: list[LLMMessage], cancellation_token: CancellationToken
+        self, client: ChatCompletionClient, form: JsonForm, messages: list[LLMMessage], token: CancellationToken
     ) -> CreateResult:
         # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-        call = self.client.create(
-            messages_for(self.client, messages), json_output=form, cancellation_token=cancellation_token
-        )
+        call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
         try:
             with explain_unreadable_answer():
                 async with asyncio.timeout(self._deadline):
-                    return await awaited(call, cancellation_token)
+                    return await awaited(call, token)
         except Exception as error:
             if (answer := unusable(error)) is not None:
                 raise answer from error

@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from autogen_codeact.sandbox.host.languages import find_language
+from autogen_codeact.sandbox.types.languages import find_language
 
 OUTPUT_LABELS = frozenset(
     (

@@ -13,7 +13,7 @@ from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
 from autogen_codeact.sandbox import ToolAnswer, ToolCall
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 STUB = '''
 def {name}(message=None):
@@ -59,23 +59,30 @@ class BlockEnd:
     """How one block ended the turn: by an answer or by handoffs.
 
     Args:
-        answered: Whether it has given the answer.
+        answer: The answer that it has given, or the transfer that took effect.
         transfers: The handoffs that it has called, in their order.
     """
 
-    answered: bool = False
+    answer: Any = None
     transfers: list[Transfer] = field(default_factory=list)
 
-    def transfer(self, *, succeeded: bool) -> tuple[Transfer | None, list[str]]:
-        """Return the transfer that takes effect, or None, and what the model is told of the block's transfers."""
+    def take_effect(self, *, succeeded: bool) -> list[str]:
+        """Let the first transfer take effect, if the block succeeded; return what the model is told of the transfers."""
         if not self.transfers:
-            return None, []
+            return []
         first = self.transfers[0]
         if not succeeded:
-            return None, [FAILED.format(target=first.target)]
+            return [FAILED.format(target=first.target)]
+        self.answer = first
         others = dict.fromkeys(each.name for each in self.transfers if each.name != first.name)
-        notes = [ONLY_FIRST.format(names=", ".join(others))] if others else []
-        return first, [DONE.format(target=first.target), *notes]
+        return [DONE.format(target=first.target), *([ONLY_FIRST.format(names=", ".join(others))] if others else [])]
+
+    @property
+    def verb(self) -> str:
+        """What the block has done that no other one runs after it."""
+        if self.answer is None:
+            return "failed"
+        return "handed the task over" if isinstance(self.answer, Transfer) else "gave the answer"
 
 
 class HandoffTool:
@@ -113,7 +120,7 @@ class HandoffTool:
             raise ToolArgumentError(f"{self.name} takes one argument at most, the message")
         if self._end is None:
             raise ValueError(f"the agent that runs this code can't hand over to {self._handoff.target}")
-        if self._end.answered:
+        if self._end.answer is not None:
             raise ValueError(TRANSFER_AFTER_ANSWER)
         text = message if message.strip() else self._handoff.message
         self._end.transfers.append(Transfer(self.name, self._handoff.target, text))

@@ -16,7 +16,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.forwarding_client import unwrapped
+from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.agents.text import well_formed
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ async def _chunks(
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Stream the answer, with token counts for clients that must request them, unless the server refuses that."""
     begun = False
-    if client not in _NO_USAGE and "include_usage" in inspect.signature(unwrapped(client).create_stream).parameters:
+    if client not in _NO_USAGE and "include_usage" in inspect.signature(innermost(client).create_stream).parameters:
         counted = cast(Any, client).create_stream(messages, include_usage=True, **more)
         try:
             async with aclosing(counted):

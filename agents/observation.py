@@ -22,9 +22,9 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.host.blocks import REFUSALS
-from autogen_codeact.sandbox.result import STOPPED, written_by_code
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.result import STOPPED, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

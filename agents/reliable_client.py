@@ -6,15 +6,15 @@ import asyncio
 import email.utils
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult
 
-from autogen_codeact.agents.forwarding_client import ForwardingClient, unwrapped
 from autogen_codeact.agents.model import awaited
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, innermost, whole
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class ModelTimeoutError(TimeoutError):
     """The model's server has sent nothing for too long."""
 
 
-class ReliableClient(ForwardingClient):
+class ReliableClient(ModelMiddleware):
     """Ends a call in which the server sends nothing, and repeats one that failed with a temporary error.
 
     A streamed answer that breaks off is requested once more. If the stream ended without a reason, as it does when a server or a
@@ -58,34 +58,19 @@ class ReliableClient(ForwardingClient):
         own = _take_retries(client)
         self._retries = own if retries is None else retries
 
-    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the model's answer.
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call.
 
         Raises:
-            ModelTimeoutError: It did not come in time.
+            ModelTimeoutError: It, or the next piece of it, did not come in time.
         """
-        failures = 0
-        while True:
-            try:
-                return await self._whole(messages, options)
-            except Exception as error:  # noqa: BLE001 - raised again, unless it passes
-                failures += 1
-                line, delay = self._plan_retry(error, failures)
-            self._tell(line)
-            await _cancellable(asyncio.sleep(delay), options)
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **options: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and then as a whole.
-
-        Raises:
-            ModelTimeoutError: The next piece did not come in time.
-        """
+        if not call.stream:
+            yield await self._whole(call)
+            return
         failures, shown, broken = 0, False, False
         while True:
             try:
-                async with aclosing(self._pieces(messages, options)) as pieces:
+                async with aclosing(self._pieces(call)) as pieces:
                     async for item in pieces:
                         if isinstance(item, CreateResult) and self._retries > 0 and _breaks_off(item):
                             break
@@ -102,30 +87,35 @@ class ReliableClient(ForwardingClient):
             if broken:  # before the line, which must not stand in the middle of the answer
                 yield BEGINS_AGAIN
             self._tell(line)
-            await _cancellable(asyncio.sleep(delay), options)
+            await _cancellable(asyncio.sleep(delay), call.options)
         if shown:
             yield BEGINS_AGAIN
         self._tell(
             "the model's stream ended without saying that the answer is complete: asking again for the whole answer"
         )
-        options.pop("include_usage", None)
-        whole = await self.create(messages, **options)
-        if isinstance(whole.content, str):
-            yield whole.content
-        yield whole.model_copy(update={"finish_reason": "stop"}) if _breaks_off(whole) else whole
+        options = {name: value for name, value in call.options.items() if name != "include_usage"}
+        result = await self._whole(ModelCall(self.client.create, False, call.messages, options))
+        if isinstance(result.content, str):
+            yield result.content
+        yield result.model_copy(update={"finish_reason": "stop"}) if _breaks_off(result) else result
 
-    async def _whole(self, messages: Sequence[LLMMessage], options: dict[str, Any]) -> CreateResult:
-        answer = self.client.create(messages, **options)
-        return await self._in_time(answer, options, f"the model's server gave no answer in {self._timeout_s:g} s")
+    async def _whole(self, call: ModelCall) -> CreateResult:
+        failures = 0
+        while True:
+            try:
+                silence = f"the model's server gave no answer in {self._timeout_s:g} s"
+                return await self._in_time(whole(call.items()), call.options, silence)
+            except Exception as error:  # noqa: BLE001 - raised again, unless it passes
+                failures += 1
+                line, delay = self._plan_retry(error, failures)
+            self._tell(line)
+            await _cancellable(asyncio.sleep(delay), call.options)
 
-    async def _pieces(
-        self, messages: Sequence[LLMMessage], options: dict[str, Any]
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        stream: Any = self.client.create_stream(messages, **options)
-        async with aclosing(stream):
+    async def _pieces(self, call: ModelCall) -> Items:
+        async with aclosing(call.items()) as stream:
             while True:
                 silence = f"the model's server sent nothing for {self._timeout_s:g} s"
-                item = await self._in_time(_next(stream), options, silence)
+                item = await self._in_time(_next(stream), call.options, silence)
                 if item is None:
                     return
                 yield item
@@ -167,7 +157,7 @@ async def _cancellable(work: Coroutine[Any, Any, T], options: dict[str, Any]) ->
 
 def _take_retries(client: ChatCompletionClient) -> int:
     """Return how often the vendor's client repeats a call, and have it no longer do so."""
-    vendors: Any = getattr(unwrapped(client), "_client", None)
+    vendors: Any = getattr(innermost(client), "_client", None)
     retries = getattr(vendors, "max_retries", None)
     if not isinstance(retries, int):
         return DEFAULT_RETRIES

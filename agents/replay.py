@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autogen_agentchat.messages import CodeGenerationEvent
@@ -17,10 +17,10 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.executors.executor import cancel_scope
 from autogen_codeact.sandbox import Result, SandboxError, ToolAnswer, ToolCall
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.protocols import ReplaySandbox
 from autogen_codeact.sandbox.replay import ExternalEffectsError
 from autogen_codeact.sandbox.tools.broker import NotAllowed
+from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
@@ -46,6 +46,9 @@ FILES_UNKNOWN = (
     "- It is not on record which files {blocks} found. They found those of now: where these are others, what they defined "
     "is, too."
 )
+FILES_MISSING = (
+    "- {blocks} ran without files that have changed since, or are gone: {names}. What they defined may differ, too."
+)
 NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could not be undone"
 
 
@@ -60,6 +63,7 @@ class Replay:
         unrecorded: Number of blocks of others in the session, and of rollbacks, which are not recorded.
         not_rebuilt: Numbers of the blocks, from 1, whose effects on the session were undone or never made.
         files_unknown: Numbers of the blocks without a record of the files that they found.
+        files_missing: By name, the numbers of the rebuilt blocks that found a file whose content is no longer available.
         empty: Why the session is empty, as the rest of a sentence; None if it is not.
     """
 
@@ -69,6 +73,7 @@ class Replay:
     unrecorded: int = 0
     not_rebuilt: tuple[int, ...] = ()
     files_unknown: tuple[int, ...] = ()
+    files_missing: Mapping[str, Sequence[int]] = field(default_factory=dict)
     empty: str | None = None
 
     @property
@@ -78,7 +83,7 @@ class Replay:
 
     @property
     def _count(self) -> int:
-        others = (self.left_out, self.unrecorded, self.files_unknown)
+        others = (self.left_out, self.unrecorded, self.files_unknown, self.files_missing)
         return len(self.differences) + sum(map(bool, others))
 
     def event(self, source: str) -> CodeGenerationEvent:
@@ -109,6 +114,11 @@ class Replay:
             lines.append(f"- {named(self.not_rebuilt)} not rebuilt")
         if self.files_unknown:
             lines.append(FILES_UNKNOWN.format(blocks=numbered(self.files_unknown)))
+        if self.files_missing:
+            blocks = sorted({number for numbers in self.files_missing.values() for number in numbers})
+            lines.append(
+                FILES_MISSING.format(blocks=numbered(blocks).capitalize(), names=_names([*self.files_missing]))
+            )
         if self.left_out:
             lines.append(LEFT_OUT.format(count=self.left_out))
         if self.unrecorded:
@@ -188,6 +198,7 @@ class _Replayer:
         self._differences: list[str] = []
         self._not_rebuilt: list[int] = []
         self._files_unknown: list[int] = []
+        self._files_missing: dict[str, list[int]] = {}
         self._until = time.monotonic() + MAX_SECONDS
 
     def result(self) -> Replay:
@@ -199,6 +210,7 @@ class _Replayer:
             self._journal.unrecorded,
             tuple(self._not_rebuilt),
             tuple(self._files_unknown),
+            self._files_missing,
             self.empty,
         )
 
@@ -218,9 +230,9 @@ class _Replayer:
                 return
             first, ran = len(self._differences), 0
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
-            if reason is None and files is not None and not await scratch.arrange(files):
-                reason = f"the files that it found are no longer available: {_names(scratch.changed)}"
             if reason is None:
+                if files is not None:
+                    await scratch.arrange(files)
                 ran, reason = await self._run_entry(scratch, entry, token, files_known=files is not None)
             if reason is not None:
                 self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
@@ -241,8 +253,7 @@ class _Replayer:
         answers = RecordedCalls(entry.calls)
         with cancel_scope(token):
             result = await scratch.run(entry.block(), answers)
-        used = await scratch.used() if files_known else []
-        reason = _reason(entry, result, used)
+        reason = _reason(entry, result)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:
             reason = NO_CHECKPOINT.format(reason=unguarded)
         self._differences += [
@@ -252,14 +263,15 @@ class _Replayer:
             await scratch.rollback()
         elif not files_known:
             self._files_unknown.append(self.number)
+        else:
+            for name in scratch.changed:
+                self._files_missing.setdefault(name, []).append(self.number)
         return result.number, reason
 
 
-def _reason(entry: JournalEntry, result: Result, used: Sequence[str]) -> str | None:
+def _reason(entry: JournalEntry, result: Result) -> str | None:
     """Return the reason to undo a block's effects, or None."""
     reasons = []
-    if used:
-        reasons.append(f"it used files that have changed since: {_names(used)}")
     # Connections that were refused the first time are refused again: the code behaved the same way.
     if result.connections and (entry.connections is None or entry.connections):
         hosts = {f"{each.host}:{each.port}" if each.host is not None else "unknown" for each in result.connections}

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from autogen_core.code_executor import CodeBlock, CodeResult
 
+from autogen_codeact.agents.answer import Answer
+from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.journal import Journal
-from autogen_codeact.agents.run_events import RunEvent
 from autogen_codeact.sandbox import SandboxError
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]
 """What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """How code of an agent ended.
+
+    Args:
+        result: The executor's own result, or that of a refused run or a sandbox that broke.
+        error: How the sandbox broke, or None.
+        answer: The answer that the code gave, or the handoff that it called, or None.
+    """
+
+    result: CodeResult
+    error: SandboxError | None = None
+    answer: Answer | Transfer | None = None
 
 
 class RunsCode(Protocol):
@@ -25,18 +42,16 @@ class RunsCode(Protocol):
         """Return the journal of its session; None without a session."""
         ...
 
-    def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of a run that has ended before, from its result."""
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before, from its result."""
         ...
 
 
 class StepRecord(Protocol):
     """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
 
-    def run(
-        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
-    ) -> AsyncGenerator[RunEvent, None]:
-        """Run the code of a step, or repeat the events of its result.
+    async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
+        """Run the code of a step, or return how it ended before.
 
         Args:
             runner: Whose code it is.

@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel
 
-from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.batch.errors import UnusableAgentError
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
@@ -64,7 +64,7 @@ class LeasedExecutor(CodeExecutor, Component[_Number]):
         return cast("Self", _PARTS.get().executors[config.number])
 
 
-class SharedModel(ForwardingClient, Component[_Number]):
+class SharedModel(ModelMiddleware, Component[_Number]):
     """Placeholder in a config for a model client that all tasks share; loading it returns that client."""
 
     component_config_schema = _Number

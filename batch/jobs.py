@@ -12,8 +12,8 @@ from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
-from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.types.formatting import format_count
 
 COMPARED_AT_ONCE = 500
 

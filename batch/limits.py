@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import nullcontext
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import aclosing, nullcontext
+from typing import Protocol
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult
 
-from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.agents.model import awaited
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.waits import MODEL_CALLS, WaitCounter
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 
 class RateLimit:
@@ -125,8 +125,8 @@ class LocalGate:
             raise BatchBudgetError(self.spent)
 
 
-class GatedClient(ForwardingClient):
-    """Forwards to a model client; each call waits for the gate of the batch.
+class GatedClient(ModelMiddleware):
+    """Has each call to a model wait for the gate of the batch.
 
     Args:
         client: Is asked.
@@ -137,40 +137,17 @@ class GatedClient(ForwardingClient):
         super().__init__(client)
         self._gate = gate
 
-    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the model's answer.
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call.
 
         Raises:
             BatchBudgetError: The budget of the batch is used up.
         """
-        await self._enter(options)
-        result = await self.client.create(messages, **options)
-        self._count(result)
-        return result
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **options: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and then as a whole.
-
-        Raises:
-            BatchBudgetError: The budget of the batch is used up.
-        """
-        await self._enter(options)
-        stream: Any = self.client.create_stream(messages, **options)
-        try:
-            async for item in stream:
-                if isinstance(item, CreateResult):
-                    self._count(item)
-                yield item
-        finally:
-            if (close := getattr(stream, "aclose", None)) is not None:
-                await close()
-
-    async def _enter(self, options: dict[str, Any]) -> None:
-        token = options.get("cancellation_token")
+        token = call.options.get("cancellation_token")
         enter = self._gate.enter()
         await (awaited(enter, token) if isinstance(token, CancellationToken) else enter)
-
-    def _count(self, result: CreateResult) -> None:
-        self._gate.used(result.usage.prompt_tokens, result.usage.completion_tokens)
+        async with aclosing(call.items()) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    self._gate.used(item.usage.prompt_tokens, item.usage.completion_tokens)
+                yield item

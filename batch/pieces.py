@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 PIECE_BYTES = 1024 * 1024
 """Content of one piece at most."""

@@ -29,9 +29,9 @@ from autogen_codeact.batch.ray_worker import MAX_RESULT, RESULT, Inputs, RayWork
 from autogen_codeact.batch.run_end import LogEnd, has_begun, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
 
 logger = logging.getLogger("autogen_codeact")
 

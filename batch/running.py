@@ -28,7 +28,7 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.executors import SandboxPool
-from autogen_codeact.sandbox.options import SandboxOptions
+from autogen_codeact.sandbox.types.options import SandboxOptions
 
 
 def run_batch(

@@ -28,14 +28,14 @@ from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head, read_request
-from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
+from autogen_codeact.sandbox.types.run_context import NO_CONTEXT
 
 RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.highlight import Highlighter, Kind
+from autogen_codeact.sandbox.types.filenames import printable
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 _MAX_LINE = 4_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,7 +11,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.tasks import Task
@@ -69,28 +69,17 @@ class AgentMaker:
             await client.close()
 
 
-class _SecretRedactor(ForwardingClient):
+class _SecretRedactor(ModelMiddleware):
     """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
 
     def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
         super().__init__(client)
         self._model, self._secrets = model, secrets
 
-    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the model's answer."""
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call."""
         try:
-            return await self.client.create(messages, **options)
-        except Exception as error:
-            self._clean(error)
-            raise
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **options: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and then as a whole."""
-        stream: Any = self.client.create_stream(messages, **options)
-        try:
-            async with aclosing(stream) as items:
+            async with aclosing(call.items()) as items:
                 async for item in items:
                     yield item
         except Exception as error:

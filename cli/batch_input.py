@@ -18,7 +18,7 @@ from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY
-from autogen_codeact.sandbox.host.environment import parse_environment, resolve
+from autogen_codeact.sandbox.types.environment import parse_environment, resolve
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
 _MAY_DIFFER = ("hosts", "hosts_file")

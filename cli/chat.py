@@ -28,9 +28,9 @@ from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.private_folders import state_folder
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:

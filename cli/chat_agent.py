@@ -15,8 +15,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.forwarding_client import unwrapped
+from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.exit import CommandError, say
@@ -146,11 +145,7 @@ async def _close(target: Any) -> None:
 
 def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
     """Give an agent another model client, if it has one."""
-    if client is None or getattr(agent, CLIENT, None) is None:
-        return
-    if isinstance(agent, BaseCodeAgent):
-        agent.use_steps(None, client)
-    else:
+    if client is not None and getattr(agent, CLIENT, None) is not None:
         setattr(agent, CLIENT, client)
 
 
@@ -163,7 +158,7 @@ def _resumed_model(
         # AutoGen's loses line breaks when it streams.
         inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
         return ReliableClient(inner, job.model.timeout_s, tell=say) if inner is not None else None
-    inner = unwrapped(client)
+    inner = innermost(client)
     return RecordedModel(_unused_answers(inner, plan)) if isinstance(inner, RecordedModel) else client
 
 

@@ -24,9 +24,9 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox import SandboxError
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected_names import protected_name
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.protected_names import protected_name
 from autogen_codeact.teams.parts import executors_of
 
 MAX_FILES = 100

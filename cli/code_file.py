@@ -9,9 +9,9 @@ from pathlib import Path
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.json_file import parse_json
-from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.host.blocks import default_filename
-from autogen_codeact.sandbox.host.languages import find_language
+from autogen_codeact.sandbox.types.languages import find_language
+from autogen_codeact.sandbox.types.paths import WORKSPACE
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
 NOTEBOOK = ".ipynb"

@@ -31,7 +31,7 @@ from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.runs import load_run, recorded
-from autogen_codeact.sandbox.result import format_duration
+from autogen_codeact.sandbox.types.result import format_duration
 from autogen_codeact.viewer.one_file import export_html
 
 _RECORDINGS = ("sales.json", "sales-plain.json")

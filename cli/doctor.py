@@ -28,10 +28,11 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.sandbox import Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, FALLBACK_IMAGE
+from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.result import format_duration
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
+from autogen_codeact.sandbox.types.result import format_duration
 
 if TYPE_CHECKING:
     import docker

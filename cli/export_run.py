@@ -10,7 +10,7 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.terminal import format_size
 from autogen_codeact.runs import Run, export_files, export_json, export_notebook, load_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.viewer.one_file import write_html
 
 

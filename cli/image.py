@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.terminal import format_size
-from autogen_codeact.sandbox.backends.docker.default_image import Variant
+from autogen_codeact.sandbox.backends.docker.default_image import Variant, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.backends.docker.image import (
-    ImageInfo,
-    build_default_image,
-    list_images,
-    parse_packages,
-    resolve_image,
-)
-from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.backends.docker.image import parse_packages, resolve_image
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 
 def build_image(
@@ -46,19 +39,3 @@ def build_image(
     for name in dict.fromkeys(names):
         print(name)  # noqa: T201 - it is the output
     return status
-
-
-def list_all(engines: Sequence[DockerHost | None] = (None,)) -> int:
-    """Print the images that this package built, one per line."""
-    rows: list[tuple[str, ImageInfo]] = []
-    for engine in engines:
-        with closing(connect(engine)) as client:
-            rows += [(f"  {engine.label}" if engine is not None else "", image) for image in list_images(client)]
-    if not rows:
-        say("no sandbox images found: `codeact image build` makes one")
-        return 0
-    width = max(len(image.reference) for _, image in rows)
-    for label, image in rows:
-        created = f"{image.created:%Y-%m-%d %H:%M} UTC{label}"
-        print(f"{image.reference:<{width}}  {image.kind:<7}  {format_size(image.size):>7}  {created}")  # noqa: T201 - as above
-    return 0

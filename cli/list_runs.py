@@ -17,8 +17,8 @@ from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.runs import LogLocked, RunSummary, UnreadableRun, list_runs
 from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.store import find_run, runs_folder
-from autogen_codeact.sandbox.formatting import format_count
-from autogen_codeact.sandbox.result import format_duration
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.result import format_duration
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")

@@ -13,8 +13,8 @@ from pathlib import Path
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.view import open_page
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.tools.terminal import Question, ask
+from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
 from autogen_codeact.viewer.server import ViewerError, ViewerServer
 

@@ -23,7 +23,7 @@ app = Application(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-image_app = Application(help="Build or list the sandbox images.", no_args_is_help=True)
+image_app = Application(help="Build the sandbox images.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
 
 
@@ -429,12 +429,3 @@ def _image_build(
         from autogen_codeact.cli.image import build_image
 
         raise typer.Exit(build_image(engines.engines(), force=force, variant=variant, packages=package or ()))
-
-
-@image_app.command("list")
-def _image_list(engines: EngineChoice) -> None:
-    """List the sandbox images of this engine or of others, newest first."""
-    with clean_exit():
-        from autogen_codeact.cli.image import list_all
-
-        raise typer.Exit(list_all(engines.engines()))

@@ -32,7 +32,7 @@ from autogen_codeact.cli.model_choice import (
 )
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
 _MAX_ERROR_CHARS = 600

@@ -22,7 +22,7 @@ from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import find_run
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 
 def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:

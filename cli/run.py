@@ -35,7 +35,7 @@ from autogen_codeact.cli.run_storage import (
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors.capabilities import ToolExecutor
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.live_page import LivePage

@@ -25,7 +25,7 @@ from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox import OutputChunk
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:

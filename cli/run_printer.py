@@ -25,7 +25,7 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox import SandboxError
-from autogen_codeact.sandbox.host.languages import find_language
+from autogen_codeact.sandbox.types.languages import find_language
 from autogen_codeact.teams import FinalWordTermination
 
 

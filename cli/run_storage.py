@@ -10,7 +10,7 @@ from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -30,7 +30,7 @@ def choose_run_folder(task: str) -> Path | None:
 
 def max_total_size() -> int:
     """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
-    from autogen_codeact.sandbox.limits import parse_size  # noqa: PLC0415 - it imports pydantic
+    from autogen_codeact.sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
 
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     try:

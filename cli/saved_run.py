@@ -31,7 +31,7 @@ from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.reader import RawEvent
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.formatting import format_count
 
 MAX_NAMES = 100
 """Names of files that are printed."""

@@ -20,10 +20,10 @@ from rich.segment import Segment
 from rich.text import Text
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.formatting import format_count
 from autogen_codeact.sandbox.highlight import Kind, pieces
 from autogen_codeact.sandbox.markdown import markdown_tokens
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.formatting import format_count
 
 NEWLINE = "\n"
 MAX_WIDTH = 100

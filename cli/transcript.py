@@ -27,10 +27,10 @@ from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.sandbox import Artifact
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.formatting import format_count
-from autogen_codeact.sandbox.result import STOPPED, format_duration, written_by_code
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.result import STOPPED, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000

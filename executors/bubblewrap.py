@@ -14,7 +14,7 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.options import BubblewrapOptions, parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, parse_options
 
 
 class BubblewrapArguments(ExecutorArguments, BubblewrapOptions):

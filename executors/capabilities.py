@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.protocols import (
     ToolSandbox,
     implements,
 )
-from autogen_codeact.sandbox.run_context import RunContext
+from autogen_codeact.sandbox.types.run_context import RunContext
 
 
 @runtime_checkable

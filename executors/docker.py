@@ -15,10 +15,9 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe
-from autogen_codeact.sandbox.host.languages import LANGUAGES, labels
-from autogen_codeact.sandbox.options import DockerOptions, parse_options
+from autogen_codeact.sandbox.types.languages import LANGUAGES, labels
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE, DockerOptions, parse_options
 
 
 class DockerArguments(ExecutorArguments, DockerOptions):

@@ -18,8 +18,8 @@ from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.functions_source import module_options
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.options import SandboxOptions
-from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
+from autogen_codeact.sandbox.types.options import SandboxOptions
+from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, RunContext
 
 
 class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):

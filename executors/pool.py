@@ -9,8 +9,8 @@ from autogen_codeact.executors.bubblewrap import BubblewrapArguments, Bubblewrap
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
-from autogen_codeact.sandbox.keyword_model import check_names
-from autogen_codeact.sandbox.options import merge_options
+from autogen_codeact.sandbox.types.keyword_model import check_names
+from autogen_codeact.sandbox.types.options import merge_options
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.image_check import ImageRefused, check_image
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.filenames import printable
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer

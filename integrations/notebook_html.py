@@ -25,11 +25,11 @@ from markdown_it.token import Token
 
 from autogen_codeact.agents.outcome_summary import outcome_summary
 from autogen_codeact.sandbox import Result
-from autogen_codeact.sandbox.displays import cut, escaped, output_to_html
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.highlight import pieces
 from autogen_codeact.sandbox.markdown import markdown_tokens
-from autogen_codeact.sandbox.result import STOPPED, written_by_code
+from autogen_codeact.sandbox.types.displays import cut, escaped, output_to_html
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.result import STOPPED, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 

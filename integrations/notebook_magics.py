@@ -19,7 +19,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from autogen_codeact.integrations.notebook_options import DEFAULT_SESSION, CellOptions, make_parser, parse, usage
 from autogen_codeact.integrations.notebook_output import CellOutput, cell_error
 from autogen_codeact.sandbox import OutputChunk, Result, Sandbox, SandboxError
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.filenames import printable
 
 _PARSER = make_parser("sandbox")
 _SESSION = argument("-s", "--session", default=DEFAULT_SESSION, help="name of the sandbox (default: default)")

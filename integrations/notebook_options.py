@@ -14,11 +14,11 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from autogen_codeact.sandbox.keyword_model import did_you_mean
 from autogen_codeact.sandbox.lifecycle import BackendName
-from autogen_codeact.sandbox.limits import Limits, parse_timeout
-from autogen_codeact.sandbox.option_texts import parse_texts
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.keyword_model import did_you_mean
+from autogen_codeact.sandbox.types.limits import Limits, parse_timeout
+from autogen_codeact.sandbox.types.option_texts import parse_texts
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
 
 DEFAULT_SESSION = "default"
 _BACKENDS = ("auto", "docker", "bubblewrap")

@@ -14,11 +14,10 @@ from uuid import uuid4
 from IPython.core.getipython import get_ipython
 from IPython.display import clear_output, publish_display_data
 
-from autogen_codeact.integrations.display_merger import DisplayMerger
 from autogen_codeact.sandbox import OutputChunk, Result
-from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
-from autogen_codeact.sandbox.files.filenames import printable, printable_text
-from autogen_codeact.sandbox.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
+from autogen_codeact.sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
+from autogen_codeact.sandbox.types.filenames import printable, printable_text
+from autogen_codeact.sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
@@ -65,7 +64,10 @@ class CellOutput:
     def __init__(self) -> None:
         self._held = ""
         """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
-        self._merger = DisplayMerger()
+        self._line_left = 0
+        """Characters of the line of a display, which the display replaces, that have not come yet."""
+        self._misplaced = False
+        """Whether the line of a display is shown in addition to the display."""
         self._incomplete = ""
         self._chars = 0
         """Characters of the output that have come."""
@@ -75,10 +77,17 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._add(self._merger.add_display(chunk.display))
+            self._add([chunk.display])
+            if chunk.display.output_line and chunk.display.offset is None:
+                self._misplaced = True
+            elif chunk.display.output_line:
+                self._line_left += len(chunk.display.output_line) + 1
         elif chunk.text not in (TIMEOUT_LINE, *MEMORY_LINES.values()):
             self._chars += len(chunk.text)
-            self._add(self._merger.add_text(chunk.text))
+            skipped = min(self._line_left, len(chunk.text))
+            self._line_left -= skipped
+            if text := chunk.text[skipped:]:
+                self._add([text])
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says.
@@ -87,8 +96,7 @@ class CellOutput:
             SandboxCellError: The code has failed.
         """
         failed = result.outcome != "ok" or result.exit_code != 0
-        self._add(self._merger.rest())
-        if self._merger.misplaced or list(self._shown) != [display.name for display in result.displays]:
+        if self._misplaced or list(self._shown) != [display.name for display in result.displays]:
             self._redraw(result)
         traceback = ""
         if result.outcome == "error":
@@ -117,7 +125,6 @@ class CellOutput:
 
     def close(self) -> None:
         """Show what was held back."""
-        self._add(self._merger.rest())
         self._flush()
 
     def _redraw(self, result: Result) -> None:
@@ -164,7 +171,7 @@ class CellOutput:
         data = _bundle(display)
         self._bytes += sum(len(value) for value in data.values())
         if self._bytes > MAX_SHOWN_BYTES:
-            self._print(f"{display.output_line}\n")
+            self._print(f"{display.output_line or display.name}\n")
             return
         update = display.name in self._shown
         ident = self._shown.setdefault(display.name, uuid4().hex)
@@ -221,7 +228,7 @@ def _bundle(display: Display) -> dict[str, str]:
 
     Images are images. The rest is HTML of this package: SVG as an image, HTML in a frame without scripts, others as text.
     """
-    text = printable_text(display.output_line, keep="\r")
+    text = printable_text(display.output_line or display.text or display.name, keep="\r")
     kind = next((kind for kind in IMAGES if kind in display.data), None)
     if kind in ("image/png", "image/jpeg", "image/gif"):
         return {"text/plain": text, kind: base64.b64encode(display.data[kind]).decode("ascii")}

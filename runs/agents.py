@@ -16,7 +16,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
-from autogen_codeact.agents.forwarding_client import unwrapped
+from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
@@ -84,7 +84,7 @@ def tool_name(tool: object) -> str:
 
 
 def _model_name(client: ChatCompletionClient) -> str:
-    client = unwrapped(client)
+    client = innermost(client)
     arguments = getattr(client, "_create_args", None)
     name = arguments.get("model") if isinstance(arguments, dict) else None
     return name if isinstance(name, str) else type(client).__name__
@@ -139,7 +139,7 @@ def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None
         dumped: What `dump` returns for it, with its secrets. Default: it is dumped.
     """
     configurations: list[object] = [dump(agent_or_team) if dumped is None else dumped]
-    for client in map(unwrapped, models_of(agent_or_team)):
+    for client in map(innermost, models_of(agent_or_team)):
         configurations.append({name: value for name, value in vars(client).items() if isinstance(value, dict)})
         configurations.append({"api_key": getattr(getattr(client, "_client", None), "api_key", None)})
     return known_secrets(*configurations)

@@ -43,11 +43,13 @@ class UnreadableLine:
     Args:
         number: Number of the line, from 1.
         size: Its bytes.
+        end: Where the next line begins.
         cut_off: Whether it is the end of the file, without a line end.
     """
 
     number: int
     size: int
+    end: int
     cut_off: bool
 
 
@@ -61,21 +63,27 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def lines(self, longest: int, chain: Chain | None = None) -> Iterator[Line | UnreadableLine]:
+    def lines(
+        self, longest: int, chain: Chain | None = None, *, after: Line | UnreadableLine | None = None
+    ) -> Iterator[Line | UnreadableLine]:
         """Read the log line by line.
 
         Args:
             longest: Bytes of the longest line that is returned. A longer one is skipped without holding it in memory.
             chain: Checks each line. Default: they are not checked.
+            after: The line after which to begin. Default: at the beginning.
 
         Raises:
             RunFolderError: There is no log, or it can't be read.
         """
-        with self._opened(EVENTS, "log") as file:
-            number = end = 0
+        number, end = (after.number, after.end) if after is not None else (0, 0)
+        with self.open_log() as file:
             if chain is not None:
                 chain.begin(file.fileno())
             try:
+                if os.fstat(file.fileno()).st_size < end:
+                    raise RunFolderError(f"The log of {self.path} was replaced while it was read.")
+                file.seek(end)
                 while data := file.readline(longest + 1):
                     number += 1
                     if data.endswith(b"\n"):
@@ -88,7 +96,7 @@ class RunFolder:
                         if chain is not None and ended:
                             chain.broken = True
                         end += size + ended
-                        yield UnreadableLine(number, size, cut_off=not ended)
+                        yield UnreadableLine(number, size, end, cut_off=not ended)
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 

@@ -21,7 +21,7 @@ from autogen_codeact.runs.folder import Line, RunFolder, UnreadableLine
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.filenames import printable
 
 _MAX_REASON = 200
 KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(get_args(RunEvent)[0]))
@@ -134,22 +134,13 @@ class Run:
             RunVersionError: A newer version of this package has written to it.
         """
         gap: Gap | None = None
-        before = 0
-        for line in self.folder.lines(MAX_LINE, chain):
-            read = _read_line(line) if isinstance(line, Line) else _describe(line)
+        for read in LogReader(self.folder, chain).read():
             if isinstance(read, Gap):
-                gap = read if gap is None else replace(gap, lines=gap.lines + 1, cut_off=read.cut_off)
+                gap = read if gap is None else replace(gap, lines=gap.lines + read.lines, cut_off=read.cut_off)
                 continue
-            seq = read.data["seq"]
-            if seq <= before:
-                gap = gap or Gap(line.number, f"event {seq} is there twice, or in a wrong place", lines=0)
-                gap = replace(gap, lines=gap.lines + 1)
-                continue
-            if gap is None and seq > before + 1:
-                gap = Gap(line.number, f"events are missing before this line: {seq - before - 1:,}", lines=0)
             if gap is not None:
                 yield gap
-            gap, before = None, seq
+            gap = None
             self._check_version(read)
             yield read
         if gap is not None:
@@ -247,7 +238,67 @@ class Run:
             )
 
 
-def _read_line(line: Line) -> RawEvent | Gap:
+class LogReader:
+    """Reads a log from where it was left, so that one which is being written can be followed.
+
+    Args:
+        folder: The run's folder.
+        chain: Checks who has written the lines. Default: nobody does.
+    """
+
+    def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
+        self._folder = folder
+        self._chain = chain
+        self.at_end = False
+        """Whether everything that the log had at the last reading has been read."""
+        self.cut_off = False
+        """Whether the log ended in the middle of a line when it was last read to its end."""
+        self._last: Line | UnreadableLine | None = None
+        self._seq = 0
+        self._gapped = False
+
+    def read(self, limit: int | None = None, *, follow: bool = False) -> Iterator[RawEvent | Gap]:
+        """Yield the events that follow, and a gap for each line that is none.
+
+        Args:
+            limit: Bytes after which no further line is read. Default: read to the end.
+            follow: Whether a line that is cut off will be read again, instead of being a gap.
+
+        Raises:
+            RunFolderError: There is no log, or it can't be read.
+        """
+        begin = self._last.end if self._last is not None else 0
+        self.at_end = self.cut_off = False
+        for line in self._folder.lines(MAX_LINE, self._chain, after=self._last):
+            if isinstance(line, UnreadableLine) and line.cut_off and follow:
+                self.cut_off = True
+                break
+            self._last = line
+            yield from self._in_order(read_line(line), line.number)
+            if limit is not None and line.end - begin >= limit:
+                return
+        self.at_end = True
+
+    def _in_order(self, read: RawEvent | Gap, number: int) -> Iterator[RawEvent | Gap]:
+        if isinstance(read, Gap):
+            self._gapped = True
+            yield read
+            return
+        seq, before = read.data["seq"], self._seq
+        if seq <= before:
+            self._gapped = True
+            yield Gap(number, f"event {seq} is there twice, or in a wrong place")
+            return
+        if not self._gapped and seq > before + 1:
+            yield Gap(number, f"events are missing before this line: {seq - before - 1:,}", lines=0)
+        self._seq, self._gapped = seq, False
+        yield read
+
+
+def read_line(line: Line | UnreadableLine) -> RawEvent | Gap:
+    """Return a line of a log as an event whose fields are not checked."""
+    if isinstance(line, UnreadableLine):
+        return _describe(line)
     try:
         data = json.loads(line.data)
     except (ValueError, RecursionError):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, Literal
+from dataclasses import replace
 
-from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     ChatCompletionClient,
@@ -17,21 +16,17 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from autogen_core.tools import Tool, ToolSchema
-from pydantic import BaseModel
 
-from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.runs.agent_history import ModelAnswer, to_exception
 from autogen_codeact.runs.events import ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
 
-Tools = Sequence[Tool | ToolSchema]
 
-
-class RecordedClient(ForwardingClient):
-    """Forwards to another client.
+class RecordedClient(ModelMiddleware):
+    """Records each call to a model, or answers it from the record.
 
     Args:
         client: The other one.
@@ -45,69 +40,18 @@ class RecordedClient(ForwardingClient):
         self._context = context
         self._sent: list[str] = []
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Tools = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-    ) -> CreateResult:
-        """Return the model's answer."""
-        request = request_hash(messages, self._steps.log.redaction)
-        if (recorded := self._steps.answer(request)) is not None:
-            return await self._replay(recorded)
-        if (note := await self._steps.go_live()) is not None:
-            messages = [*messages, await self._add_note(note)]
-        began, number = await self._start(messages, tools, request, note, stream=False)
-        try:
-            result = await self.client.create(
-                messages,
-                tools=tools,
-                json_output=json_output,
-                extra_create_args=extra_create_args or {},
-                cancellation_token=cancellation_token,
-                **_choice(tool_choice),
-            )
-        except Exception as error:
-            self._finish(number, began, error=error)
-            raise
-        self._finish(number, began, result)
-        return result
-
-    async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Tools = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        **more: Any,
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer in pieces, and then as a whole; an answer from the log is yielded whole only."""
-        request = request_hash(messages, self._steps.log.redaction)
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call; an answer from the log is yielded whole only."""
+        request = request_hash(call.messages, self._steps.log.redaction)
         if (recorded := self._steps.answer(request)) is not None:
             yield await self._replay(recorded)
             return
         if (note := await self._steps.go_live()) is not None:
-            messages = [*messages, await self._add_note(note)]
-        began, number = await self._start(messages, tools, request, note, stream=True)
-        stream = self.client.create_stream(
-            messages,
-            tools=tools,
-            json_output=json_output,
-            extra_create_args=extra_create_args or {},
-            cancellation_token=cancellation_token,
-            **_choice(tool_choice),
-            **more,
-        )
+            call = replace(call, messages=[*call.messages, await self._add_note(note)])
+        began, number = await self._start(call, request, note)
         try:
-            async with aclosing(stream):
-                async for item in stream:
+            async with aclosing(call.items()) as items:
+                async for item in items:
                     if isinstance(item, CreateResult):
                         self._finish(number, began, item)
                     yield item
@@ -130,11 +74,9 @@ class RecordedClient(ForwardingClient):
             await self._context.add_message(message)
         return message
 
-    async def _start(
-        self, messages: Sequence[LLMMessage], tools: Tools, request: str, note: str | None, *, stream: bool
-    ) -> tuple[float, int]:
+    async def _start(self, call: ModelCall, request: str, note: str | None) -> tuple[float, int]:
         """Write that a call begins. The steps before it are in the log then, whatever becomes of the process in the meantime."""
-        sent = [message.model_dump_json() for message in messages]
+        sent = [message.model_dump_json() for message in call.messages]
         shared = 0
         for old, new in zip(self._sent, sent, strict=False):
             if old != new:
@@ -142,7 +84,7 @@ class RecordedClient(ForwardingClient):
             shared += 1
         self._sent, new_ones = sent, sent[shared:]
         number = self._steps.new_call()
-        names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in tools]
+        names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
         await self._steps.log.write(
             lambda _: ModelCallStarted(
                 agent=self._steps.agent,
@@ -151,7 +93,7 @@ class RecordedClient(ForwardingClient):
                 shared=shared,
                 messages=[json.loads(each) for each in new_ones],
                 tools=names,
-                stream=stream,
+                stream=call.stream,
                 note=note,
             )
         )
@@ -180,8 +122,3 @@ def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:
     """
     last = messages[-1].model_dump(mode="json") if messages else None
     return hashlib.sha256(json.dumps(redaction.value(last), sort_keys=True).encode()).hexdigest()
-
-
-def _choice(tool_choice: Tool | Literal["auto", "required", "none"]) -> dict[str, Any]:
-    # Clients of older versions don't know it.
-    return {} if tool_choice == "auto" else {"tool_choice": tool_choice}

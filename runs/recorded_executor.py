@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from autogen_codeact.agents.run_events import RunEnded, RunEvent
+from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.runs.steps import AgentSteps
 from autogen_codeact.sandbox import SandboxError
 
@@ -32,23 +29,20 @@ class RecordedExecutor(CodeExecutor):
     ) -> CodeResult:
         """Return the result of code, after it is in the log."""
 
-        async def live() -> AsyncGenerator[RunEvent, None]:
-            yield RunEnded(await self._executor.execute_code_blocks(code_blocks, cancellation_token))
+        async def live() -> RunEnded:
+            return RunEnded(await self._executor.execute_code_blocks(code_blocks, cancellation_token))
 
-        async with aclosing(self._steps.run(self, code_blocks, live)) as events:
-            async for event in events:
-                if isinstance(event, RunEnded):
-                    if event.error is not None:
-                        raise event.error
-                    return event.result
-        raise AssertionError("a run of code ends with a result")
+        ended = await self._steps.run(self, code_blocks, live)
+        if ended.error is not None:
+            raise ended.error
+        return ended.result
 
     def journal(self) -> None:
         """Return None: AutoGen's agents rebuild no session."""
 
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
-        """Yield the end of a run that has ended before."""
-        yield RunEnded(result, error)
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before."""
+        return RunEnded(result, error)
 
     # What is the other executor's own
 

@@ -19,7 +19,7 @@ from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
-from autogen_codeact.sandbox.result import CallOutcome
+from autogen_codeact.sandbox.types.result import CallOutcome
 from autogen_codeact.teams.parts import agents_of
 
 UNKNOWN = (

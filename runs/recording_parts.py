@@ -63,14 +63,10 @@ def wrap_models(
         agent_or_team: The agent, or the team with all its agents.
         wrap: Returns a client that forwards to the one that it is given.
     """
-    for _, agent in agent_keys(agent_or_team):
-        client = getattr(agent, MODEL_CLIENT, None)
-        if isinstance(agent, BaseCodeAgent) and client is not None:
-            agent.use_steps(None, wrap(client))
-        elif isinstance(client, ChatCompletionClient):
-            _replace(agent, {MODEL_CLIENT: wrap(client)})
-    for _, policy in _selectors(agent_or_team):
-        _replace(policy, {MODEL_CLIENT: wrap(getattr(policy, MODEL_CLIENT))})
+    holders = [*agent_keys(agent_or_team), *_selectors(agent_or_team)]
+    for holder in {id(each): each for _, each in holders}.values():
+        if isinstance(client := getattr(holder, MODEL_CLIENT, None), ChatCompletionClient):
+            _replace(holder, {MODEL_CLIENT: wrap(client)})
 
 
 def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
@@ -79,11 +75,14 @@ def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
     recorded = None
     if isinstance(client, ChatCompletionClient):
         recorded = RecordedClient(client, steps, context if isinstance(context, ChatCompletionContext) else None)
+    exchanged: dict[str, object] = {MODEL_CLIENT: recorded} if recorded is not None else {}
     if isinstance(agent, BaseCodeAgent):
         steps.begin(agent.journal)
-        agent.use_steps(steps, recorded)
-        return lambda: agent.use_steps(None, client)
-    exchanged: dict[str, object] = {MODEL_CLIENT: recorded} if recorded is not None else {}
+        agent.use_steps(steps)
+        with ExitStack() as undo:
+            undo.callback(agent.use_steps, None)
+            undo.callback(_replace(agent, exchanged))
+            return undo.pop_all().close
     if isinstance(executor := getattr(agent, EXECUTOR, None), CodeExecutor):
         exchanged[EXECUTOR] = RecordedExecutor(executor, steps)
     if isinstance(workbenches := getattr(agent, WORKBENCHES, None), list):
@@ -105,5 +104,10 @@ def _selectors(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, object]]:
 
 def _replace(owner: object, attributes: dict[str, object]) -> Callable[[], None]:
     before = {name: getattr(owner, name) for name in attributes}
-    vars(owner).update(attributes)
-    return lambda: vars(owner).update(before)
+
+    def set_all(values: dict[str, object]) -> None:
+        for name, value in values.items():
+            setattr(owner, name, value)
+
+    set_all(attributes)
+    return lambda: set_all(before)

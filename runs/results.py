@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
-from autogen_codeact.sandbox.displays import Forms
 from autogen_codeact.sandbox.host import plain_values
-from autogen_codeact.sandbox.result import Outcome, State
-from autogen_codeact.sandbox.tools.tool import ToolImage
+from autogen_codeact.sandbox.types.displays import Forms
+from autogen_codeact.sandbox.types.result import Outcome, State
+from autogen_codeact.sandbox.types.tool import ToolImage
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 KeepBytes = Callable[[bytes], "StoredFile"]
@@ -140,6 +140,8 @@ class DisplayRecord(Record):
         files: Its forms by MIME type that are bytes, and JSON that is large.
         metadata: What the code has said about the forms.
         path: Its file on the host, or None.
+        output_line: The line that stands for it in the output.
+        offset: Where it is in the output, in characters, or None.
     """
 
     name: str
@@ -147,6 +149,8 @@ class DisplayRecord(Record):
     files: dict[str, StoredFile] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
     path: str | None = None
+    output_line: str = ""
+    offset: int | None = None
 
     @classmethod
     def of(cls, display: Display, keep: KeepBytes) -> DisplayRecord:
@@ -158,12 +162,15 @@ class DisplayRecord(Record):
             files={kind: keep(form) for kind, form in forms.items() if isinstance(form, bytes)},
             metadata=dict(display.metadata),
             path=_text(display.path),
+            output_line=display.output_line,
+            offset=display.offset,
         )
 
     def display(self, read: ReadBytes) -> Display:
         """Return the display; forms that were left out are missing."""
         files = {kind: read(file) for kind, file in self.files.items() if file.sha256 is not None}
-        return Display(self.name, Forms({**self.data, **files}), self.metadata, _path(self.path))
+        forms = Forms({**self.data, **files})
+        return Display(self.name, forms, self.metadata, _path(self.path), self.output_line, self.offset)
 
 
 class ArtifactRecord(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +18,17 @@ from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import JournalChange
-from autogen_codeact.runs.nondeterminism import nondeterministic_variables
 from autogen_codeact.teams.parts import executors_of
 
 NOT_WANTED = "the run was continued without rebuilding it"
 TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
-NONDETERMINISTIC = (
-    "Variables of the rebuilt session that come from chance, time or process ids have other values than before, unless their "
-    "code used a fixed seed: {names}. Look at them before you use them."
+MAY_DIFFER = (
+    "Variables of the rebuilt session that come from chance, time or process ids may have other values than before, unless their "
+    "code used a fixed seed. Look at them before you use them."
 )
-MAX_NAMES = 30
-PYTHON = frozenset({"python", "py", "python3", "ipython"})
+_CHANCE = re.compile(
+    r"\b(?:random|default_rng|secrets|urandom|uuid\d?|time(?:_ns)?|monotonic|perf_counter|datetime|now|today|getpid|id|hash)\b"
+)
 STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
 TOOK_TOO_LONG = "rebuilding it took longer than the {limit:g} s that were allowed"
 
@@ -75,7 +76,7 @@ class Session:
                 journal = _changed(journal, change)
         record.pending = None
         record.load(journal)
-        self._codes = [entry.code for entry in journal.entries if entry.language.lower() in PYTHON]
+        self._codes = [entry.code for entry in journal.entries]
         return len(journal.entries) if record.pending is not None else 0
 
     async def rebuild(self, limit: float | None, token: CancellationToken) -> str | None:
@@ -96,9 +97,8 @@ class Session:
             return TOOK_TOO_LONG.format(limit=limit)
         if made is not None:
             lines = [] if made.same else [made.describe()]
-            if names := nondeterministic_variables(self._codes):
-                more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-                lines.append(NONDETERMINISTIC.format(names=", ".join(names[:MAX_NAMES]) + more))
+            if any(map(_CHANCE.search, self._codes)):
+                lines.append(MAY_DIFFER)
             self.note = "\n".join(lines) or None
         return None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -14,8 +13,7 @@ from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.run_events import RunEnded, RunEvent
-from autogen_codeact.agents.steps import Kind, RunsCode
+from autogen_codeact.agents.steps import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.current_step import CURRENT_STEP, Step
@@ -161,18 +159,13 @@ class AgentSteps:
 
     # Code
 
-    async def run(
-        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
-    ) -> AsyncGenerator[RunEvent, None]:
-        """Run the code of a step, or repeat the events of its result."""
+    async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
+        """Run the code of a step, or return how it ended before."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
-        events = self._repeat(runner, step) if step is not None else self._run(runner, code, live)
-        async with aclosing(events):
-            async for event in events:
-                yield event
+        return await (self._repeat(runner, step) if step is not None else self._run(runner, code, live))
 
-    async def _repeat(self, runner: RunsCode, step: StepResult) -> AsyncGenerator[RunEvent, None]:
+    async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
         if (result := step.result) is None:
             raise to_exception(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
         if step.unknown:
@@ -182,36 +175,23 @@ class AgentSteps:
             self.log.put(
                 lambda files: BlockFinished(agent=self.agent, number=step.number, result=result_record(known, files))
             )
-        async with aclosing(runner.repeat(result, step.broke)) as events:
-            async for event in events:
-                yield event
+        return await runner.repeat(result, step.broke)
 
-    async def _run(
-        self, runner: RunsCode, code: list[CodeText], live: Callable[[], AsyncGenerator[RunEvent, None]]
-    ) -> AsyncGenerator[RunEvent, None]:
+    async def _run(self, runner: RunsCode, code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
         await self._do_late()
         self._history.steps += 1
         number, began = self._history.steps, time.monotonic()
         await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
+        token = CURRENT_STEP.set(Step(self.log, self.agent, number))
         try:
-            async with aclosing(live()) as events:
-                event = await self._first(events, number)
-                while event is not None:
-                    if isinstance(event, RunEnded):
-                        self._put_finished(number, event, time.monotonic() - began, runner.journal())
-                    yield event
-                    event = await anext(events, None)
+            ended = await live()
         except Exception as error:
             self.log.put(BlockFinished(agent=self.agent, number=number, error=ErrorRecord.of(error)))
             raise
-
-    async def _first(self, events: AsyncGenerator[RunEvent, None], number: int) -> RunEvent | None:
-        # The first event is what starts the task that runs the code, with a copy of the context.
-        token = CURRENT_STEP.set(Step(self.log, self.agent, number))
-        try:
-            return await anext(events, None)
         finally:
             CURRENT_STEP.reset(token)
+        self._put_finished(number, ended, time.monotonic() - began, runner.journal())
+        return ended
 
     def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
         change = self._journal.change(journal)

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends import WORKSPACE, select
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted
+from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.files import display_files, sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.blocks import BlockRequest, add_connections, combine, make_request, to_result
+from autogen_codeact.sandbox.host.blocks import BlockRequest, combine, make_request, to_result
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
@@ -23,12 +22,14 @@ from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.lifecycle import STOPPED, SandboxLifecycle
-from autogen_codeact.sandbox.limits import parse_size, parse_timeout
-from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 from autogen_codeact.sandbox.tools.broker import BlockCalls
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError, SandboxNotStarted
+from autogen_codeact.sandbox.types.limits import parse_size, parse_timeout
+from autogen_codeact.sandbox.types.observers import BlockFinished, BlockId, BlockStarted, notify
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 
 LOST = (
     "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
@@ -327,7 +328,7 @@ class AsyncSandbox(SandboxLifecycle):
         if calls is not None:
             result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
         if gateway is not None:
-            add_connections(result, gateway, mark)
+            gateway.add_connections(result, mark)
         return result
 
     def _accept_calls(
@@ -350,7 +351,7 @@ class AsyncSandbox(SandboxLifecycle):
         self, result: Result, displays: Displays, client: RunnerClient, folder: Workspace | Path | None
     ) -> None:
         """Store what a block has shown, and add it to its result."""
-        shown = await in_thread(display_files.store, displays.values(), folder)
+        shown = await in_thread(display_files.store, result.displays, folder)
         result.artifacts, result.displays = (
             display_files.merged(result.artifacts, shown.artifacts),
             tuple(shown.displays),

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxError
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.options import SandboxOptions
+from autogen_codeact.sandbox.types.errors import SandboxError
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import SandboxOptions
 
 PROBE_DEADLINE_S = 5.0
 MAX_ANSWER_CHARS = 64 * 1024

@@ -15,7 +15,7 @@ from string import Template
 from types import FunctionType
 from typing import Any
 
-from autogen_codeact.sandbox.options import check_module_name
+from autogen_codeact.sandbox.types.options import check_module_name
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 PROMPT_TEMPLATE = """The module `$module_name` holds the functions below. Import what you need from it by \

@@ -1,43 +1,69 @@
-"""Removal of what killed processes have left on this machine, in the background of the next start."""
+"""What killed processes have left on this machine, and its removal in the background of the next start."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import math
 import os
+import sys
 import threading
 import time
+from functools import partial
 
-from autogen_codeact.sandbox.backends.bubblewrap import cgroups
-from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, remove_abandoned, temporary_place
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import leftover_groups
+from autogen_codeact.sandbox.backends.owner import Leftover
+from autogen_codeact.sandbox.files.temporary_folder import (
+    REMOVE_TIMEOUT_S,
+    abandoned_folders,
+    owner_of,
+    remove_abandoned,
+    temporary_place,
+)
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 logger = logging.getLogger("autogen_codeact")
 
-FOLDERS_TIMEOUT_S = 5.0
-GROUPS_TIMEOUT_S = 10.0
+BACKGROUND_TIMEOUT_S = 5.0
 _checked: set[tuple[int, str]] = set()
 _checked_lock = threading.Lock()
 
 
+def local_leftovers(search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S) -> list[Leftover]:
+    """List control groups and temporary folders of dead processes.
+
+    Args:
+        search_s: Seconds after which the search for folders stops.
+        remove_s: Seconds after which the removal of one folder stops.
+    """
+    groups = leftover_groups() if sys.platform == "linux" else []
+    folders = [
+        Leftover(
+            kind="folder",
+            name=str(path),
+            state="files of work_dir",
+            owner=f"process {owner_of(path)}",
+            owner_state="dead",
+            remove=partial(remove_abandoned, path, remove_s),
+        )
+        for path in abandoned_folders(time.monotonic() + search_s)
+    ]
+    return groups + folders
+
+
 def remove_leftovers_in_background() -> None:
-    """Remove control groups and, once per process, temporary folders of killed processes in a thread of limited time."""
+    """Remove control groups and temporary folders of dead processes in a thread, once per process; Docker's are its own."""
     key = (os.getpid(), temporary_place())
     with _checked_lock:
         first = key not in _checked
         _checked.add(key)
-    threading.Thread(target=_remove_all, args=(first,), name="codeact-leftovers", daemon=True).start()
+    if first:
+        threading.Thread(target=_remove_all, name="codeact-leftovers", daemon=True).start()
 
 
-def _remove_all(folders: bool) -> None:
-    if folders:
-        _remove_folders(time.monotonic() + FOLDERS_TIMEOUT_S)
-    with contextlib.suppress(OSError):  # there are no control groups here
-        cgroups.remove_orphans(time.monotonic() + GROUPS_TIMEOUT_S)
-
-
-def _remove_folders(until: float) -> None:
-    for path in abandoned_folders(until):
+def _remove_all() -> None:
+    for item in local_leftovers(BACKGROUND_TIMEOUT_S, BACKGROUND_TIMEOUT_S):
         try:
-            remove_abandoned(path, until - time.monotonic())
-        except OSError as error:
-            logger.info("the temporary folder of a process that has ended stays: %s", error)
+            if item.orphan:
+                item.remove()
+        except (OSError, SandboxError) as error:
+            logger.info("what a process that has ended has left stays: %s", error)

@@ -8,24 +8,27 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
-from autogen_codeact.sandbox.backends import WORKSPACE, select
+from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.data import check_data
 from autogen_codeact.sandbox.files.private_folders import mount
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.blocks import make_request, to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
-from autogen_codeact.sandbox.keyword_model import check_names
-from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
-from autogen_codeact.sandbox.option_types import SandboxKeywords
-from autogen_codeact.sandbox.options import (
+from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
+from autogen_codeact.sandbox.pool import SandboxPool
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.toolset import Tool, Toolset
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.types.keyword_model import check_names
+from autogen_codeact.sandbox.types.languages import merge
+from autogen_codeact.sandbox.types.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
+from autogen_codeact.sandbox.types.option_types import SandboxKeywords
+from autogen_codeact.sandbox.types.options import (
     OPTIONS,
     DockerOptions,
     Mode,
@@ -34,11 +37,10 @@ from autogen_codeact.sandbox.options import (
     parse_options,
     session_by_default,
 )
-from autogen_codeact.sandbox.pool import SandboxPool
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
-from autogen_codeact.sandbox.toolset import Tool, Toolset
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.tool import HostTool
 
 BackendName = Literal["auto", "docker", "bubblewrap"]
 
@@ -225,6 +227,7 @@ class SandboxLifecycle:
 
     def new_client(self) -> RunnerClient:
         """Make the client of a sandbox with these options that has not been started."""
+        remove_leftovers_in_background()
         return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
 
     async def _running(self) -> RunnerClient:

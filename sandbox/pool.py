@@ -12,15 +12,16 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Self, TypeVar, Unpack
 
-from autogen_codeact.sandbox.backends import select
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.keyword_model import check_names
-from autogen_codeact.sandbox.limits import parse_seconds
-from autogen_codeact.sandbox.option_types import SandboxKeywords
-from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
+from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
 from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox.types.keyword_model import check_names
+from autogen_codeact.sandbox.types.limits import parse_seconds
+from autogen_codeact.sandbox.types.option_types import SandboxKeywords
+from autogen_codeact.sandbox.types.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -133,6 +134,7 @@ class SandboxPool:
                 self._manager.start()
 
     async def _start_one(self) -> RunnerClient:
+        remove_leftovers_in_background()
         client = select.make_client(
             self.options,
             self._tools.settings(),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxStartError
 
 logger = logging.getLogger("autogen_codeact")
 

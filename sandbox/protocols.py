@@ -9,11 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.files.manifest import Manifest
-from autogen_codeact.sandbox.observers import Observer, Recorder
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import CodeAndLanguage, RecordedAnswers
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.types.observers import Observer, Recorder
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RecordedAnswers
+from autogen_codeact.sandbox.types.tool import HostTool
 
 
 @runtime_checkable
@@ -101,14 +101,11 @@ class ReplaySandbox(Protocol):
     def changed(self) -> list[str]:
         """Files of the last manifest whose recorded content is not available."""
 
-    async def arrange(self, manifest: Manifest) -> bool:
-        """Make the workspace contain the files of a manifest, and return whether that was possible."""
+    async def arrange(self, manifest: Manifest) -> None:
+        """Make the workspace contain the files of a manifest, without those in `changed`."""
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
         """Run a block, and answer its calls to host tools from a record."""
-
-    async def used(self) -> list[str]:
-        """List the files in `changed` that were used since they were arranged."""
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory, and return why that is impossible, or None."""

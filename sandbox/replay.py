@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
@@ -24,14 +23,14 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result
-from autogen_codeact.sandbox.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
+from autogen_codeact.sandbox.types.result import Result
+from autogen_codeact.sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 
 MAX_FILES_PER_REQUEST = 256
 MAX_ROUNDS = 10
 DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
-PROBE = "codeact-probe"
 EMPTY_BLOCK = Block("")
 # For the content of files that only the sandbox has, from its start.
 MAX_OWN_BYTES = 16 * 1024**2
@@ -70,15 +69,12 @@ class ReplayWorkspace:
         self._own: dict[str, tuple[str, int, list[bytes]]] = {}
         # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
         self._inside: Manifest = {}
-        self._placeholders: dict[str, int] = {}
-        self._sees_reads = False
 
     async def begin(self, fingerprints: set[str]) -> None:
         """Find out which of the needed files the host has."""
         sizes = {int(fingerprint.partition(":")[0]) for fingerprint in fingerprints if has_hash(fingerprint)}
         await asyncio.to_thread(self._read_host, sizes)
         await self._read_own()
-        self._sees_reads = await self._records_reads()
 
     async def _read_own(self) -> None:
         left = MAX_OWN_BYTES
@@ -110,16 +106,6 @@ class ReplayWorkspace:
         except OSError:
             return False
 
-    async def _records_reads(self) -> bool:
-        """Return whether this sandbox's file system records when a file is read."""
-        await self._put_placeholders({PROBE: 1})
-        unread = await self.used()
-        await self._request("look", [{"name": PROBE, "read": True}])
-        read = await self.used()
-        await self._request("remove", [{"name": PROBE}])
-        self._placeholders = {}
-        return not unread and read == [PROBE]
-
     async def _request(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
         answers: list[Any] = []
         for start in range(0, len(files), MAX_FILES_PER_REQUEST):
@@ -130,37 +116,18 @@ class ReplayWorkspace:
             answers += answer
         return answers
 
-    async def _put_placeholders(self, sizes: Mapping[str, int]) -> None:
-        made = await self._request("stand_in", [{"name": name, "size": size} for name, size in sizes.items()])
-        self._placeholders = {name: answer["inode"] for name, answer in zip(sizes, made, strict=True)}
-
     # Files
 
-    async def arrange(self, manifest: Manifest) -> bool:
-        """Make the workspace contain the files of a manifest.
-
-        A file whose content is not available is replaced by zeros: `used` reports whether a block has used it.
+    async def arrange(self, manifest: Manifest) -> None:
+        """Make the workspace contain the files of a manifest, without those whose recorded content is not available.
 
         Args:
             manifest: The files.
-
-        Returns:
-            Whether that was possible, with placeholders if their use can be traced.
         """
         present = await self._listing()
         same = {name for name, fingerprint in manifest.items() if name in present and self._is(name, fingerprint)}
         await self._remove([name for name in present if name not in same])
         self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
-        self._placeholders = {}
-        if self.changed and not self._sees_reads:
-            return False
-        sizes = {name: int(manifest[name].partition(":")[0]) for name in self.changed}
-        try:
-            await self._put_placeholders(sizes)
-        except SandboxFileError:
-            return False
-        self._inside |= {name: fingerprint_of(size) for name, size in sizes.items()}
-        return True
 
     def _is(self, name: str, fingerprint: str) -> bool:
         return has_hash(fingerprint) and self._inside.get(name) == fingerprint
@@ -196,17 +163,6 @@ class ReplayWorkspace:
 
     async def _content(self, file: HostFile) -> list[bytes]:
         return await asyncio.to_thread(lambda: list(self._reader.read(file)))
-
-    async def used(self) -> list[str]:
-        """Return the placeholders that have been read, replaced or removed since they were made."""
-        names = list(self._placeholders)
-        found = await self._request("look", [{"name": name} for name in names])
-        untouched = [isinstance(each, dict) and each.get("accessed") == 0 for each in found]
-        return [
-            name
-            for name, each, unread in zip(names, found, untouched, strict=True)
-            if not unread or each.get("inode") != self._placeholders[name]
-        ]
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
         """Record the files that a block has made or changed.
@@ -307,7 +263,7 @@ class ReplayWorkspace:
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
             # The supervisor accepts connections at its port between two answers.
-            await self._client.file_request({"op": "look", "files": []})
+            await self._client.file_request({"op": "remove", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1
             if not rounds:

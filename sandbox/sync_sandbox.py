@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
-from autogen_codeact.sandbox.errors import SandboxDied
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
-from autogen_codeact.sandbox.observers import Observer, Recorder
-from autogen_codeact.sandbox.option_types import SandboxKeywords
-from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.pool import SandboxPool
-from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
+from autogen_codeact.sandbox.types.errors import SandboxDied
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.observers import Observer, Recorder
+from autogen_codeact.sandbox.types.option_types import SandboxKeywords
+from autogen_codeact.sandbox.types.options import SandboxOptions
+from autogen_codeact.sandbox.types.result import Result
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,16 +8,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from autogen_codeact.sandbox.observers import BlockId
-from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes
-from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.types.observers import BlockId
+from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RunContext
+from autogen_codeact.sandbox.types.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 Tool = Callable[..., Any] | HostTool | ToolSource
 """A typed Python function, sync or async, an object of the `HostTool` protocol, or a source of such objects."""

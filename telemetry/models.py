@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from autogen_core.models import ChatCompletionClient, CreateResult
 from opentelemetry.trace import Span, SpanKind
 
+from autogen_codeact.agents.model_calls import Items, ModelCall, whole
 from autogen_codeact.telemetry.patches import Patch, undo_all
 from autogen_codeact.telemetry.spans import OPERATION, Spans, harmless
 
@@ -45,35 +46,26 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
     """
     fixed = _describe(client)
 
-    def create(original: Callable[..., Any]) -> Callable[..., Any]:
-        async def traced(messages: Any, **kwargs: Any) -> CreateResult:
-            attributes = dict(fixed)
-            _add_request(attributes, client, kwargs)
-            with spans.current(_name(attributes), attributes, kind=SpanKind.CLIENT) as span:
-                _note_input(spans, span, messages)
-                result: CreateResult = await original(messages, **kwargs)
-                _note_result(spans, span, result)
-                return result
+    async def trace(call: ModelCall) -> Items:
+        attributes = {**fixed, "gen_ai.request.stream": True} if call.stream else dict(fixed)
+        _add_request(attributes, client, call.options)
+        span = spans.start(_name(attributes), attributes, kind=SpanKind.CLIENT)
+        _note_input(spans, span, call.messages)
+        began, waiting = time.monotonic(), True
+        async with aclosing(spans.stream(span, call.items())) as items:
+            async for item in items:
+                if not isinstance(item, str):
+                    _note_result(spans, span, item)
+                elif waiting:
+                    waiting = False
+                    span.set_attribute("gen_ai.response.time_to_first_chunk", time.monotonic() - began)
+                yield item
 
-        return traced
+    def create(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda messages, **options: whole(trace(ModelCall(original, False, messages, options)))
 
     def create_stream(original: Callable[..., Any]) -> Callable[..., Any]:
-        async def traced(messages: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
-            attributes = {**fixed, "gen_ai.request.stream": True}
-            _add_request(attributes, client, kwargs)
-            span = spans.start(_name(attributes), attributes, kind=SpanKind.CLIENT)
-            _note_input(spans, span, messages)
-            began, waiting = time.monotonic(), True
-            async with aclosing(spans.stream(span, original(messages, **kwargs))) as items:
-                async for item in items:
-                    if isinstance(item, CreateResult):
-                        _note_result(spans, span, item)
-                    elif waiting:
-                        waiting = False
-                        span.set_attribute("gen_ai.response.time_to_first_chunk", time.monotonic() - began)
-                    yield item
-
-        return traced
+        return lambda messages, **options: trace(ModelCall(original, True, messages, options))
 
     return undo_all(Patch(client, "create", create), Patch(client, "create_stream", create_stream))
 

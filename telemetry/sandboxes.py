@@ -10,7 +10,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
-from autogen_codeact.sandbox.observers import (
+from autogen_codeact.sandbox.types.observers import (
     BlockFinished,
     BlockId,
     BlockStarted,
@@ -19,7 +19,7 @@ from autogen_codeact.sandbox.observers import (
     SandboxStarted,
     SandboxStopped,
 )
-from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
 
 EXECUTE_CODE = "execute_code"

@@ -206,7 +206,6 @@ async def test_decision_that_is_valid_the_second_time_counts(executor: Any, kind
 async def test_endless_decision_counts_as_no(executor: Any, kind: str, reply: Reply) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
-        assert bench.agent._decider is not None
         bench.agent._decider._deadline = 0.5
         result = await bench.run(FAILS, reply, NO_MORE)
         assert received_messages(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]

@@ -56,4 +56,4 @@ def test_a_package_without_its_source_has_the_same_names(tmp_path: Path) -> None
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     names, artifact = run.stdout.splitlines()
     assert names.split() == [str(target / "__init__.pyc"), *sorted(for_type_checkers(sandbox / "__init__.py"))]
-    assert artifact == "<class 'autogen_codeact.sandbox.result.Artifact'>"
+    assert artifact == "<class 'autogen_codeact.sandbox.types.result.Artifact'>"

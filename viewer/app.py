@@ -13,7 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from autogen_codeact.runs.errors import RunError, RunFileError
@@ -22,7 +22,7 @@ from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.files import file_answer
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
-from autogen_codeact.viewer.static import static_files
+from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
 
 MAX_STEPS_AT_ONCE = 200
 MAX_SUMMARIES_AT_ONCE = 5_000
@@ -53,7 +53,6 @@ class Viewer:
         self._open: dict[str, OpenRun] = {}
         self._streams = 0
         self._last_request = 0.0
-        self._files = static_files()
 
     async def let_watchers_finish(self, limit_s: float) -> None:
         """Wait until the streams of runs that have ended are at their end, and pages have asked for what was new.
@@ -93,21 +92,20 @@ class Viewer:
 
     async def page(self, request: Request) -> Response:
         """Answer with the page, which is the same for the list and for a run."""
-        found = self._files.get("index.html")
-        if found is None:
-            raise HTTPException(404, "The viewer's page is missing from this installation.")
         # Styles of displays are shown in frames, which inherit the page's policy.
         nonce = secrets.token_urlsafe(16)
-        page = found.data.replace(b"__BASE__", self._base.encode()).replace(b"__NONCE__", nonce.encode())
+        page = page_html().replace("__BASE__", self._base).replace(NONCE, nonce)
         headers = {"Content-Security-Policy": CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")}
-        return Response(page, media_type=found.media_type, headers=headers)
+        return HTMLResponse(page, headers=headers)
 
     async def static(self, request: Request) -> Response:
         """Answer with a part of the page."""
-        found = self._files.get(request.path_params["name"])
-        if found is None:
-            raise HTTPException(404, "There is no such file.")
-        return Response(found.data, media_type=found.media_type)
+        match request.path_params["name"]:
+            case "page.js":
+                return Response(page_script(), media_type="text/javascript")
+            case "style.css":
+                return Response(page_style(), media_type="text/css")
+        raise HTTPException(404, "There is no such file.")
 
     # Data
 
@@ -124,14 +122,9 @@ class Viewer:
                 "total": total,
                 "matched": len(found),
                 "indexing": reading,
-                "agents": sorted({agent for row in rows for agent in row["agents"]})[:1_000],
-                "models": sorted({model for row in rows for model in row["models"]})[:1_000],
             }
 
-        try:
-            return _json(await asyncio.to_thread(look))
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from None
+        return _json(await asyncio.to_thread(look))
 
     async def header(self, request: Request) -> Response:
         """Answer with the header of a run."""

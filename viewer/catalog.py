@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import load_run
-from autogen_codeact.runs.store import EVENTS, is_being_written
+from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.summary import summarize
-from autogen_codeact.viewer.catalog_cache import load_cache, save_cache
 from autogen_codeact.viewer.text import bounded, count, seconds
 
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
 _SCAN_S = 1.0
 _WAIT_S = 0.3
-_SAVE_EVERY = 1_000
 Stamp = tuple[int, int, int]
 """Size, time of the last change in nanoseconds, and inode of a log."""
 
@@ -35,8 +33,7 @@ class RunRow(TypedDict):
     models: list[str]
     started: str
     outcome: str  # as in RunHeader, or "unreadable"
-    blocks: int
-    steps: int  # the same as blocks: how many times code ran
+    blocks: int  # how many times code ran
     tokens: int
     duration_s: float
     error: str | None
@@ -59,7 +56,7 @@ class Catalog:
         else:
             for each in [runs] if isinstance(runs, Path) else runs:
                 self._fixed[self._free_name(each)] = each
-        self._rows: dict[str, tuple[Stamp, RunRow]] = load_cache(self.folder) if self.folder is not None else {}
+        self._rows: dict[str, tuple[Stamp, RunRow]] = {}
         self._names: dict[str, Stamp] = {}
         self._again: dict[str, float] = {}  # monotonic time before which a running run is not read again
         self._lock = threading.Lock()
@@ -154,7 +151,6 @@ class Catalog:
             yield name, (log.st_size, log.st_mtime_ns, log.st_ino)
 
     def _read(self, names: list[str]) -> None:
-        unsaved = 0
         for name in names:
             if self._closed:
                 break
@@ -166,18 +162,6 @@ class Catalog:
             with self._lock:
                 self._again[name] = time.monotonic() + 10 * (time.monotonic() - began)
                 self._rows[name] = (stamp, row)
-            unsaved += row["outcome"] != "running"
-            if unsaved >= _SAVE_EVERY:
-                unsaved = 0
-                self._save()
-        if unsaved:
-            self._save()
-
-    def _save(self) -> None:
-        if self.folder is not None:
-            with self._lock:
-                rows = {name: each for name, each in self._rows.items() if each[1]["outcome"] != "running"}
-            save_cache(self.folder, rows)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -195,34 +179,7 @@ def summary_row(name: str, path: Path) -> RunRow:
         name: Its name.
         path: Its folder.
     """
-    try:
-        run = load_run(path)
-        summary = summarize(run)
-    except RunError as error:
-        return _unreadable(name, str(error))
-    agents = run.started.agents[:100]
-    outcome: str = summary.outcome
-    if outcome in ("running", "interrupted"):
-        outcome = "running" if is_being_written(path) else "interrupted"
-    return {
-        "id": name,
-        "name": bounded(summary.name, 200),
-        "task": bounded(summary.task, _TASK_CHARS),
-        "agents": [bounded(each.name, 200) for each in agents],
-        "models": sorted({bounded(each.model, 200) for each in agents if each.model is not None}),
-        "started": summary.started.isoformat(),
-        "outcome": outcome,
-        "blocks": count(summary.steps),
-        "steps": count(summary.steps),
-        "tokens": count(summary.tokens),
-        "duration_s": seconds(summary.seconds),
-        "error": bounded(summary.error, _TASK_CHARS) if summary.error is not None else None,
-        "gaps": count(summary.gaps),
-    }
-
-
-def _unreadable(name: str, reason: str) -> RunRow:
-    return {
+    row: RunRow = {
         "id": name,
         "name": bounded(name, 200),
         "task": "",
@@ -231,50 +188,43 @@ def _unreadable(name: str, reason: str) -> RunRow:
         "started": "",
         "outcome": "unreadable",
         "blocks": 0,
-        "steps": 0,
         "tokens": 0,
         "duration_s": 0.0,
-        "error": bounded(reason, _TASK_CHARS),
+        "error": None,
         "gaps": 0,
+    }
+    try:
+        run = load_run(path)
+        summary = summarize(run)
+    except RunError as error:
+        return {**row, "error": bounded(str(error), _TASK_CHARS)}
+    agents = run.started.agents[:100]
+    return {
+        **row,
+        "name": bounded(summary.name, 200),
+        "task": bounded(summary.task, _TASK_CHARS),
+        "agents": [bounded(each.name, 200) for each in agents],
+        "models": sorted({bounded(each.model, 200) for each in agents if each.model is not None}),
+        "started": summary.started.isoformat(),
+        "outcome": summary.outcome,
+        "blocks": count(summary.steps),
+        "tokens": count(summary.tokens),
+        "duration_s": seconds(summary.seconds),
+        "error": bounded(summary.error, _TASK_CHARS) if summary.error is not None else None,
+        "gaps": count(summary.gaps),
     }
 
 
-_ORDERS: dict[str, Callable[[RunRow], Any]] = {
-    "time": lambda row: row["started"],
-    "steps": lambda row: row["steps"],
-    "tokens": lambda row: row["tokens"],
-    "seconds": lambda row: row["duration_s"],
-}
-
-
 def chosen(rows: list[RunRow], query: dict[str, str]) -> list[RunRow]:
-    """Return the runs that fit a query, in its order.
+    """Return the runs that fit a query, the latest first.
 
     Args:
         rows: The runs.
-        query: `search` (words that all have to be somewhere), `outcome`, `agent`, `model`, and `sort`: `time`, `steps`,
-            `tokens` or `seconds`, with `-` in front for the greatest first.
-
-    Raises:
-        ValueError: The order is unknown.
+        query: `search`, words that all have to be somewhere, and `outcome`.
     """
-    words = query.get("search", "").casefold().split()
-    found = [row for row in rows if _fits(row, query) and (not words or _has(row, words))]
-    order = query.get("sort") or "-time"
-    key = _ORDERS.get(order.removeprefix("-"))
-    if key is None:
-        raise ValueError(f"sort must be one of {', '.join(_ORDERS)}, with - in front or not.")
-    found.sort(key=lambda row: (key(row), row["id"]), reverse=order.startswith("-"))
-    return found
-
-
-def _fits(row: RunRow, query: dict[str, str]) -> bool:
-    if (outcome := query.get("outcome")) and row["outcome"] != outcome:
-        return False
-    if (agent := query.get("agent")) and agent not in row["agents"]:
-        return False
-    model = query.get("model")
-    return not model or model in row["models"]
+    words, outcome = query.get("search", "").casefold().split(), query.get("outcome")
+    found = [row for row in rows if (not outcome or row["outcome"] == outcome) and (not words or _has(row, words))]
+    return sorted(found, key=lambda row: (row["started"], row["id"]), reverse=True)
 
 
 def _has(row: RunRow, words: list[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.viewer.text import bounded
 
 _MAX_TEXT = 1_000_000

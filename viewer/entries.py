@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from autogen_codeact.viewer.log_tail import Place
 from autogen_codeact.viewer.schema import StepKind, Summary, Timing, Usage
 from autogen_codeact.viewer.text import title, visible
 
 _LIVE_CHARS = 256 * 1024
-_MAX_HEIGHT = 400
+
+
+class Place(NamedTuple):
+    """Where a line of the log is.
+
+    Args:
+        number: Its number, from 1.
+        start: Where it begins, in bytes.
+        size: Its bytes, without the line end.
+    """
+
+    number: int
+    start: int
+    size: int
 
 
 @dataclass
@@ -52,7 +64,6 @@ class StepEntry:
         title: Its short text.
         outcome: How its code or the run ended.
         state: What became of the session's memory.
-        height: A guess of its height in lines.
         live: What it has written by now, until the events that have all of it are there.
         gap: Why its part of the log can't be read, and how many lines it has.
         known_files: Copies of its changed files from before, by name, as the log has them.
@@ -75,7 +86,6 @@ class StepEntry:
     title: str = ""
     outcome: str | None = None
     state: Any = None
-    height: int = 2
     live: LiveText | None = None
     gap: tuple[str, int] | None = None
     known_files: dict[str, Any] = field(default_factory=dict)
@@ -89,14 +99,9 @@ class StepEntry:
         return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
 
     def set_title(self, text: object) -> None:
-        """Take the first words of a text as the title, unless it is empty, and its size into the height."""
+        """Take the first words of a text as the title, unless it is empty."""
         if isinstance(text, str) and text.strip():
             self.title = title(text.lstrip())
-            self.grow(text.count("\n", 0, 100_000) + min(len(text), 100_000) // 100)
-
-    def grow(self, lines: int) -> None:
-        """Add lines to the height."""
-        self.height = min(self.height + lines, _MAX_HEIGHT)
 
     def summary(self, *, running: bool) -> Summary:
         """Return its short form.
@@ -115,5 +120,4 @@ class StepEntry:
             "outcome": visible(outcome[:40]) if outcome is not None else None,
             "state": self.state,
             "running": running,
-            "height": self.height,
         }

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_codeact.runs.reader import Gap
+from autogen_codeact.runs.reader import Gap, RawEvent
 from autogen_codeact.runs.summary import RunClock, task_text
-from autogen_codeact.viewer.entries import LiveText, StepEntry
-from autogen_codeact.viewer.log_tail import LogLine
+from autogen_codeact.viewer.entries import LiveText, Place, StepEntry
 from autogen_codeact.viewer.schema import StepKind, Timing
 from autogen_codeact.viewer.text import count, seconds, title
 
@@ -24,7 +23,6 @@ _ENTRY_BYTES, _PLACE_BYTES, _AGENT_BYTES, _FILE_BYTES, _PIECE_BYTES = 1_200, 180
 _MAX_ANSWER = 8_000
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
-_DISPLAY_LINES = 16
 
 
 @dataclass
@@ -64,7 +62,7 @@ class StepIndex:
         self._by_source: dict[str, list[str]] = {}
         self._task_ids: set[str] = set()
         self._last_runner: str | None = None
-        self._handlers: dict[str, Callable[[LogLine], None]] = {
+        self._handlers: dict[str, Callable[[RawEvent], None]] = {
             "run_started": self._run_started,
             "run_resumed": self._run_resumed,
             "message": self._message,
@@ -102,7 +100,7 @@ class StepIndex:
             "tools_s": round(timing["tools_s"], 6),
         }
 
-    def add(self, line: LogLine | Gap) -> None:
+    def add(self, line: RawEvent | Gap) -> None:
         """Add the next line of the log."""
         if self.is_full:
             return
@@ -123,7 +121,7 @@ class StepIndex:
 
     # Steps
 
-    def _new(self, kind: StepKind, agent: str | None, line: LogLine | None, *, is_open: bool = False) -> StepEntry:
+    def _new(self, kind: StepKind, agent: str | None, line: RawEvent | None, *, is_open: bool = False) -> StepEntry:
         time = line.data.get("time") if line is not None else None
         shown = time if isinstance(time, str) and len(time) <= 40 else (self.entries[-1].time if self.entries else "")
         entry = StepEntry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
@@ -133,8 +131,8 @@ class StepIndex:
             self._extend(entry, line)
         return entry
 
-    def _extend(self, entry: StepEntry, line: LogLine) -> StepEntry:
-        entry.places.append(line.place)
+    def _extend(self, entry: StepEntry, line: RawEvent) -> StepEntry:
+        entry.places.append(Place(line.line, line.end - len(line.text) - 1, len(line.text)))
         self.size += _PLACE_BYTES
         self.touch(entry)
         return entry
@@ -172,7 +170,7 @@ class StepIndex:
 
     # Events
 
-    def _run_started(self, line: LogLine) -> None:
+    def _run_started(self, line: RawEvent) -> None:
         task = line.data.get("task") or []
         self._task_ids = {str(each["id"]) for each in task if "id" in each}
         for each in line.data.get("agents", []):
@@ -181,7 +179,7 @@ class StepIndex:
             entry = self._new("task", str(task[0].get("source", "user")), line)
             entry.set_title(task_text(task))
 
-    def _turn_started(self, line: LogLine) -> None:
+    def _turn_started(self, line: RawEvent) -> None:
         task = line.data["task"]
         ids = {str(each["id"]) for each in task if "id" in each}
         if ids and ids <= self._task_ids and self.entries and self.entries[-1].kind == "task":
@@ -191,7 +189,7 @@ class StepIndex:
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
         entry.set_title(task_text(task))
 
-    def _turn_finished(self, line: LogLine) -> None:
+    def _turn_finished(self, line: RawEvent) -> None:
         if line.data["outcome"] != "completed":
             entry = self._new("event", None, line)
             entry.outcome = str(line.data["outcome"])[:40]
@@ -200,15 +198,15 @@ class StepIndex:
                 f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped."
             )
 
-    def _conversation_changed(self, line: LogLine) -> None:
+    def _conversation_changed(self, line: RawEvent) -> None:
         self._new("event", None, line).set_title(change_text(line.data["change"]))
 
-    def _run_resumed(self, line: LogLine) -> None:
+    def _run_resumed(self, line: RawEvent) -> None:
         self.resumed += 1
         self.finished = None
         self._new("resumed", None, line).set_title("The run was continued by another process.")
 
-    def _run_finished(self, line: LogLine) -> None:
+    def _run_finished(self, line: RawEvent) -> None:
         self.finished = line.data
         entry = self._new("end", None, line)
         entry.outcome = str(line.data["outcome"])[:40]
@@ -217,18 +215,18 @@ class StepIndex:
             f"{error['type']}: {error['message']}" if error else line.data.get("stop_reason") or entry.outcome
         )
 
-    def _log_stopped(self, line: LogLine) -> None:
+    def _log_stopped(self, line: RawEvent) -> None:
         self._new("gap", None, line).set_title(f"The run went on without a log: {line.data['reason']}")
         self.gaps += 1
 
-    def _value(self, line: LogLine) -> None:
+    def _value(self, line: RawEvent) -> None:
         if line.data["kind"] == "rebuild":
             self._new("event", str(line.data["agent"]), line).set_title("The session was rebuilt.")
 
-    def _unknown(self, line: LogLine) -> None:
+    def _unknown(self, line: RawEvent) -> None:
         self._new("event", None, line).set_title(f"An event of a type that this version does not know: {line.name}")
 
-    def _model_call_started(self, line: LogLine) -> None:
+    def _model_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         agent.generated = agent.ran = None
         if agent.call is not None:
@@ -236,7 +234,7 @@ class StepIndex:
         agent.call = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
 
-    def _model_call_finished(self, line: LogLine) -> None:
+    def _model_call_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.call if agent.call is not None and agent.call.is_open else None
         entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
@@ -270,7 +268,7 @@ class StepIndex:
         self._keep_answer(entry, content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None)
         return entry.answer
 
-    def _block_started(self, line: LogLine) -> None:
+    def _block_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry, agent.generated = agent.generated, None
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
@@ -282,7 +280,7 @@ class StepIndex:
         agent.blocks[int(line.data["number"])] = entry
         self.blocks += 1
 
-    def _block_finished(self, line: LogLine) -> None:
+    def _block_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.blocks.pop(int(line.data["number"]), None) or self._new("block", agent.key, None)
         self._extend(entry, line)
@@ -294,9 +292,6 @@ class StepIndex:
             calls = result.get("tool_calls") or []
             entry.tools_s = min(duration, sum(seconds(call.get("duration_s")) for call in calls))
             entry.outcome, entry.state = str(result["outcome"])[:40], _state(result.get("state"))
-            entry.grow(
-                _lines_of(result.get("output")) + _DISPLAY_LINES * len(result.get("displays") or ()) + len(calls)
-            )
             self._follow_files(agent, entry, result)
         if error is not None:
             entry.outcome = "error"
@@ -324,7 +319,7 @@ class StepIndex:
         self.size += _FILE_BYTES * (len(artifacts) + len(entry.known_files))
         agent.finished = entry
 
-    def _host_call(self, line: LogLine) -> None:
+    def _host_call(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         number = line.data["block"]
         entry = agent.request if number == 0 else agent.blocks.get(number)
@@ -336,11 +331,10 @@ class StepIndex:
         if line.name == "host_call_finished":
             took = seconds(line.data["record"].get("duration_s"))
             entry.tools_s += took
-            entry.grow(1)
             if number == 0:
                 self._timing["tools_s"] += took
 
-    def _chunk(self, line: LogLine) -> None:
+    def _chunk(self, line: RawEvent) -> None:
         message = line.data["message"]
         text, agent = message["content"], self._sender(message["source"])
         if not isinstance(text, str):
@@ -358,7 +352,7 @@ class StepIndex:
 
     # Messages
 
-    def _message(self, line: LogLine) -> None:
+    def _message(self, line: RawEvent) -> None:
         message = line.data["message"]
         kind, metadata = str(message["type"]), message.get("metadata") or {}
         if str(message.get("id")) in self._task_ids:
@@ -388,7 +382,7 @@ class StepIndex:
             case _:
                 self._answered(agent, "message" if kind.endswith("Message") else "event", line, message)
 
-    def _answered(self, agent: _Agent, kind: StepKind, line: LogLine, message: Mapping[str, Any]) -> StepEntry:
+    def _answered(self, agent: _Agent, kind: StepKind, line: RawEvent, message: Mapping[str, Any]) -> StepEntry:
         """Make the call of a model the message that has come of it; or a new step of a message without one."""
         entry, content = agent.call, message.get("content")
         repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)
@@ -397,7 +391,6 @@ class StepIndex:
             self._extend(entry, line)
             entry.kind = kind
             self._keep_answer(entry, None)
-            entry.height = 2
         else:
             entry = self._new(kind, agent.key, line)
         if kind != "decision" or not entry.title:
@@ -406,7 +399,7 @@ class StepIndex:
         agent.ran = None
         return entry
 
-    def _code_generated(self, agent: _Agent, line: LogLine, message: Mapping[str, Any]) -> None:
+    def _code_generated(self, agent: _Agent, line: RawEvent, message: Mapping[str, Any]) -> None:
         entry = self._answered(agent, "message", line, message)
         metadata = message.get("metadata") or {}
         codes = [each["code"].strip() for each in message.get("code_blocks") or ()]
@@ -418,7 +411,7 @@ class StepIndex:
             if text.startswith(_FENCES) and room <= _ROOM_OF_FENCES * len(codes):
                 agent.generated = entry
 
-    def _code_executed(self, agent: _Agent, line: LogLine, metadata: Mapping[str, Any]) -> None:
+    def _code_executed(self, agent: _Agent, line: RawEvent, metadata: Mapping[str, Any]) -> None:
         if agent.ran is not None:
             agent.ran = None
             return
@@ -451,7 +444,3 @@ def change_text(change: object) -> str:
 
 def _state(state: object) -> str | None:
     return state if state in ("kept", "restored", "lost") else None
-
-
-def _lines_of(text: object) -> int:
-    return text.count("\n", 0, 50_000) if isinstance(text, str) else 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import json
 import os
@@ -15,8 +16,8 @@ from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.viewer.bundle import NONCE, one_page
 from autogen_codeact.viewer.schema import Step, Summary
+from autogen_codeact.viewer.static import NONCE, SCRIPT_TAG, STYLE_TAG, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import RunSteps
 
 MAX_TEXT = 64 * 1024**2
@@ -74,11 +75,10 @@ class _Page:
         self._shortened = self._left_out = self._left_out_bytes = 0
 
     def write(self) -> None:
-        header, shell = self._steps.header(), one_page()
+        header = self._steps.header()
         header["live"] = header["controls"] = False
         title = f"{header['name']}: {' '.join(header['task'].split())[:100]}" if header["task"] else header["name"]
-        head = shell.head.replace(NONCE, secrets.token_urlsafe(16))
-        head = head.replace("</head>", f"<title>{html.escape(title)}</title>\n</head>")
+        head, tail = _page(title)
         self._file.write(head)
         count = len(self._steps)
         for first, steps in self._parts(count):
@@ -88,7 +88,8 @@ class _Page:
             header["steps"] = count + 1
             self._write_part("steps", count + 1, [note])
             self._write_part("summaries", count + 1, [_summary(note)])
-        self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n{shell.tail}')
+        self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n')
+        self._file.write(f"<script>{page_script()}</script>\n</body>{tail}")
 
     def _parts(self, count: int) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the first step of each part, and its steps as JSON; figures are written on the way."""
@@ -167,6 +168,25 @@ def to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_HTML)
 
 
+def _page(title: str) -> tuple[str, str]:
+    """Return what comes before and after the data of a run in a page that loads nothing.
+
+    Frames with HTML that code has shown inherit the policy; the page gives their styles the nonce, after removing all that loads.
+    """
+    digest = base64.b64encode(hashlib.sha256(page_script().encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'nonce-{NONCE}'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # The policy comes before everything that it is about.
+    meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    page = page_html().replace('<meta charset="utf-8">\n', meta).replace(SCRIPT_TAG, "")
+    page = page.replace(STYLE_TAG, f'<style nonce="{NONCE}">\n{page_style()}</style>\n')
+    page = page.replace(NONCE, secrets.token_urlsafe(16))
+    head, _, tail = page.replace("<title>codeact</title>", f"<title>{html.escape(title)}</title>").partition("</body>")
+    return head, tail
+
+
 def _summary(note: Step) -> Summary:
     return {
         "number": note["number"],
@@ -176,7 +196,6 @@ def _summary(note: Step) -> Summary:
         "outcome": None,
         "state": None,
         "running": False,
-        "height": 3,
     }
 
 

@@ -171,4 +171,3 @@ class Summary(TypedDict):
     outcome: str | None
     state: Literal["kept", "restored", "lost"] | None
     running: bool
-    height: int  # a guess of its height in lines

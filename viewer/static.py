@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "page"
 """The folder of the page's files."""
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
-    ".txt": "text/plain; charset=utf-8",
-}
+SCRIPTS = (
+    *("dom", "text", "markdown", "frames", "data", "block", "step", "shell", "parts", "find", "questions", "live"),
+    *("run", "list", "app"),
+)
+"""The parts of the page's only script, which share one scope, in the order in which they run."""
+NONCE = "__NONCE__"
+"""Stands in `index.html` for a random text of each answer or file."""
+SCRIPT_TAG = '<script defer src="__BASE__/page/page.js"></script>\n'
+STYLE_TAG = f'<link rel="stylesheet" href="__BASE__/page/style.css" nonce="{NONCE}">\n'
 
 
-@dataclass(frozen=True)
-class StaticFile:
-    """A file of the page.
-
-    Args:
-        data: Its content.
-        media_type: Its type.
-    """
-
-    data: bytes
-    media_type: str
+@cache
+def page_script() -> str:
+    """Return the script of the page."""
+    return '"use strict";\n' + "".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
 
 
-def static_files() -> dict[str, StaticFile]:
-    """Return the files of the page by their paths; only these are served."""
-    paths = (path for path in sorted(PAGE.rglob("*")) if path.suffix in _TYPES and path.is_file())
-    return {str(path.relative_to(PAGE)): StaticFile(path.read_bytes(), _TYPES[path.suffix]) for path in paths}
+@cache
+def page_style() -> str:
+    """Return the style sheet of the page."""
+    return (PAGE / "style.css").read_text(encoding="utf-8")
+
+
+@cache
+def page_html() -> str:
+    """Return the page, which loads its script and its style sheet."""
+    return (PAGE / "index.html").read_text(encoding="utf-8")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from autogen_codeact.runs.budget import Budget, json_cost
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.folder import RunFolder
-from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
+from autogen_codeact.runs.folder import Line
+from autogen_codeact.runs.reader import Gap, LogReader, Run, load_run, read_line
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.documents import Event, document, whole_output
-from autogen_codeact.viewer.entries import StepEntry
+from autogen_codeact.viewer.entries import Place, StepEntry
 from autogen_codeact.viewer.indexing import StepIndex
-from autogen_codeact.viewer.log_tail import LogTail, Place, parse_line
 from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
 from autogen_codeact.viewer.text import bounded, shortened
 
@@ -47,7 +47,7 @@ class RunSteps:
         """Whether a process is writing the log, as far as known at the last reading."""
         self.error: str | None = None
         """Why the log could not be read any further, or None."""
-        self._tail = LogTail(RunFolder(path))
+        self._tail = LogReader(self.run.folder)
         self._steps = StepIndex()
         self._partial_told = False
 
@@ -75,7 +75,7 @@ class RunSteps:
         try:
             # First, so that the last lines of a writer that ends now are not missed.
             self.live = is_being_written(self.run.folder.path)
-            lines = self._tail.read(limit)
+            lines = list(self._tail.read(limit, follow=True))
         except RunError as error:
             self.error = str(error)
             self.live = False
@@ -84,7 +84,7 @@ class RunSteps:
             self._steps.add(line)
         if was_live and not self.live:
             self._end_open_steps()
-        if self._tail.at_end and self._tail.partial and not self.live and not self._partial_told:
+        if self._tail.cut_off and not self.live and not self._partial_told:
             self._partial_told = True
             self._steps.add(Gap(0, "the last line is incomplete", cut_off=True))
         return bool(lines) or was_live != self.live
@@ -240,13 +240,12 @@ class RunSteps:
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
         budget = Budget()
         for place, data in self._read_lines(places):
-            line = parse_line(data, place)
+            line = read_line(Line(place.number, data, place.start + place.size + 1))
             if isinstance(line, Gap):
                 yield line
             else:
                 left = budget.left
-                end = place.start + place.size + 1
-                event = self.run.parse(RawEvent(line.name, line.data, place.number, end, data, budget))
+                event = self.run.parse(replace(line, budget=budget))
                 # The line, too: a step can have a thousand of them.
                 budget.left = max(0, budget.left - json_cost(data, left))
                 yield event if budget.left else Gap(place.number, "the step would take too much memory")

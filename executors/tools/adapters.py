@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
 from autogen_codeact.sandbox.tools.function import LibraryTypes
 from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolImage
 
 T = TypeVar("T")
 

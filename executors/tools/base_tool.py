@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from autogen_codeact.executors.tools.adapters import AUTOGEN, answer_of, with_token
 from autogen_codeact.sandbox.tools.model_tool import ModelHostTool
 from autogen_codeact.sandbox.tools.payloads import offload
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.types.tool import ToolAnswer
 
 
 class _Finite(BaseModel):

@@ -12,10 +12,10 @@ from autogen_codeact.executors.tools.base_tool import from_tool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.source import ToolSource
-from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 from autogen_codeact.sandbox.toolset import Toolset
+from autogen_codeact.sandbox.types.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""

@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, 
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
 from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
 
 
 def source_of(workbench: Workbench) -> ToolSource:

@@ -1,4 +1,4 @@
-"""Whether the process that owns a sandbox still runs.
+"""Whether the process that owns a sandbox still runs, and what dead ones have left.
 
 A process id alone is used again, so an owner is identified by its PID namespace, its id and its start time.
 """
@@ -6,6 +6,8 @@ A process id alone is used again, so an owner is identified by its PID namespace
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,30 +17,57 @@ OwnerState = Literal["alive", "dead", "unknown"]
 _PROC = Path("/proc")
 
 
-def pid_namespace() -> str:
-    """Return what identifies this process's PID namespace.
+@dataclass(frozen=True)
+class Leftover:
+    """A sandbox or folder whose owner is gone, or can't be judged from here.
 
-    Raises:
-        OSError: There is no /proc (macOS, Windows).
+    Args:
+        kind: `container`, `bubblewrap` or `folder`.
+        name: Its name.
+        state: Its state or content, in a word or two.
+        owner: Machine and process that made it, as far as they are known.
+        owner_state: `dead`, or `unknown`.
+        remove: Removes it with all that runs in it; False if it was removed meanwhile.
+        kept: Whether its user wants it to persist after its end (`auto_remove=False`).
+        engine: Name of the Docker engine that has it, if the user has named engines.
     """
+
+    kind: str
+    name: str
+    state: str
+    owner: str
+    owner_state: OwnerState
+    remove: Callable[[], bool]
+    kept: bool = False
+    engine: str | None = None
+
+    @property
+    def orphan(self) -> bool:
+        """Whether nobody can need it any more."""
+        return self.owner_state == "dead" and not self.kept
+
+    @property
+    def reason(self) -> str:
+        """Why it exists, in a few words."""
+        where = f"; on {self.engine}" if self.engine is not None else ""
+        if self.kept:
+            return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
+        known = "is dead" if self.owner_state == "dead" else "can not be checked from here"
+        return f"started by {self.owner}, which {known}{where}"
+
+
+def pid_namespace() -> str:
+    """Return what identifies this process's PID namespace."""
     return str(os.stat(_PROC / "self/ns/pid").st_ino)
 
 
 def boot_id() -> str:
-    """Return what identifies this boot of this machine.
-
-    Raises:
-        OSError: There is no /proc (macOS, Windows).
-    """
+    """Return what identifies this boot of this machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since boot.
-
-    Returns:
-        "ended" for a zombie, None if /proc does not show the process.
-    """
+    """Return when a process started, in clock ticks since boot."""
     try:
         # The name may contain spaces and brackets, so count from its last bracket.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -50,15 +79,7 @@ def start_time(pid: int) -> str | None:
 
 
 def owner_state(pid: int, started: str) -> OwnerState:
-    """Return whether an owner in this PID namespace still runs.
-
-    Args:
-        pid: Its process id.
-        started: Its `start_time`.
-
-    Returns:
-        `unknown` if /proc hides the process, as other users' with `hidepid`.
-    """
+    """Return whether an owner in this PID namespace still runs."""
     now = start_time(pid)
     if now is not None:
         return "alive" if now == started else "dead"

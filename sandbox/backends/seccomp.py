@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 PROFILE = Path(__file__).parents[2] / "docker" / "seccomp.json"
 
@@ -29,16 +29,9 @@ _LOW_32_BITS = 0xFFFFFFFF
 
 
 def docker_profile(choice: str = "default") -> str | None:
-    """Return the seccomp profile for a container, as JSON text because the engine may be on another machine.
+    """Return the seccomp profile for a container as JSON text, because the engine may be on another machine.
 
-    Args:
-        choice: "default" for this package's, "engine" for the engine's own, or the path of a file in Docker's format.
-
-    Returns:
-        The value of `seccomp=` in the container's security options, or None for the engine's own.
-
-    Raises:
-        SandboxStartError: The file can't be read, or is not a profile.
+    `choice` is "default", "engine" for the engine's own (which gives None), or the path of a file in Docker's format.
     """
     if choice == "engine":
         return None
@@ -58,17 +51,7 @@ def docker_profile(choice: str = "default") -> str | None:
 
 @functools.cache
 def bpf_program(arch: str | None = None) -> bytes:
-    """Return the same allow-list as a filter program, for `bwrap --seccomp` or seccomp(2).
-
-    Args:
-        arch: "x86_64" or "aarch64"; by default this machine's.
-
-    Returns:
-        An array of `struct sock_filter`.
-
-    Raises:
-        SandboxUnavailable: The architecture is not supported.
-    """
+    """Return the same allow-list as a filter program, for `bwrap --seccomp` or seccomp(2)."""
     arch = arch if arch is not None else platform.machine()
     if arch not in SYSCALLS:
         raise SandboxUnavailable(f"there is no system call filter for {arch}, only for {' and '.join(SYSCALLS)}")

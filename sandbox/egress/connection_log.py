@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from autogen_codeact.sandbox.egress.channel import Channel
-from autogen_codeact.sandbox.result import NetworkConnection
+from autogen_codeact.sandbox.types.result import NetworkConnection
 
 MAX_ENTRIES = 1000
 MAX_NOTES = 5

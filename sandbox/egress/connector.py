@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from itertools import zip_longest
 from typing import TypeVar
 
-from autogen_codeact.sandbox.egress.hosts import Address, is_address, with_port
-from autogen_codeact.sandbox.egress.policy import Policy, Refused, address_refused
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused, address_refused
+from autogen_codeact.sandbox.types.host_names import Address, is_address, with_port
 
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from autogen_codeact.sandbox.egress.channel import WINDOW, Channel
-from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog, notes
 from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.http_proxy import LocalService, serve
-from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection
 from autogen_codeact.sandbox.host.waiting import complete
+from autogen_codeact.sandbox.types.allowed_domains import Policy
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
+from autogen_codeact.sandbox.types.result import Result
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -110,6 +111,11 @@ class Gateway:
         if not shut:
             self._shut = False
         return self.log.mark()
+
+    def add_connections(self, result: Result, mark: int) -> None:
+        """Add the connections that began since a mark of `begin_block` to a result."""
+        result.connections = self.log.since(mark)
+        result.notes = (*result.notes, *notes(result.connections), *self.log.remarks_since(mark))
 
     @property
     def idle(self) -> bool:

@@ -18,9 +18,9 @@ import h11
 from autogen_codeact.sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog, LogEntry
 from autogen_codeact.sandbox.egress.connector import Connector, Streams
-from autogen_codeact.sandbox.egress.hosts import normalise, quoted, with_port
-from autogen_codeact.sandbox.egress.policy import Refused
 from autogen_codeact.sandbox.egress.tls_tunnel import UNRECOGNIZED_NAME, TunnelRefused, tunnel
+from autogen_codeact.sandbox.types.allowed_domains import Refused
+from autogen_codeact.sandbox.types.host_names import normalise, quoted, with_port
 
 HEAD_TIMEOUT_S = 10.0
 # h11 reads folded lines and bare line breaks, which other programs read otherwise.

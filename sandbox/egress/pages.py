@@ -15,8 +15,8 @@ import httpx
 
 from autogen_codeact.sandbox.egress import pinned
 from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver, in_daemon_thread
-from autogen_codeact.sandbox.egress.hosts import normalise, quoted
-from autogen_codeact.sandbox.egress.policy import Policy, Refused
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
+from autogen_codeact.sandbox.types.host_names import normalise, quoted
 
 MAX_REDIRECTS = 5
 MAX_REASON = 200

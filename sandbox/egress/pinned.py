@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import httpx
 
 from autogen_codeact.sandbox.egress.connector import CONNECT_TIMEOUT_S
-from autogen_codeact.sandbox.egress.hosts import Address
+from autogen_codeact.sandbox.types.host_names import Address
 
 
 @contextlib.asynccontextmanager

@@ -11,8 +11,8 @@ from functools import cache
 
 from autogen_codeact.sandbox.egress.channel import IDLE_S, PIECE, Channel, ChannelClosed, relay
 from autogen_codeact.sandbox.egress.connector import Streams
-from autogen_codeact.sandbox.egress.hosts import is_address, normalise, with_port
-from autogen_codeact.sandbox.egress.policy import Refused
+from autogen_codeact.sandbox.types.allowed_domains import Refused
+from autogen_codeact.sandbox.types.host_names import is_address, normalise, with_port
 
 HELLO_LIMIT = 64 * 1024
 HELLO_TIMEOUT_S = 10.0

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autogen_codeact.sandbox.displays import Display, Forms, file_type
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.result import Artifact
+from autogen_codeact.sandbox.types.displays import Display, Forms, file_type
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.result import Artifact
 
 OTHER_NAME = "What is shown as {} is in the file {}: there is another file with that name."
 MAX_NAMES = 1000

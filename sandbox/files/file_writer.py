@@ -12,8 +12,6 @@ from hashlib import blake2b
 from stat import S_ISREG
 from threading import RLock
 
-from autogen_codeact.sandbox.errors import SandboxDied
-from autogen_codeact.sandbox.files.filenames import PART_PREFIX, printable
 from autogen_codeact.sandbox.files.host_folder import (
     CREATE_FLAGS,
     NO_MORE_ENTRIES,
@@ -22,7 +20,9 @@ from autogen_codeact.sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from autogen_codeact.sandbox.files.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
+from autogen_codeact.sandbox.types.errors import SandboxDied
+from autogen_codeact.sandbox.types.filenames import PART_PREFIX, printable
+from autogen_codeact.sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
 DIGEST_MAX_BYTES = 1024**2
 
@@ -50,11 +50,7 @@ class Quota:
     complete: bool = True
 
     def check_entry(self, old: os.stat_result | None, new_folders: int = 0) -> None:
-        """Check the limits on entries for a file that may replace an old one.
-
-        Raises:
-            SandboxFileError: A limit is exceeded.
-        """
+        """Check the limits on entries for a file that may replace an old one."""
         if self.files >= self.max_files and not _is_file(old):
             reason = f"{self.files} files are there already. Remove some of them, or use another work_dir."
             raise file_error(errno.EDQUOT, "", reason)
@@ -62,11 +58,7 @@ class Quota:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
 
     def check_size(self, old: os.stat_result | None, size: int) -> None:
-        """Check the limits on bytes for a file that may replace an old one.
-
-        Raises:
-            SandboxFileError: A limit is exceeded.
-        """
+        """Check the limits on bytes for a file that may replace an old one."""
         if size > self.max_file_bytes:
             raise file_error(errno.EFBIG, "", f"it is larger than {self.max_file_bytes} bytes.")
         if self.bytes + size - self._counted_bytes(old) > self.max_total_bytes:
@@ -152,12 +144,7 @@ class FileWriter:
         quota.entries += len(self._made)
 
     def write(self, *chunks: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-            SandboxFileError: A limit is exceeded or the host can't write; `abandon` it.
-            SandboxDied: It was abandoned.
-        """
+        """Append bytes."""
         with self._used():
             for chunk in chunks:
                 self._quota.check_size(self._old, self._written + len(chunk))

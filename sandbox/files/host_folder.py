@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, PART_PREFIX, printable
 from autogen_codeact.sandbox.files.private_folders import Identity, identity_of, is_in, private_folders
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, PART_PREFIX, printable
 
 CHUNK_BYTES = 256 * 1024
 # Windows lacks both; Workspace.prepare refuses there before either is used.
@@ -38,11 +38,7 @@ class HostFolder:
         self._outside: frozenset[Identity] = frozenset()  # private folders that this one is not in
 
     def prepare(self) -> None:
-        """Create the folder and check that it can be written.
-
-        Raises:
-            SandboxFileError: It can't be created or written; the message says what to do.
-        """
+        """Create the folder and check that it can be written."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise file_error(errno.ENOTSUP, "", "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
         task = f"The work_dir {self.root} can't be used"
@@ -132,29 +128,14 @@ class HostFolder:
         return os.open(part, FOLDER_FLAGS, dir_fd=parent)
 
     def remove_folders(self, made: list[str]) -> None:
-        """Remove created folders that are not needed and still empty.
-
-        Args:
-            made: Their paths, parents first; it is empty afterwards.
-        """
+        """Remove created folders that are not needed and still empty."""
         while made:
             *above, name = made.pop().split("/")
             with suppress(OSError), self.opened(above, "write to") as folder:
                 os.rmdir(name, dir_fd=folder)
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """Read a regular file.
-
-        Args:
-            name: Its path.
-            size: Bytes to read at most.
-
-        Returns:
-            Its content in chunks of at most 256 KiB.
-
-        Raises:
-            SandboxFileError: It does not exist, can't be read, is not a regular file, or its path contains links.
-        """
+        """Yield at most `size` bytes of a regular file in chunks of at most 256 KiB."""
         *folders, leaf = name.split("/")
         task = f"Can't read `{printable(name)}` in {self.root}"
         with self.opened(folders, f"read `{printable(name)}` in") as folder, explained(task):
@@ -180,11 +161,7 @@ def plain_mode(mode: int) -> int:
 
 @contextmanager
 def explained(task: str) -> Iterator[None]:
-    """Convert an `OSError` to a `SandboxFileError` that says what to do.
-
-    Args:
-        task: What can't be done.
-    """
+    """Convert an `OSError` to a `SandboxFileError` that says what to do."""
     try:
         yield
     except SandboxFileError as error:
@@ -203,14 +180,7 @@ def _refuse(descriptor: int, private: frozenset[Identity]) -> None:
 def file_error(
     number: int | None, task: str, reason: str, kind: type[SandboxFileError] = SandboxFileError
 ) -> SandboxFileError:
-    """Make an error.
-
-    Args:
-        number: Its `errno`.
-        task: What can't be done, with paths of the host; may be empty.
-        reason: Why, without paths of the host.
-        kind: Its class.
-    """
+    """Make an error."""
     error = kind(f"{task}: {reason}" if task else reason)
     # Not set through the arguments: OSError would print "[Errno 28]" before the sentence.
     error.errno = number
@@ -286,13 +256,7 @@ class Scan:
     private: frozenset[Identity] = field(default_factory=private_folders)
 
     def folder(self, descriptor: int, prefix: str, depth: int) -> None:
-        """Scan an open folder and those below it.
-
-        Args:
-            descriptor: The folder.
-            prefix: Its path with a slash at the end; empty for the top.
-            depth: Number of folders up to and including it.
-        """
+        """Scan an open folder and those below it."""
         # Any number of entries must cost only bounded time and memory.
         room = 2 * self.max_files - self.entries
         # Before it is listed, so that the next scan sees what is added meanwhile.

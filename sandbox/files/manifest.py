@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.host_folder import HostFolder
 from autogen_codeact.sandbox.files.workspace import Signature, Workspace, signature_of
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import safe_name
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""
@@ -30,12 +30,7 @@ _FRESH_NS = 50_000_000
 
 
 def fingerprint_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
-    """Make the fingerprint of a file.
-
-    Args:
-        size: Its size in bytes.
-        chunks: Its content; None if not known.
-    """
+    """Make the fingerprint of a file."""
     if chunks is None:
         return f"{size}:"
     digest = blake2b(digest_size=16)
@@ -50,18 +45,7 @@ def has_hash(fingerprint: str) -> bool:
 
 
 async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest | None:
-    """List the files of a sandbox, with hashes of those that the host has too.
-
-    Args:
-        workspace: The host's folder, right after it was sent.
-        sandbox: The sandbox.
-
-    Returns:
-        The manifest; None if there are more than 1,000 files, or too many or too deep folders.
-
-    Raises:
-        SandboxError: The sandbox broke.
-    """
+    """List the files of a sandbox, with hashes of those that the host has too."""
     in_sandbox = workspace.in_sandbox
     if len(in_sandbox) > MAX_FILES:
         return None
@@ -82,13 +66,7 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
 
 
 async def fingerprint_in_sandbox(sandbox: RunnerClient, name: str, limit: int) -> str:
-    """Make the fingerprint of a file of a sandbox, without its content where that can't be read.
-
-    Args:
-        sandbox: The sandbox.
-        name: The file's path relative to the workspace.
-        limit: Bytes above which it is not hashed.
-    """
+    """Make the fingerprint of a file of a sandbox, without its content where that can't be read."""
     total = size = 0
     digest = blake2b(digest_size=16)
     try:

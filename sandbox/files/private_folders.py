@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.types.errors import SandboxFileError
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -22,26 +22,15 @@ _mounted: dict[int, Identity] = {}
 
 
 def state_folder() -> Path:
-    """Return the folder of what this package keeps for the user; it may not exist yet.
-
-    Raises:
-        RuntimeError: This user has no home.
-    """
+    """Return the folder of what this package keeps for the user; it may not exist yet."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autogen-codeact"
 
 
 def keep_private(folder: int, *, with_workspaces: bool = False) -> Callable[[], None]:
-    """Have an open folder left out of all workspaces around it.
+    """Have an open folder left out of all workspaces around it; returns what ends that.
 
-    Args:
-        folder: Its descriptor; it may be closed afterwards.
-        with_workspaces: Whether folders in it can be workspaces. Default: they are refused.
-
-    Returns:
-        Ends that.
-
-    Raises:
-        PermissionError: The folder is in one that is mounted in a sandbox, where nothing can be left out.
+    With `with_workspaces`, folders in it can be workspaces; else they are refused. A PermissionError says that the folder is in
+    one that is mounted in a sandbox, where nothing can be left out.
     """
     with _lock:
         places = _with_parents(folder)
@@ -55,11 +44,7 @@ def keep_private(folder: int, *, with_workspaces: bool = False) -> Callable[[], 
 
 
 def private_folders(*, around: bool = False) -> frozenset[Identity]:
-    """Return the folders that are left out.
-
-    Args:
-        around: Only those in which no folder can be a workspace.
-    """
+    """Return the folders that are left out; with `around`, only those in which no folder can be a workspace."""
     with _lock:
         found = {places[0] for places, with_workspaces in _private.values() if not (around and with_workspaces)}
     with suppress(OSError, RuntimeError):
@@ -74,14 +59,7 @@ def is_in(folder: int, others: frozenset[Identity]) -> bool:
 
 
 def mount(folder: Path) -> Callable[[], None]:
-    """Take note of a folder that is mounted in a sandbox, where code can write to all of it.
-
-    Returns:
-        Ends that.
-
-    Raises:
-        SandboxFileError: One of the private folders is in it, or the other way round.
-    """
+    """Note a folder that is mounted in a sandbox, where code can write to all of it; returns what ends that."""
     try:
         descriptor = os.open(folder, _FOLDER)
     except OSError:

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import FileWriter
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, not_written_back
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.blocks import BlockRequest, artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
-from autogen_codeact.sandbox.limits import Limits, parse_size
-from autogen_codeact.sandbox.result import Artifact
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.protected_names import ProtectedNameError, not_written_back
+from autogen_codeact.sandbox.types.result import Artifact
 
 CHUNK = 256 * 1024
 # Work for one call in a thread, so that others can run in between: chunks of a file, and files.
@@ -46,16 +46,7 @@ logger = logging.getLogger("autogen_codeact")
 
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
-    """Send new and changed files of the host, before a block.
-
-    Args:
-        workspace: The host's folder; it receives the notes on files that were left out.
-        sandbox: Where it goes.
-        limits: What the sandbox may use.
-
-    Raises:
-        SandboxFileError: The folder does not exist or can't be read.
-    """
+    """Send new and changed files of the host, before a block."""
     for name in sandbox.undelivered:
         workspace.differs(name)
     if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
@@ -65,12 +56,7 @@ async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limi
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
-    """Stop storing files.
-
-    Args:
-        workspace: The host's folder.
-        let_finish: Whether to finish storing the files of a block first.
-    """
+    """Stop storing files."""
     if let_finish:
         async with workspace.transfer_lock:
             await in_thread(workspace.close)
@@ -393,13 +379,7 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
 
 
 def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
-    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted.
-
-    Args:
-        kept: Its only item becomes the file, or a future if it is being written.
-        folder: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
-        request: The block, whose code has a file.
-    """
+    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
     name, code, delete = request.filename, request.code, request.message["delete"]
     assert name is not None
     if isinstance(folder, Path):

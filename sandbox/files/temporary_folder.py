@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.types.errors import SandboxFileError
 
 if sys.platform != "win32":
     import fcntl
@@ -70,14 +70,7 @@ def temporary_place() -> str:
 
 
 def make_folder() -> tuple[Path, int | None]:
-    """Make a folder for this process.
-
-    Returns:
-        The folder, and the descriptor that holds its lock; None where the system has no such locks.
-
-    Raises:
-        OSError: No folder can be made.
-    """
+    """Make a folder for this process; also returns the descriptor that holds its lock, None where there are no such locks."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary_place()))
         try:
@@ -93,12 +86,7 @@ def make_folder() -> tuple[Path, int | None]:
 
 
 def remove_folder(path: Path, lock: int | None) -> None:
-    """Remove a folder that this process has made, and release its lock; what can't be removed stays.
-
-    Args:
-        path: The folder.
-        lock: The descriptor that `make_folder` returned.
-    """
+    """Remove a folder that this process has made, and release its lock; what can't be removed stays."""
     if lock is None:
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -109,11 +97,7 @@ def remove_folder(path: Path, lock: int | None) -> None:
 
 
 def abandoned_folders(until: float = math.inf) -> list[Path]:
-    """List the folders of this user whose process has ended, sorted by name. This call blocks.
-
-    Args:
-        until: Monotonic time at which the search stops, because the folder above may have any number of other entries.
-    """
+    """List the folders of this user whose process has ended, sorted by name. This call blocks."""
     found: list[Path] = []
     with contextlib.suppress(OSError), os.scandir(temporary_place()) as entries:
         for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
@@ -130,18 +114,7 @@ def owner_of(path: Path) -> str:
 
 
 def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
-    """Remove a folder whose process has ended. This call blocks.
-
-    Args:
-        path: One of `abandoned_folders`.
-        timeout_s: Seconds after which the removal stops; the next attempt continues.
-
-    Returns:
-        Whether this call removed it; False if it does not exist or has another owner.
-
-    Raises:
-        OSError: It can't be removed, or not in that time (`TimeoutError`).
-    """
+    """Remove a folder whose process has ended, or raise; False if it does not exist or has another owner. This call blocks."""
     with _locked(path) as lock:
         if lock is None:
             return False

@@ -5,34 +5,24 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files import sync
-from autogen_codeact.sandbox.files.filenames import safe_name
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import safe_name
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 MAX_READ_BYTES = 256 * 1024**2
 
 
 async def put(client: RunnerClient, source: Path, name: str) -> None:
-    """Copy a file from the host into the workspace.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: It can't be read, or the sandbox can't store it.
-    """
+    """Copy a file from the host into the workspace."""
     await client.write_file(safe_name(name), 0o644, in_threads(_chunks(source)))
 
 
 async def get(client: RunnerClient, name: str, target: Path) -> Path:
-    """Copy a file from the workspace to the host and return its path there.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
-    """
+    """Copy a file from the workspace to the host and return its path there."""
     # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
     folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
     await in_thread(folder.prepare)
@@ -40,29 +30,14 @@ async def get(client: RunnerClient, name: str, target: Path) -> Path:
 
 
 async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
-    """Write a file into the workspace.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: The sandbox can't store it.
-    """
+    """Write a file into the workspace."""
     content = data.encode() if isinstance(data, str) else data
     pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
     await client.write_file(safe_name(name), 0o644, pieces)
 
 
 async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-    """Read a file of the workspace.
-
-    Args:
-        client: The sandbox.
-        name: Its path relative to the workspace.
-        max_bytes: How many bytes it may have.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: It does not exist, is not a regular file, or has more than `max_bytes`.
-    """
+    """Read a file of the workspace."""
     content = bytearray()
     async for chunk, size in client.read_file(safe_name(name)):
         content += chunk

@@ -22,9 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from weakref import WeakSet
 
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
-from autogen_codeact.sandbox.files.filenames import printable, safe_name
 from autogen_codeact.sandbox.files.host_folder import (
     USE_MOUNT,
     HostFolder,
@@ -34,8 +32,10 @@ from autogen_codeact.sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, ProtectedNames, not_written_back
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import printable, safe_name
+from autogen_codeact.sandbox.types.protected_names import ProtectedNameError, ProtectedNames, not_written_back
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.
@@ -123,11 +123,7 @@ class Workspace:
         """Paths of the folder in which there is nothing to send; empty if that is not known."""
 
     def prepare(self) -> None:
-        """Create the folder and check that it can be written.
-
-        Raises:
-            SandboxFileError: That is not possible; the message says what to do.
-        """
+        """Create the folder and check that it can be written."""
         with self._used():
             self._folder.prepare()
 
@@ -158,12 +154,6 @@ class Workspace:
         """Find the files that are new or changed since the sandbox had them; on the first call, all of them.
 
         Symbolic links are never followed. What is left out is named in `skipped`.
-
-        Returns:
-            The files to send, sorted by name.
-
-        Raises:
-            SandboxFileError: The folder does not exist or can't be read.
         """
         with self._used():
             self._scanned_at_ns = time.time_ns()
@@ -181,11 +171,7 @@ class Workspace:
             return files
 
     def unchanged(self, most: int | None = None) -> bool:
-        """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread.
-
-        Args:
-            most: How many files and folders may be looked at; if there are more, it is not certain. Default: any number.
-        """
+        """Return whether it is certain that `outgoing` would find nothing, by at most `most` files; far cheaper than a scan."""
         settled = self.settled
         if most is not None and len(settled) > most:
             return False
@@ -213,18 +199,7 @@ class Workspace:
             self._synced.pop(name, None)
 
     def read(self, file: HostFile) -> Generator[bytes]:
-        """Read a file that `outgoing` found.
-
-        Args:
-            file: The file.
-
-        Returns:
-            Its content in chunks of at most 256 KiB, never more than `file.size` bytes in all; fewer where the file
-            has shrunk. The next `outgoing` finds a file that was changed meanwhile.
-
-        Raises:
-            SandboxFileError: It does not exist any more, can't be read, or is no longer a regular file reached without links.
-        """
+        """Yield the content of a file that `outgoing` found, never more than its size then. The next call finds later changes."""
         name = self._checked(file.name)
         digest = blake2b(digest_size=16)
         small = file.size <= DIGEST_MAX_BYTES
@@ -236,11 +211,7 @@ class Workspace:
             self._digests[name] = digest.digest()
 
     def mark_synced(self, names: Iterable[str]) -> None:
-        """Remember that the sandbox has these files as the last `outgoing` saw them.
-
-        Args:
-            names: Names of files that were sent.
-        """
+        """Remember that the sandbox has these files as the last `outgoing` saw them."""
         for name in names:
             status = self._scanned.get(name)
             if status is None:
@@ -267,20 +238,7 @@ class Workspace:
             return False
 
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
-        """Write a file that the sandbox sent: whole or not at all, and only inside the folder; see `FileWriter`.
-
-        Args:
-            name: Path relative to the workspace.
-            mode: Permission bits in the sandbox; only whether anybody may execute it is kept.
-            chunks: The content. Exceptions of the iterator are raised.
-
-        Returns:
-            The file on the host.
-
-        Raises:
-            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
-            SandboxDied: The workspace is closed.
-        """
+        """Write a file that the sandbox sent: whole or not at all, and only inside the folder; see `begin`."""
         with self._used():
             writer = self.begin(name, mode)
             try:
@@ -302,7 +260,7 @@ class Workspace:
             Its writer, which `commit` or its own `abandon` ends.
 
         Raises:
-            SandboxFileError: As for `store`.
+            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
             SandboxDied: The workspace is closed.
         """
         with self._used():
@@ -328,7 +286,7 @@ class Workspace:
             The file on the host.
 
         Raises:
-            SandboxFileError: As for `store`.
+            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
             SandboxDied: The workspace is closed.
         """
         with self._used():
@@ -338,11 +296,7 @@ class Workspace:
             return self.root / writer.name
 
     def remove(self, name: str) -> None:
-        """Remove a file of the folder itself, if it exists.
-
-        Args:
-            name: Its name, without a folder.
-        """
+        """Remove a file of the folder itself, if it exists."""
         with suppress(OSError, SandboxFileError), self._folder.opened([], "remove a file in") as folder:
             os.unlink(name, dir_fd=folder)
 

@@ -10,23 +10,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
-from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
-from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.connection import State as ConnectionState
-from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.requests import RequestClient
 from autogen_codeact.sandbox.host.stream import Calls
 from autogen_codeact.sandbox.host.waiting import wait_for
-from autogen_codeact.sandbox.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxProtocolError, SandboxTimeout
+from autogen_codeact.sandbox.types.filenames import safe_name
+from autogen_codeact.sandbox.types.languages import Language
+from autogen_codeact.sandbox.types.limits import MAX_PAYLOAD
+from autogen_codeact.sandbox.types.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -298,13 +299,16 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
     message = reply.message
     try:
         dropped = [int(count) for count in message["dropped"]]
-        texts = []
+        texts: list[str] = []
+        displays: tuple[Display, ...] = ()
         for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)]):
             data, tail = reply.streams.get(kind, bytearray()), int(message["tail"][index])
             head = len(data) - tail if dropped[index] else len(data)
             texts.append(data[:head].decode("utf-8", "replace"))
             if dropped[index]:
                 texts[-1] += f"\n[... {dropped[index]:,} bytes dropped ...]\n{data[head:].decode('utf-8', 'replace')}"
+            if index == 0 and reply.displays.kept:
+                displays = reply.displays.placed(partial(_text_offset, data, head, dropped[0]))
         if message["outcome"] == "cancel":
             message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
@@ -324,9 +328,17 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
             notes=tuple(map(_text_of, message["notes"])),
+            displays=displays,
         )
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
         raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+def _text_offset(data: bytearray, head: int, dropped: int, at: int) -> int | None:
+    """Return where in the text of an output something is that has an offset in its bytes, or None if it was cut there."""
+    if dropped and at > head:
+        return None
+    return len(data[:at].decode("utf-8", "replace"))
 
 
 def _text_of(value: Any) -> str:
@@ -346,18 +358,6 @@ def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
     return Artifact(name, int(entry["size"]), media_type, **more)
 
 
-def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
-    """Add the connections that were made while a block ran to its result.
-
-    Args:
-        result: The result.
-        gateway: The sandbox's proxy.
-        mark: Position in its connection log before the block.
-    """
-    result.connections = gateway.log.since(mark)
-    result.notes = (*result.notes, *connection_notes(result.connections), *gateway.log.remarks_since(mark))
-
-
 def combine(results: Sequence[R]) -> R:
     """Combine the results of several blocks as AutoGen's executors do.
 
@@ -372,6 +372,12 @@ def combine(results: Sequence[R]) -> R:
     last = results[-1]
     split = last.stdout is not None
     files = {item.name: item for result in results for item in result.artifacts}
+    starts = itertools.accumulate((len(result.output) for result in results), initial=0)
+    displays = [
+        replace(each, offset=None if each.offset is None else start + each.offset)
+        for start, result in zip(starts, results, strict=False)
+        for each in result.displays
+    ]
     return replace(
         last,
         output="".join(result.output for result in results),
@@ -385,6 +391,6 @@ def combine(results: Sequence[R]) -> R:
         connections=tuple(each for result in results for each in result.connections),
         state=max((result.state for result in results), key=list(_STATES).index),
         notes=tuple(note for result in results for note in result.notes),
-        displays=tuple(display for result in results for display in result.displays),
+        displays=tuple(displays),
         files_before=None,
     )

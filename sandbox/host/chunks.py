@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.result import Result, last_line
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
@@ -25,7 +25,8 @@ class OutputChunk:
         block: Which of the blocks, from 0.
         stream: `stdout` (which carries both unless `split_streams=True`) or `stderr`.
         text: The text; characters are never cut in two. Empty if it is a display: the line for it in the output is text.
-        display: What the block has shown; None if it is text. If its file has to get another name, the result says so.
+        display: What the block has shown; None if it is text. Its line is the next text, unless its `offset` is None: then it
+            comes later. If its file has to get another name, the result says so.
     """
 
     block: int
@@ -60,7 +61,11 @@ class OutputChunks:
 
         def listen(kind: bytes, data: bytes | Display) -> None:
             if isinstance(data, Display):
-                self._put(OutputChunk(block, "stdout", "", data))
+                # Behind the head, the text before it comes only with the result.
+                is_next = data.offset == self._head_room - room[Frame.STDOUT] and "stdout" not in self._held
+                self._put(
+                    OutputChunk(block, "stdout", "", replace(data, offset=self._shown["stdout"] if is_next else None))
+                )
                 return
             stream = _STREAMS[kind]
             if len(data) > room[kind]:

@@ -6,23 +6,23 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from typing import Any, Protocol
 
-from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.blocks import BlockClient
 from autogen_codeact.sandbox.host.connection import Connection
-from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
-from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
+from autogen_codeact.sandbox.types.environment import interpreter_variables
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.result import Result
 
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
@@ -31,6 +31,44 @@ CANCEL_TIMEOUT_S = 5.0
 RESET_SLACK_S = 1.0
 MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
+
+
+class Gateway(Protocol):
+    """Connects the code to the allowed hosts."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the supervisor's end."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no connection."""
+        ...
+
+    def attach(self, connection: Connection, name: str) -> None:
+        """Start to serve a connection that is not open yet."""
+        ...
+
+    def begin_block(self, *, shut: bool) -> int:
+        """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
+        ...
+
+    def add_connections(self, result: Result, mark: int) -> None:
+        """Add the connections since the start of a block to its result."""
+        ...
+
+    def shut(self) -> None:
+        """End every connection and refuse new ones, until the next block that is not part of a replay."""
+        ...
+
+    def renew(self) -> bool:
+        """Forget the connections of the use so far; return whether that is possible."""
+        ...
+
+    def close(self) -> None:
+        """End every connection."""
+        ...
 
 
 class RunnerClient(BlockClient):
@@ -122,7 +160,6 @@ class RunnerClient(BlockClient):
 
     def _launch(self, launched: Future[ByteStream]) -> None:
         try:
-            remove_leftovers_in_background()
             boot = bootstrap.boot(interpreter_variables(self.settings.environment))
             launched.set_result(self._launcher.launch(boot))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited

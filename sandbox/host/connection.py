@@ -19,15 +19,15 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from autogen_codeact.sandbox.displays import Display
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import forked, plain_values, protocol
 from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.types.filenames import printable
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
 READ_BYTES = 64 * 1024

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autogen_codeact.sandbox.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
-from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import decoded
-from autogen_codeact.sandbox.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 MAX_DISPLAYS = 100
 """Of a block, as the runner counts them too."""
@@ -35,9 +36,9 @@ class Displays:
     """By their number in the block, from 1, in the order in which they were first shown."""
     cleared: int = 0
     """How many were dropped because the code has asked for that."""
-    _frames: int = 0
     count: int = 0
     """How many have come."""
+    _frames: int = 0
     _bytes: int = 0
     _containers: int = 0
     _left_out: list[str] = field(default_factory=list)
@@ -46,13 +47,13 @@ class Displays:
         """Add the display of a frame.
 
         Returns:
-            The display; None if the frame only drops earlier ones.
+            The display, whose `offset` is in bytes so far; None if the frame only drops earlier ones.
 
         Raises:
             SandboxProtocolError: There are more than the runner may send.
         """
         self._frames += 1
-        self._bytes += len(data)
+        self._bytes += len(data) - message.line
         if self._frames > 2 * MAX_DISPLAYS or self._bytes > MAX_BYTES:
             raise SandboxProtocolError("the sandbox sent more displays than its limits allow")
         if message.clear:
@@ -65,12 +66,19 @@ class Displays:
         values = self._values(message, data)
         kind = file_type(values) if message.number else None
         name = file_name(kind, message.number) if kind is not None else f"display-{number}"
-        self.kept[number] = shown = Display(name, Forms(values), _metadata(message.metadata))
+        line = decoded(data[len(data) - message.line :]).removesuffix("\n")
+        shown = Display(name, Forms(values), _metadata(message.metadata), None, line, message.at)
+        first = self.kept.get(number, shown)
+        self.kept[number] = replace(shown, output_line=first.output_line, offset=first.offset)
         return shown
 
-    def values(self) -> list[Display]:
-        """Return those that are kept."""
-        return list(self.kept.values())
+    def placed(self, offset_of: Callable[[int], int | None]) -> tuple[Display, ...]:
+        """Return those that are kept, with their offsets in the text of the output.
+
+        Args:
+            offset_of: Returns the offset in the text for an offset in bytes; None if the output was cut there.
+        """
+        return tuple(replace(each, offset=offset_of(each.offset or 0)) for each in self.kept.values())
 
     def notes(self) -> list[str]:
         """Return what has to be said about them."""

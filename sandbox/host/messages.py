@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host.protocol import VERSION
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError, SandboxStartError
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,8 @@ class DisplayMessage:
         metadata: JSON text of the code, unchecked.
         number: Number for the name of its file, 0 for no file.
         replaces: The number in the block of the display that it replaces, or None.
+        line: Bytes of the line that stands for it in the output: the last ones of the frame. 0 for none.
+        at: Bytes of the output before it.
     """
 
     clear: bool
@@ -126,6 +128,8 @@ class DisplayMessage:
     metadata: str = "{}"
     number: int = 0
     replaces: int | None = None
+    line: int = 0
+    at: int = 0
 
     @classmethod
     def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:
@@ -144,10 +148,11 @@ class DisplayMessage:
         if not isinstance(parts, list) or not all(isinstance(part, list) and len(part) == 2 for part in parts):
             raise SandboxProtocolError("the sandbox sent a malformed display")
         sizes = tuple((str(kind), number_of({str(kind): length}, str(kind))) for kind, length in parts)
-        if sum(length for _, length in sizes) != size or not isinstance(metadata, str):
+        line = number_of(message, "line")
+        if sum(length for _, length in sizes) + line != size or not isinstance(metadata, str):
             raise SandboxProtocolError("the sandbox sent a malformed display")
         replaces = number_of(message, "replaces") if message.get("replaces") is not None else None
-        return cls(False, sizes, metadata, number_of(message, "number"), replaces)
+        return cls(False, sizes, metadata, number_of(message, "number"), replaces, line, number_of(message, "at"))
 
 
 def checked_entries(files: Any) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from autogen_codeact.sandbox.json_nesting import check_nesting
 from autogen_codeact.sandbox.runner import values
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 _encode: Callable[[Any], str | None] = values.encode
 MAX_NESTING = 64

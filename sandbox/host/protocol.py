@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxProtocolError
-from autogen_codeact.sandbox.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.limits import MAX_PAYLOAD
 
 
 class Frame(bytes, Enum):
@@ -43,7 +44,6 @@ class Frame(bytes, Enum):
 
 
 VERSION = 1
-MAX_PAYLOAD = 8 * 1024 * 1024
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")

@@ -8,17 +8,17 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from autogen_codeact.sandbox.errors import (
+from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.host.messages import checked_entries, number_of
+from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.waiting import iterating, wait_for
+from autogen_codeact.sandbox.types.errors import (
     SandboxDied,
     SandboxError,
     SandboxFileError,
     SandboxStartError,
     SandboxTimeout,
 )
-from autogen_codeact.sandbox.host.connection import Connection, Reply
-from autogen_codeact.sandbox.host.messages import checked_entries, number_of
-from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.waiting import iterating, wait_for
 
 CHUNK = 256 * 1024
 ANSWER_TIMEOUT_S = 20.0

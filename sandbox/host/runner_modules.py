@@ -13,10 +13,10 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
-from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.bootstrap import MODULES
 from autogen_codeact.sandbox.host.connection import Connection
 from autogen_codeact.sandbox.host.protocol import Frame, pack
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
 
 # The runner's are about 0.5 MB.
 MAX_COMPILED = 2 * 1024 * 1024

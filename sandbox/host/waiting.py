@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from autogen_codeact.sandbox.errors import SandboxTimeout
+from autogen_codeact.sandbox.types.errors import SandboxTimeout
 
 T = TypeVar("T")
 CANCEL_TIMEOUT_S = 5.0

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.packages.pip_config import home_folder
+from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_SHOWN = 300
 Origin = tuple[str, str, int | None]

@@ -24,10 +24,10 @@ from autogen_codeact.sandbox.egress.connector import (
     is_own_address,
     look_up,
 )
-from autogen_codeact.sandbox.egress.hosts import Address, normalise, to_ascii, why_not_public
-from autogen_codeact.sandbox.egress.policy import Refused
 from autogen_codeact.sandbox.packages.credentials import Credentials, origin, shown, without_user
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from autogen_codeact.sandbox.types.allowed_domains import Refused
+from autogen_codeact.sandbox.types.host_names import Address, normalise, to_ascii, why_not_public
 
 MAX_REDIRECTS = 10
 DOWN_S = 60.0

@@ -17,8 +17,6 @@ import h11
 from autogen_codeact.sandbox.egress.channel import Channel
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
-from autogen_codeact.sandbox.egress.hosts import quoted
-from autogen_codeact.sandbox.egress.policy import Refused
 from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
 from autogen_codeact.sandbox.packages.pages import (
     HTML_TYPE,
@@ -30,6 +28,8 @@ from autogen_codeact.sandbox.packages.pages import (
 )
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from autogen_codeact.sandbox.packages.sources import Download, Source, download, make_sources
+from autogen_codeact.sandbox.types.allowed_domains import Refused
+from autogen_codeact.sandbox.types.host_names import quoted
 
 TOTAL_LIMIT = 4 * 1024**3
 """Bytes of files that one sandbox may fetch."""

@@ -23,7 +23,7 @@ worker       worker (requests of the supervisor), interpreter, execution, code_f
              cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
              shell_loader, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
              interactive (replaces functions that would wait for a user),
-             displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
+             displays (what code shows, on its way), display (`display()` and `_repr_*_` methods),
              figures (matplotlib), imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
              tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)

@@ -29,12 +29,6 @@ class Block:
 
     `start` chooses the worker and calls `send_request`. The worker's frames come to `on_frame`, its end to `on_worker_exit`, and
     the deadline to `stop`; each leads to `finish`, once, which sends the result to the host.
-
-    Args:
-        supervisor: The `Supervisor`.
-        ident: Number of the host's request.
-        request: The host's message.
-        code: The code, as bytes.
     """
 
     def __init__(self, supervisor, ident, request, code):
@@ -51,6 +45,8 @@ class Block:
         self.drain_output = False
         self.report = None
         self.code_not_saved = False
+        # Whether the worker has read the request for sure.
+        self.has_begun = False
         self.killed = None
         # Why it is about to be killed: `timeout` or `cancel`.
         self.overdue = None
@@ -74,11 +70,7 @@ class Block:
         raise NotImplementedError
 
     def send_request(self, state_file=None):
-        """Send the request to the worker, with the pipes for its output, and start the timers.
-
-        Args:
-            state_file: Descriptor of the file to which a shell writes its directory and variables, or None.
-        """
+        """Send the request to the worker, with the pipes for its output, and start the timers."""
         config = self.supervisor.config
         kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
         self.captures = [
@@ -113,7 +105,8 @@ class Block:
 
     def retry(self):
         """Start again if the worker was killed before it had read the request; return False if it may have read it."""
-        if self.killed or self.overdue or not self.worker.connection.undelivered or self.retries >= MAX_RETRIES:
+        may_have_begun = self.has_begun or not self.worker.connection.undelivered
+        if self.killed or self.overdue or may_have_begun or self.retries >= MAX_RETRIES:
             return False
         self.retries += 1
         self._cancel_timers()
@@ -161,11 +154,7 @@ class Block:
         self.stop("timeout")
 
     def stop(self, why):
-        """Let a Python block write what it has buffered, and then kill it.
-
-        Args:
-            why: The outcome: `timeout` or `cancel`.
-        """
+        """Let a Python block write what it has buffered, and then kill it."""
         if self.request["command"] is not None or not self.worker.pid or self.overdue or self.killed:
             self.kill(why)
             return
@@ -182,8 +171,15 @@ class Block:
             self.report = block_report.check(message)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
             self.code_not_saved = True
-        elif kind == wire.DISPLAY and ident == self.token and self.report is None:
-            self.displays.forward(message)
+        elif kind == wire.DISPLAY and ident == self.token:
+            self.show(message)
+
+    def show(self, message):
+        """Forward a display, and let the worker go on."""
+        if self.report is None and not self.finished:
+            self.has_begun = True
+            if self.displays.forward(message, self.captures[0]):
+                self.worker.connection.send(wire.pack(wire.DISPLAY, self.token))
 
     def on_worker_exit(self):
         """Handle the end of the worker: nothing more can come from it."""
@@ -195,11 +191,7 @@ class Block:
     # The end
 
     def kill(self, why):
-        """End it now, with everything that it has started.
-
-        Args:
-            why: The outcome: `timeout` or `cancel`.
-        """
+        """End it now, with everything that it has started."""
         if self.finished or self.killed:
             return
         self.killed = why
@@ -218,11 +210,7 @@ class Block:
         raise NotImplementedError
 
     def root_pids(self, parent_of):
-        """Return the processes where the block's process trees begin.
-
-        Args:
-            parent_of: The parent of each process.
-        """
+        """Return the processes where the block's process trees begin."""
         raise NotImplementedError
 
     def free_memory(self):

@@ -8,11 +8,7 @@ NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached
 
 
 def check(report):
-    """Return a worker's report with nothing in it but bounded values of the right types.
-
-    Args:
-        report: The message.
-    """
+    """Return a worker's report with nothing in it but bounded values of the right types."""
     error = report.get("error")
     if isinstance(error, dict):
         line = error.get("line")
@@ -36,11 +32,7 @@ def check(report):
 
 
 def task_names(report):
-    """Return the names of the tasks that were pending when a checkpoint was taken that has been restored.
-
-    Args:
-        report: The message.
-    """
+    """Return the names of the tasks that were pending when a checkpoint was taken that has been restored."""
     names = report.get("cancelled")
     names = names[: cell_loop.MAX_NAMED_TASKS] if isinstance(names, list) else []
     names = [_text(name, cell_loop.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]

@@ -17,17 +17,7 @@ class CellLoop:
         self._pool = None
 
     def run(self, coroutine):
-        """Run a coroutine until it ends; other tasks of the loop run meanwhile.
-
-        Args:
-            coroutine: The coroutine.
-
-        Returns:
-            Its result.
-
-        Raises:
-            BaseException: What it has raised.
-        """
+        """Run a coroutine until it ends; other tasks of the loop run meanwhile."""
         loop = self._open_loop()
         try:
             # What it raises does not pass through asyncio, so that a traceback shows no function of asyncio.
@@ -39,17 +29,7 @@ class CellLoop:
         return result
 
     def call(self, function):
-        """Call a function while the loop runs, so that it can start tasks.
-
-        Args:
-            function: Called without arguments.
-
-        Returns:
-            Its result.
-
-        Raises:
-            BaseException: What it has raised.
-        """
+        """Call a function while the loop runs, so that it can start tasks."""
 
         async def call():
             return function()
@@ -57,11 +37,7 @@ class CellLoop:
         return self.run(call())
 
     def discard(self):
-        """Give up the loop in a restored checkpoint: threads that it waits for are gone.
-
-        Returns:
-            The names of the tasks that were pending; they count as cancelled now.
-        """
+        """Give up the loop in a restored checkpoint: threads that it waits for are gone."""
         loop, self._loop, self._pool = self._loop, None, None
         names = []
         if loop is None:

@@ -23,13 +23,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def is_command(code, namespace, builtin_names):
-    """Return whether a cell is one line that begins with the name of a magic, and no variable has this name.
-
-    Args:
-        code: The cell, as bytes.
-        namespace: The session's variables.
-        builtin_names: Names of Python's builtins.
-    """
+    """Return whether a cell is one line that begins with the name of a magic, and no variable has this name."""
     if len(code) > 1000 or b"\n" in code.strip():
         return False
     match = _FIRST_WORD.match(code)
@@ -38,21 +32,12 @@ def is_command(code, namespace, builtin_names):
 
 
 def is_special(text):
-    """Return whether a cell that is not Python may be one of a notebook.
-
-    Args:
-        text: The cell.
-    """
+    """Return whether a cell that is not Python may be one of a notebook."""
     return bool(_SPECIAL.search(text)) or text.lstrip("\n")[:1] in (" ", "\t")
 
 
 def is_silenced(code, last):
-    """Return whether the last expression of a cell is followed by a semicolon.
-
-    Args:
-        code: The cell, as bytes.
-        last: The node of the expression statement.
-    """
+    """Return whether the last expression of a cell is followed by a semicolon."""
     if b";" not in code:
         return False
     lines = re.split(b"\r\n|\r|\n", code)
@@ -60,14 +45,7 @@ def is_silenced(code, last):
 
 
 def translate(text):
-    """Translate a cell to Python: magics, commands and questions become calls of `get_ipython()`.
-
-    Args:
-        text: The cell.
-
-    Returns:
-        Python code with the same number of lines, except for a cell magic.
-    """
+    """Translate a cell to Python: magics, commands and questions become calls of `get_ipython()`."""
     text = _without_indentation(_PROMPT.sub("", text) if re.match(r"\s*(>>>|In \[)", text) else text)
     stripped = text.lstrip("\n")
     match = _BLOCK_MAGIC.match(stripped)
@@ -168,13 +146,7 @@ def _without_indentation(text):
 
 
 def align(tree, text, translated):
-    """Give the nodes of a translated cell the lines of the original, and no columns where its line was translated.
-
-    Args:
-        tree: The syntax tree; it is changed.
-        text: The cell.
-        translated: Its translation.
-    """
+    """Give the nodes of a translated cell the lines of the original, and no columns where its line was translated."""
     before, after = text.rstrip("\n").split("\n"), translated.rstrip("\n").split("\n")
     if before == after:
         return

@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import sys
 
 from . import cell_loop, cell_text, code_file, display, execution, shell_loader, values
 
@@ -14,13 +13,7 @@ _CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
 
 
 class Cell:
-    """A compiled cell.
-
-    Args:
-        body: Code of all statements but a last expression that is shown, or None.
-        last: Code of that expression, or None.
-        in_loop: Whether the event loop has to run meanwhile.
-    """
+    """A compiled cell."""
 
     def __init__(self, body, last, in_loop):
         self.body = body
@@ -29,11 +22,7 @@ class Cell:
 
 
 class Cells:
-    """Runs the cells of one session.
-
-    Args:
-        namespace: Where they run.
-    """
+    """Runs the cells of one session."""
 
     def __init__(self, namespace):
         self.namespace = namespace
@@ -54,50 +43,25 @@ class Cells:
         return len(self.inputs) - 1
 
     def run(self, code, filename):
-        """Run a cell; the value of a last expression is printed.
-
-        Args:
-            code: The text, as bytes.
-            filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
-
-        Returns:
-            The `execution.Outcome`.
-        """
+        """Run a cell; the value of a last expression is printed."""
         code_file.show_lines(filename, code)
         self._remember_input(code)
         return execution.run_guarded(filename, lambda: self._run_and_show(code, filename))
 
     def evaluate(self, text, filename):
-        """Run code inside a cell, such as the body of a magic.
-
-        Args:
-            text: The code; magics are allowed.
-            filename: Name in tracebacks.
-
-        Returns:
-            The value of its last expression, or None.
-        """
+        """Run code inside a cell, such as the body of a magic."""
         code = text.encode("utf-8", "replace")
         code_file.show_lines(filename, code)
         return self._execute(self.compile(code, filename))
 
     def show(self, value):
-        """Print a value as a notebook does, and keep it.
-
-        Args:
-            value: The value of a last expression.
-
-        Returns:
-            The text, and the value itself if it is plain, as `values.encode` has it; None if nothing is shown.
-        """
+        """Print a value as a notebook does, and keep it; return its text and its `values.encode`, or None if nothing is shown."""
         text = None if self.shell.is_loaded else values.text_like_repr(value)
         if text is None:
             text = self.shell.load().text_of(value)
         self._remember_value(value)
-        line = None if text is None else display.show_value(value, text)
-        if line is None:
+        if text is None or not display.show_value(value, text):
             return None
-        sys.stdout.write(line + "\n")
         return text[: execution.VALUE_LIMIT], values.encode(value)
 
     def _run_and_show(self, code, filename):
@@ -120,18 +84,7 @@ class Cells:
     # From the text to code
 
     def compile(self, code, filename):
-        """Compile a cell.
-
-        Args:
-            code: The text, as bytes.
-            filename: Name in tracebacks.
-
-        Returns:
-            The `Cell`.
-
-        Raises:
-            SyntaxError: It is neither Python nor what a notebook accepts.
-        """
+        """Compile a cell."""
         if not cell_text.is_command(code, self.namespace, vars(builtins)):
             try:
                 return _compiled(ast.parse(code, filename), code, filename)

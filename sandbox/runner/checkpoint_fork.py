@@ -45,12 +45,7 @@ _byte = ctypes.create_string_buffer(1)
 
 
 class CheckpointForker:
-    """Forks the checkpoints of this process.
-
-    Args:
-        memory_limit: Bytes that the sandbox may use, or None.
-        drop_protection: Makes this process an ordinary one, which code of the same user can trace and the kernel may kill.
-    """
+    """Forks the checkpoints of this process."""
 
     def __init__(self, memory_limit, drop_protection):
         self._memory_limit = memory_limit
@@ -68,20 +63,10 @@ class CheckpointForker:
         return NO_ROOM_FOR_COPY
 
     def fork(self, fd, unneeded):
-        """Fork a child that sleeps with the memory of now.
+        """Fork a child that sleeps with the memory of now; return its process, or 0 in the child once it has been woken.
 
         It keeps what is open here, except pipes and sockets, whose other end would wait until every copy is closed. In the child
         their numbers refer to a socket without another end, so that they are not used for anything else.
-
-        Args:
-            fd: The child's socket to the supervisor: a frame wakes the child, the end of the stream ends it.
-            unneeded: Descriptors that the child is to close.
-
-        Returns:
-            The child's process; 0 in the child, once it has been woken.
-
-        Raises:
-            OSError: No more processes are allowed.
         """
         copied = _pipes_and_sockets(fd, *unneeded)
         pid = self._fork_and_wait(fd, unneeded, copied) if copied else self._fork(fd, unneeded)
@@ -141,12 +126,7 @@ class CheckpointForker:
 
 
 def why_too_large(memory_limit, pid="self"):
-    """Return why a block would have too little memory beside a checkpoint, or None.
-
-    Args:
-        memory_limit: Bytes that the sandbox may use, or None.
-        pid: The session's process.
-    """
+    """Return why a block would have too little memory beside a checkpoint, or None."""
     own = system.resident_bytes(pid) if memory_limit else 0
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None

@@ -10,11 +10,7 @@ WAKE_TIMEOUT_S = 2.0
 
 
 class Checkpoint:
-    """A sleeping fork of the session, or a request for one.
-
-    Args:
-        sock: The supervisor's end of its socket.
-    """
+    """A sleeping fork of the session, or a request for one."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -61,15 +57,7 @@ class Checkpoint:
 
 
 def request_checkpoint(worker, ahead=False):
-    """Request a checkpoint of an interpreter, between two blocks.
-
-    Args:
-        worker: The interpreter's `WorkerProcess`.
-        ahead: Whether it is the next block's: if something of the session can run before that, it is taken with that block.
-
-    Returns:
-        The `Checkpoint`; the report about it has its token as its id.
-    """
+    """Request a checkpoint of an interpreter, between two blocks."""
     own_end, checkpoint_end = socket.socketpair()
     requested = Checkpoint(own_end)
     message = {"fds": 1, "ahead": ahead}
@@ -79,13 +67,7 @@ def request_checkpoint(worker, ahead=False):
 
 
 class CheckpointRequest:
-    """A request of the host for a checkpoint; blocks wait until it is done.
-
-    Args:
-        session: The `Session`.
-        ident: Number of the host's request.
-        on_done: Called with None, or with a sentence why there is no checkpoint.
-    """
+    """A request of the host for a checkpoint; blocks wait until it is done."""
 
     def __init__(self, session, ident, on_done):
         self.session = session
@@ -120,12 +102,7 @@ class CheckpointRequest:
 
 
 class WakeRequest:
-    """A checkpoint that is being woken to continue as the session.
-
-    Args:
-        session: The `Session`, whose worker it is already.
-        on_done: Called with whether it has woken.
-    """
+    """A checkpoint that is being woken to continue as the session."""
 
     def __init__(self, session, on_done):
         self.session = session

@@ -10,18 +10,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def save(path, data):
-    """Write a block's code to its file.
-
-    Args:
-        path: The file.
-        data: The code.
-
-    Returns:
-        Whether there was space; if not, there is no file, and the code must run from memory.
-
-    Raises:
-        OSError: It can't be written for another reason.
-    """
+    """Write a block's code to its file; return False if there was no space: then it must run from memory."""
     try:
         _write(path, data)
     except OSError as error:
@@ -49,12 +38,7 @@ def _write(path, data):
 
 
 def show_lines(name, data):
-    """Let tracebacks show lines of code that is in no file.
-
-    Args:
-        name: Its name in tracebacks.
-        data: The code, as bytes.
-    """
+    """Let tracebacks show lines of code that is in no file."""
     # As `linecache` does: split as Python splits lines, each with its line end; otherwise carets are off by one.
     lines = io.StringIO(data.decode("utf-8", "replace"), None).readlines()
     if lines and not lines[-1].endswith("\n"):
@@ -71,14 +55,7 @@ def hide_lines(name):
 
 
 def in_memory(data):
-    """Write a script to memory, where an interpreter can open it by a path.
-
-    Args:
-        data: The script.
-
-    Returns:
-        Its path; the file lasts as long as this process and what it executes.
-    """
+    """Write a script to memory, where an interpreter can open it by a path."""
     fd = os.memfd_create("block", 0)
     view = memoryview(data)
     while view:

@@ -11,14 +11,7 @@ SHELLS = ("/bin/bash", "/usr/bin/bash")
 
 
 def run(command):
-    """Run a command line; its output appears as it is written.
-
-    Args:
-        command: The command line, for bash if there is one, else for sh.
-
-    Returns:
-        The exit status; negative for the number of a signal.
-    """
+    """Run a command line; its output appears as it is written."""
     refusal = packages.refusal_of(command)
     if refusal:
         sys.stderr.write(refusal + "\n")
@@ -28,14 +21,7 @@ def run(command):
 
 
 def output(command):
-    """Run a command line.
-
-    Args:
-        command: The command line.
-
-    Returns:
-        Its output and errors as text, and its exit status.
-    """
+    """Run a command line."""
     import subprocess
 
     sys.stdout.flush()
@@ -45,16 +31,7 @@ def output(command):
 
 
 def run_script(words, text, capture=()):
-    """Run a program that reads a script from its standard input.
-
-    Args:
-        words: The program and its arguments.
-        text: The script.
-        capture: Which of `out` and `err` are returned instead of shown.
-
-    Returns:
-        The exit status, the captured output, and the captured errors (None where nothing was captured).
-    """
+    """Run a program that reads a script from its standard input."""
     import subprocess
 
     direct = _is_direct()
@@ -74,15 +51,7 @@ def run_script(words, text, capture=()):
 
 
 def expand(text, namespace):
-    """Replace `{expression}`, `$name` and `$$` in a command line, as IPython does.
-
-    Args:
-        text: The command line.
-        namespace: Variables.
-
-    Returns:
-        The command line; unchanged if an expression fails.
-    """
+    """Replace `{expression}`, `$name` and `$$` in a command line, as IPython does."""
     try:
         return _Formatter().vformat(text, (), namespace)
     except Exception:  # as in IPython: the shell gets what is there, for example the braces of awk

@@ -18,9 +18,6 @@ class CpuTimeMeter:
 
     The control group's counter is complete, but counts everything in the sandbox. So if other blocks run at the same time, or
     there is no control group, the block's living processes are added up, each with the children that it has waited for.
-
-    Args:
-        find_roots: Given the map of parents, returns the processes where the block's process trees begin.
     """
 
     def __init__(self, find_roots):
@@ -30,11 +27,7 @@ class CpuTimeMeter:
         self._trees_start = tree_seconds(find_roots)
 
     def seconds(self, alone):
-        """Return the seconds used.
-
-        Args:
-            alone: Whether no other block has run meanwhile.
-        """
+        """Return the seconds used."""
         cgroup = cgroup_seconds() if alone else None
         if cgroup is None or self._cgroup_start is None:
             return tree_seconds(self._find_roots) - self._trees_start

@@ -31,14 +31,7 @@ class EventLoop:
                 call()
 
     def set_events(self, sock, before, events, call):
-        """Change the events that are waited for on a socket.
-
-        Args:
-            sock: The socket.
-            before: The events that are waited for until now; 0 for none.
-            events: Those from now on; 0 for none.
-            call: Called with the events that are ready.
-        """
+        """Change the events that are waited for on a socket."""
         if not before and events:
             self.selector.register(sock, events, call)
         elif before and not events:
@@ -47,11 +40,7 @@ class EventLoop:
             self.selector.modify(sock, events, call)
 
     def call_later(self, seconds, call):
-        """Call something after some time.
-
-        Returns:
-            The timer, for `cancel`.
-        """
+        """Call something after some time."""
         timer = [time.monotonic() + seconds, next(self._timer_order), call]
         heapq.heappush(self._timers, timer)
         return timer

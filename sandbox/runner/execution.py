@@ -19,13 +19,7 @@ _own_files = ("<codeact ", "<host_tools.")
 
 
 class Outcome:
-    """How Python code ended.
-
-    Args:
-        exit_code: What the process would exit with.
-        value: Text of the last bare expression's value, and that itself if it is plain, as `values.encode` has it; or None.
-        error: `{"type", "message", "line"}` of the exception, or None.
-    """
+    """How Python code ended."""
 
     def __init__(self, exit_code=0, value=None, error=None):
         self.exit_code = exit_code
@@ -38,11 +32,7 @@ class Outcome:
 
 
 def new_main():
-    """Make a new `__main__` module, and register it.
-
-    Returns:
-        Its namespace.
-    """
+    """Make a new `__main__` module, and register it."""
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
@@ -50,35 +40,18 @@ def new_main():
 
 
 def hide_folders(*folders):
-    """Leave functions of files in these folders out of tracebacks, too.
-
-    Args:
-        folders: Paths.
-    """
+    """Leave functions of files in these folders out of tracebacks, too."""
     global _own_files  # noqa: PLW0603
     _own_files += tuple(folder + "/" for folder in folders)
 
 
 def public_trace(error):
-    """Return the traceback of an exception, without the functions that are left out.
-
-    Args:
-        error: The exception.
-    """
+    """Return the traceback of an exception, without the functions that are left out."""
     return _without_own_entries(error.__traceback__)
 
 
 def run_script(code, filename, namespace):
-    """Run code as `python file` would.
-
-    Args:
-        code: The text, as bytes.
-        filename: Name in tracebacks.
-        namespace: Where it runs.
-
-    Returns:
-        The `Outcome`.
-    """
+    """Run code as `python file` would."""
     return run_guarded(filename, lambda: _run_all(code, filename, namespace))
 
 
@@ -87,15 +60,7 @@ def _run_all(code, filename, namespace):
 
 
 def run_guarded(filename, run):
-    """Run code; whatever it raises is its outcome.
-
-    Args:
-        filename: The code's name in tracebacks.
-        run: Runs it, and returns the `value` of the outcome.
-
-    Returns:
-        The `Outcome`.
-    """
+    """Run code; whatever it raises is its outcome."""
     outcome = _run_to_end(filename, run)
     if figures.Settings.pending:
         # An error in it is printed; the code itself has ended before.
@@ -148,13 +113,7 @@ def _error_outcome(error, filename):
 
 
 def formatted(kind, error, trace):
-    """Return the traceback of an exception as text; long messages are cut before they are copied.
-
-    Args:
-        kind: Its class.
-        error: The exception.
-        trace: Its traceback.
-    """
+    """Return the traceback of an exception as text; long messages are cut before they are copied."""
     whole = traceback.TracebackException(kind, error, trace)
     waiting = [whole]
     while waiting:
@@ -219,11 +178,7 @@ def _line_of(trace, filename):
 
 
 def print_error(text):
-    """Write text to standard error, also if the code has closed or replaced that.
-
-    Args:
-        text: The text; of more than 2 Mi characters, head and tail are written.
-    """
+    """Write text to standard error, also if the code has closed or replaced that."""
     text = _cut(text)
     try:
         sys.stderr.write(text)

@@ -8,7 +8,7 @@ import importlib
 import io
 import sys
 
-from . import display, displays, mime
+from . import display, displays
 
 NAME = "module://" + __name__
 # An image takes four bytes for each pixel while it is drawn.
@@ -64,12 +64,7 @@ def new_figure_manager_given_figure(num, figure):
 
 
 def show(close=None, block=None):
-    """Show all open figures, and close them.
-
-    Args:
-        close: Whether to close them. Default: yes, unless the code has set `close_figures`.
-        block: Accepted, without effect.
-    """
+    """Show all open figures, and close them."""
     gcf = sys.modules["matplotlib._pylab_helpers"].Gcf
     try:
         for manager in gcf.get_all_fig_managers():
@@ -87,34 +82,26 @@ def flush():
 
 
 def set_formats(formats):
-    """Set the formats in which figures are shown.
-
-    Args:
-        formats: Names such as `png`, `retina` and `svg`; unknown ones are ignored.
-    """
+    """Set the formats in which figures are shown."""
     known = ["retina" if name == "png2x" else name for name in formats]
     Settings.formats = tuple(sorted(name for name in known if name in _KINDS)) or ("png",)
 
 
 def images(figure):
-    """Return the images of a figure and its text, by MIME type.
-
-    Args:
-        figure: The figure.
-    """
+    """Return the images of a figure and its text, by MIME type."""
     width, height = (round(side) for side in figure.bbox.size)
     text = "<Figure size %dx%d with %d Axes>" % (width, height, len(figure.axes))
     if not figure.axes and not figure.lines:
-        return {mime.TEXT: text}
+        return {displays.TEXT: text}
     if not displays.has_room():
-        return {mime.TEXT: text, "image/png": None}
+        return {displays.TEXT: text, "image/png": None}
     try:
         made = {_KINDS[kind]: _image(figure, kind) for kind in Settings.formats}
     except TooManyPixels as error:
-        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
+        return {displays.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
     except Exception as error:  # text that can't be parsed, for example; the code goes on, as in a notebook
-        return {mime.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
-    return dict(made, **{mime.TEXT: "<Figure size %dx%d>" % (width, height)})
+        return {displays.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
+    return dict(made, **{displays.TEXT: "<Figure size %dx%d>" % (width, height)})
 
 
 _KINDS = {

@@ -24,11 +24,7 @@ NOT_REGULAR = "not a regular file"
 
 
 class Files:
-    """Reads, writes and watches the regular files below a folder; never through a symbolic link.
-
-    Args:
-        root: The workspace.
-    """
+    """Reads, writes and watches the regular files below a folder; never through a symbolic link."""
 
     def __init__(self, root):
         self.root = root
@@ -36,16 +32,7 @@ class Files:
         self._uploads = {}
 
     def handle(self, ident, request, data):
-        """Answer one request of the host.
-
-        Args:
-            ident: Number of the request; the pieces of one upload share it.
-            request: The message.
-            data: Its bytes.
-
-        Returns:
-            (message, bytes) of the answer; a message with `error` when it could not be done.
-        """
+        """Answer one request of the host, with a message and bytes; the message has `error` if it could not be done."""
         try:
             if request["op"] == "write":
                 return self._write(ident, request, data), b""
@@ -114,10 +101,6 @@ class Files:
         """Return whether a file has been sent in part."""
         return bool(self._uploads)
 
-    def set_known(self, name, info):
-        """Do not report the current state of a file as a change."""
-        self._known[name] = _version_of(info)
-
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
         absolute = name.startswith("/")
@@ -136,12 +119,7 @@ class Files:
         return fd
 
     def changed(self):
-        """Find the files that are new or changed since the last call.
-
-        Returns:
-            (entries, bytes, whether there may be more): each entry has name, size and
-            mode, and `inline` where its content is in the bytes, in order.
-        """
+        """Return the files that are new or changed since the last call: entries, bytes of small ones, whether it is cut."""
         entries, blobs, room = [], [], INLINE_TOTAL
         listing = Listing(self.root)
         listed, incomplete = 0, False
@@ -200,11 +178,7 @@ class Files:
 
 
 class Listing:
-    """One listing of a folder and those in it, bounded in time and size.
-
-    Args:
-        root: The folder.
-    """
+    """One listing of a folder and those in it, bounded in time and size."""
 
     def __init__(self, root):
         self.root = root

@@ -13,10 +13,6 @@ def copy_content(source, target):
     """Copy what is in a folder into another: files with their modes, folders, symbolic links.
 
     Not by the module shutil, which imports compressors, whose libraries each fork would have to map.
-
-    Args:
-        source: The folder.
-        target: Another, that exists.
     """
     for entry in os.scandir(source):
         path = os.path.join(target, entry.name)
@@ -36,13 +32,6 @@ def remove_content(folder, keep=()):
 
     Nested folders are first moved to the top, so their depth does not matter. What can't be removed stays, and so does what
     lies on another file system: the user has mounted it there.
-
-    Args:
-        folder: Its path.
-        keep: Names in it that stay.
-
-    Raises:
-        OSError: The folder can't be opened.
     """
     top = os.open(folder, FOLDER)
     try:

@@ -31,12 +31,7 @@ GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAG
 
 
 class FreshState:
-    """The state of a sandbox in which no code has run.
-
-    Args:
-        supervisor: The `Supervisor`.
-        problem: Why the zygote can't serve several uses, or None.
-    """
+    """The state of a sandbox in which no code has run."""
 
     def __init__(self, supervisor, problem):
         self._supervisor = supervisor
@@ -111,11 +106,7 @@ class FreshState:
 
 
 class Place:
-    """A folder that code can write to, with what was there before the first block.
-
-    Args:
-        path: Its path.
-    """
+    """A folder that code can write to, with what was there before the first block."""
 
     def __init__(self, path):
         self.path = path
@@ -213,15 +204,7 @@ class Place:
 
 
 def _writable_folders(mounts, workspace):
-    """Return the folders that code can write to and that a reset can empty.
-
-    Args:
-        mounts: The content of /proc/self/mountinfo.
-        workspace: The path of the workspace.
-
-    Raises:
-        ValueError: Code could write somewhere else.
-    """
+    """Return the folders that code can write to and that a reset can empty."""
     known = {workspace, "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES}
     visible = {}
     for line in mounts.splitlines():

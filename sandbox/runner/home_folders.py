@@ -14,13 +14,7 @@ SLICE_STEPS = 64
 
 
 class HomeFolders:
-    """Creates and removes the homes of blocks.
-
-    Args:
-        loop: The supervisor's `EventLoop`.
-        prefix: Prefix of their paths; None if blocks share a folder that the user has set.
-        protected: Whether blocks can't change entries at such paths, except their own home.
-    """
+    """Creates and removes the homes of blocks."""
 
     def __init__(self, loop, prefix, protected):
         self._loop = loop
@@ -32,11 +26,7 @@ class HomeFolders:
         self._left = []
 
     def make_ahead(self):
-        """Make a home for a future block, and open it, because a block may make its path inaccessible meanwhile.
-
-        Returns:
-            Its path, or None if earlier blocks could write to it; and a descriptor of it, or None if there was no space.
-        """
+        """Make a home for a future block, and open it, because a block may make its path inaccessible; return both."""
         home = self.make() if self._protected else None
         try:
             return home, home and os.open(home, folders.PATH_ONLY)
@@ -44,11 +34,7 @@ class HomeFolders:
             return home, None
 
     def make(self):
-        """Make a home like a new user's, with the content of /etc/skel, which is shared and read-only.
-
-        Returns:
-            Its path; None if blocks share one. If there is no space, the path does not exist.
-        """
+        """Make a home like a new user's, with links to the content of /etc/skel; return its path, or None if blocks share one."""
         if not self._prefix:
             return None
         if self._removals:
@@ -125,15 +111,7 @@ class HomeFolders:
 
 
 def prepare(mode, protected_folder=None):
-    """Give a session a home like a new user's, with the content of /etc/skel.
-
-    Args:
-        mode: `process` or `session`.
-        protected_folder: Folder that blocks can't change, or None.
-
-    Returns:
-        Prefix of the paths of blocks' homes; None if all blocks share one home, or none can be made.
-    """
+    """Give a session a home like a new user's; return the prefix of the homes of blocks, None if all share one."""
     home = os.environ.get("HOME")
     if not home or os.path.exists(home):
         return None

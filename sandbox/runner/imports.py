@@ -13,11 +13,7 @@ from . import display, figures, ipython_display
 
 
 def install(config):
-    """Install the hooks, before anything is preloaded.
-
-    Args:
-        config: The sandbox's configuration.
-    """
+    """Install the hooks, before anything is preloaded."""
     figures.Settings.always = config["mode"] != "session"
     own = os.environ.get("MPLBACKEND")
     adapters = {"IPython.core.display_functions": ipython_display.adapt, "plotly.io._renderers": _set_renderer}
@@ -45,11 +41,7 @@ def _set_renderer(plotly):
 
 
 class AdaptingFinder:
-    """Finds nothing itself: it lets a function see certain modules right after they are loaded.
-
-    Args:
-        adapters: The function for each of these modules, by name.
-    """
+    """Finds nothing itself: it lets a function see certain modules right after they are loaded."""
 
     def __init__(self, adapters):
         self._adapters = adapters

@@ -13,11 +13,7 @@ NO_DEBUGGER = (
 
 
 def replace(get_ipython):
-    """Replace the functions that would wait for a user.
-
-    Args:
-        get_ipython: Returns the shell of the session.
-    """
+    """Replace the functions that would wait for a user."""
 
     def ask(prompt="", /):
         """Raise an error that says what to do instead: nobody can answer."""

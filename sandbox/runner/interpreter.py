@@ -58,16 +58,7 @@ class ScriptInterpreter:
         wire.unpack(wire.pack(wire.BLOCK_DONE, 0, outcome.message())[wire.HEADER.size :])
 
     def run(self, code, path, tool_sources):
-        """Run a script.
-
-        Args:
-            code: The text, as bytes.
-            path: Its file.
-            tool_sources: Those of host tools that were added after the start, or None.
-
-        Returns:
-            The `execution.Outcome`.
-        """
+        """Run a script."""
         sys.argv = [path]
         # Not earlier: the zygote must not import anything from the workspace.
         sys.path.insert(0, os.path.dirname(path))
@@ -118,16 +109,7 @@ class SessionInterpreter:
         self._start_state = (_cwd(), _environment())
 
     def run(self, code, request, on_not_saved):
-        """Run a block.
-
-        Args:
-            code: The text, as bytes.
-            request: The block's request.
-            on_not_saved: Called if there is no space for the code's file.
-
-        Returns:
-            The `execution.Outcome`.
-        """
+        """Run a block."""
         self._modules_checked = False
         try:
             if request["path"] and not code_file.save(request["path"], code):
@@ -161,11 +143,7 @@ class SessionInterpreter:
                 sys.modules[name] = module
 
     def end(self):
-        """End a block.
-
-        Returns:
-            The fields of the report about the session: output of earlier blocks' threads, changed directory and environment.
-        """
+        """End a block."""
         stdio.flush()
         _drop_readline_handler()
         fields = {"late": self.streams.end()}

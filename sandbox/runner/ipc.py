@@ -38,11 +38,7 @@ def remove_all():
 
 
 def remove_files(keep):
-    """Remove the content of /dev/shm for at most `MAX_S`; the rest is removed after the next block.
-
-    Args:
-        keep: Names that stay.
-    """
+    """Remove the content of /dev/shm for at most `MAX_S`; the rest is removed after the next block."""
     until = time.monotonic() + MAX_S
     try:
         for _ in folders.remove_content(POSIX_MEMORY, keep):
@@ -53,11 +49,7 @@ def remove_files(keep):
 
 
 def remove_unused():
-    """Remove what uses memory without a process: shared memory that none has attached, queues, semaphores.
-
-    Returns:
-        Whether there was anything.
-    """
+    """Remove what uses memory without a process: shared memory that none has attached, queues, semaphores."""
     count = _remove("msg", _entries("msg")) + _remove("sem", _entries("sem"))
     return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED_COLUMN] == b"0")) > 0
 

@@ -13,17 +13,7 @@ NO_DEBUGGER = "there is no debugger here, because nobody can type: print the val
 
 
 def load(cells):
-    """Load IPython.
-
-    Args:
-        cells: The session's `Cells`.
-
-    Returns:
-        The `IPythonShell`; None if it is not installed.
-
-    Raises:
-        Exception: It can't be loaded.
-    """
+    """Load IPython."""
     complete = sys.path[:]
     # A file of the user may have the name of one of its modules.
     sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
@@ -38,11 +28,7 @@ def load(cells):
 
 
 class IPythonShell:
-    """IPython's shell, for the cells of a session.
-
-    Args:
-        cells: The session's `Cells`.
-    """
+    """IPython's shell, for the cells of a session."""
 
     is_loaded = True
 
@@ -59,8 +45,8 @@ class IPythonShell:
         _register(self.public, cells)
         # In memory: IPython would make files, or warn that a package for that is missing.
         self.public.db = {}
-        displays.Formatter.format = self.public.display_formatter.format
-        displays.Formatter.capture = self._capture
+        displays.State.format = self.public.display_formatter.format
+        displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
     def load(self):
@@ -76,19 +62,11 @@ class IPythonShell:
         return True
 
     def translate(self, text):
-        """Translate a cell to Python.
-
-        Args:
-            text: The cell.
-        """
+        """Translate a cell to Python."""
         return self.public.transform_cell(text)
 
     def text_of(self, value):
-        """Return the text by which IPython shows a value.
-
-        Args:
-            value: The value.
-        """
+        """Return the text by which IPython shows a value."""
         return self.public.display_formatter.formatters["text/plain"](value)
 
 

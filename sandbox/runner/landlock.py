@@ -36,12 +36,7 @@ def version():
 
 
 class Domains:
-    """The domains of processes in the sandbox. A process can't trace, or open the memory of, processes outside its domain.
-
-    Args:
-        mode: `process` or `session`.
-        protected_folder: Top-level folder in which ordinary blocks may change only their own home, or None.
-    """
+    """The domains of processes in the sandbox. A process can't trace, or open the memory of, processes outside its domain."""
 
     def __init__(self, mode, protected_folder):
         # In a session blocks may signal processes of earlier blocks.
@@ -55,15 +50,7 @@ class Domains:
             self._folders = [os.open(path, folders.PATH_ONLY) for path in ["/", *others]]
 
     def enter(self, home=None, all_folders=True):
-        """Enter a new domain permanently; processes started by this one inherit it.
-
-        Args:
-            home: Descriptor of the block's home, which is closed; or None.
-            all_folders: Whether the protected folder is writable, too.
-
-        Raises:
-            OSError: The kernel refuses.
-        """
+        """Enter a new domain permanently; processes started by this one inherit it."""
         if self._version:
             root, *others = self._folders
             if all_folders or not others:

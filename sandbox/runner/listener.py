@@ -14,12 +14,7 @@ BACKLOG = 8
 
 
 class Listener:
-    """A listening socket in the abstract namespace, which code can't remove.
-
-    Args:
-        selector: The supervisor's selector.
-        on_connection: Called with each connection's socket and process id; it closes unwanted ones.
-    """
+    """A listening socket in the abstract namespace, which code can't remove."""
 
     def __init__(self, selector, on_connection):
         self._on_connection = on_connection

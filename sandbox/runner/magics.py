@@ -19,11 +19,7 @@ class UsageError(Exception):
 
 
 def enable_matplotlib():
-    """Let figures be shown without a window.
-
-    Returns:
-        The name of the mode and of the backend.
-    """
+    """Let figures be shown without a window."""
     matplotlib = importlib.import_module("matplotlib")
     if matplotlib.rcParams["backend"] != figures.NAME:
         matplotlib.use(figures.NAME)
@@ -32,21 +28,12 @@ def enable_matplotlib():
 
 
 def run_pip(line):
-    """Run pip for the interpreter of the session.
-
-    Args:
-        line: Its arguments.
-    """
+    """Run pip for the interpreter of the session."""
     commands.run("%s -m pip %s" % (shlex.quote(sys.executable), line))
 
 
 def script_magic(name, namespace):
-    """Return the cell magic that runs a program with the cell as its input.
-
-    Args:
-        name: The program; for `script` the line begins with it.
-        namespace: Where captured output is stored.
-    """
+    """Return the cell magic that runs a program with the cell as its input."""
 
     def run(line, cell):
         options, words = _script_options(shlex.split(line))
@@ -83,11 +70,7 @@ def _script_options(words):
 
 
 class Magics:
-    """The magics of the small shell: a method `line_NAME(line)` or `cell_NAME(line, cell)` for each.
-
-    Args:
-        cells: The session's `Cells`.
-    """
+    """The magics of the small shell: a method `line_NAME(line)` or `cell_NAME(line, cell)` for each."""
 
     def __init__(self, cells):
         self._cells = cells

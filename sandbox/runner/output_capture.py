@@ -22,13 +22,7 @@ F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 
 
 class OutputCapture:
-    """One pipe of a block, and what is kept of its bytes.
-
-    Args:
-        kind: Type of the frames that carry its bytes.
-        limit: Bytes kept: half of them from the head, half from the tail.
-        emit: Called with (kind, bytes) to send output to the host.
-    """
+    """One pipe of a block, and what is kept of its bytes."""
 
     def __init__(self, kind, limit, emit):
         self.kind = kind
@@ -38,7 +32,8 @@ class OutputCapture:
         self._head_room = limit - limit // 2
         self._tail_limit = limit // 2
         self._tail = bytearray()
-        self._received = 0
+        # Bytes so far, also those that were dropped.
+        self.received = 0
         self._buffer = None
         self.dropped = 0
         self.done = False
@@ -51,19 +46,14 @@ class OutputCapture:
         os.close(self.write_fd)
 
     def read(self):
-        """Read once.
-
-        Returns:
-            The number of bytes; 0 at the end of the stream, None when there was nothing.
-        """
+        """Read once; return the number of bytes: 0 at the end of the stream, None if there was nothing."""
         try:
             data = os.read(self.fd, READ_SIZE) if self._buffer is None else self._read_large()
         except BlockingIOError:
             return None
         if not self.done:
-            self._keep(data)
-        self._received += len(data)
-        if self._received > LARGE_OUTPUT and self._buffer is None and not self._head_room:
+            self.keep(data)
+        if self.received > LARGE_OUTPUT and self._buffer is None and not self._head_room:
             self._enlarge()
         return len(data)
 
@@ -90,14 +80,10 @@ class OutputCapture:
             if not data:
                 return
             left -= len(data)
-            self._keep(data)
+            self.keep(data)
 
     def finish(self):
-        """Send the tail and drop everything later.
-
-        Returns:
-            (bytes dropped before the tail, length of the tail).
-        """
+        """Send the tail and drop everything later; return the bytes dropped before the tail, and its length."""
         self.drain()
         self._cut()
         self.done = True
@@ -106,7 +92,9 @@ class OutputCapture:
             self._emit(self.kind, tail[start : start + wire.MAX_PAYLOAD])
         return self.dropped, len(tail)
 
-    def _keep(self, data):
+    def keep(self, data):
+        """Add bytes to the output."""
+        self.received += len(data)
         if self._head_room:
             head, data = data[: self._head_room], data[self._head_room :]
             self._head_room -= len(head)
@@ -126,11 +114,7 @@ class OutputCapture:
 
 
 class OutputReader:
-    """Reads the pipes of all blocks as they fill.
-
-    Args:
-        loop: The supervisor's `EventLoop`.
-    """
+    """Reads the pipes of all blocks as they fill."""
 
     def __init__(self, loop):
         self._loop = loop

@@ -47,11 +47,7 @@ HOW_TO = (
 
 
 def refuse(reason):
-    """Let pip end at once with a reason, unless it is told of an index; there is no network.
-
-    Args:
-        reason: What pip shows.
-    """
+    """Let pip end at once with a reason, unless it is told of an index; there is no network."""
     global _refusal  # noqa: PLW0603
     os.environ.setdefault("PIP_RETRIES", "0")
     if os.environ.setdefault("PIP_INDEX_URL", reason) == reason:
@@ -59,11 +55,7 @@ def refuse(reason):
 
 
 def refusal_of(command):
-    """Return why a command line can't install packages; None if it is another one, or pip itself has to say.
-
-    Args:
-        command: The command line.
-    """
+    """Return why a command line can't install packages; None if it is another one, or pip itself has to say."""
     words = command.split()
     if words[1:3] == ["-m", "pip"]:
         words = words[2:]
@@ -75,14 +67,7 @@ def refusal_of(command):
 
 
 def prepare_folder(config):
-    """Set the variables so that all processes use this folder, if it exists, and no other folder of user packages.
-
-    Args:
-        config: The sandbox's configuration, with `landlock`. These are added: `packages`, the folder or None;
-            `protected_folder`, the same if Landlock protects it; `trusted`, whether only code that may run before a block can
-            have written to it; `user_site`, whether the user wants blocks to find it; `site`, where a block of process mode
-            finds what the index has, or None.
-    """
+    """Set the variables so that all processes use this folder, if it exists, and no other folder of user packages."""
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
     in_session = config["mode"] == "session"
     # Not for a user that may write to the root folder: a domain without a rule for it would forbid that.
@@ -101,12 +86,7 @@ def prepare_folder(config):
 
 
 def use_index(url, folder):
-    """Set the variables by which pip uses the host's package index, and programs that it installs are found.
-
-    Args:
-        url: The index.
-        folder: The folder of packages, or None.
-    """
+    """Set the variables by which pip uses the host's package index, and programs that it installs are found."""
     for name in OTHER_SOURCES:
         os.environ.pop(name, None)
     os.environ.update(PIP_SETTINGS, PIP_INDEX_URL=url)
@@ -129,13 +109,7 @@ def _in_closed_environment():
 
 
 def prepare(request, code, config):
-    """If a shell block is one `pip install` command, or a Python block one `!pip install`, allow it to change the folder.
-
-    Args:
-        request: The block's request.
-        code: Its code, as bytes.
-        config: The sandbox's configuration.
-    """
+    """If a shell block is one `pip install` command, or a Python block one `!pip install`, allow it to change the folder."""
     is_python = not request["command"]
     possible = config["packages"] and (is_python or request["command"] in SHELLS)
     words = _pip_command(code, is_python) if possible and len(code) <= MAX_CODE and b"pip" in code else None
@@ -146,24 +120,14 @@ def prepare(request, code, config):
 
 
 def variables(home):
-    """Return the environment of a block that installs packages.
-
-    Args:
-        home: The block's home, or None where blocks share one.
-    """
+    """Return the environment of a block that installs packages."""
     # Other blocks can't reach what pip reads and unpacks, and it is removed after the block, even if that is killed.
     folder = home or FOLDER
     return {"HOME": folder, "TMPDIR": folder, "PIP_NO_CACHE_DIR": "1"}
 
 
 def own_variables(home, code, config):
-    """Return the variables with which a block that may run pip installs packages for itself only; they end with its home.
-
-    Args:
-        home: The block's home, or None where blocks share one.
-        code: Its code, as bytes.
-        config: The sandbox's configuration.
-    """
+    """Return the variables with which a block that may run pip installs packages for itself only; they end with its home."""
     if not home or not config["protected_folder"] or not config["site"] or b"pip" not in code:
         return {}
     found = {"PYTHONUSERBASE": home, "PATH": os.pathsep.join((os.environ["PATH"], os.path.join(home, "bin")))}
@@ -175,11 +139,7 @@ def own_variables(home, code, config):
 
 
 def translated(code):
-    """Translate the lines of a script that are commands of pip in a notebook; unchanged if it has none, or is Python.
-
-    Args:
-        code: The script, as bytes.
-    """
+    """Translate the lines of a script that are commands of pip in a notebook; unchanged if it has none, or is Python."""
     if b"!pip" not in code and b"%pip" not in code:
         return code
     try:
@@ -194,11 +154,7 @@ def _call(match):
 
 
 class Finder:
-    """Finds modules that the block itself has installed; the last of `sys.meta_path`, because the folder does not exist yet.
-
-    Args:
-        folder: Where they are.
-    """
+    """Finds modules that the block itself has installed; the last of `sys.meta_path`, because the folder does not exist yet."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -219,12 +175,7 @@ def may_have_tried_pip(request, code, config):
 
 
 def _pip_command(code, is_python):
-    """Return the arguments of pip, or None if the code is not exactly one command that installs or removes packages.
-
-    Args:
-        code: The block's code.
-        is_python: Whether it is Python, where such a command begins with `!` or `%`, as in a notebook.
-    """
+    """Return the arguments of pip, or None if the code is not exactly one command that installs or removes packages."""
     try:
         lines = [line.strip() for line in code.decode("utf-8").split("\n")]
         lines = [line for line in lines if line and not line.startswith("#")]

@@ -26,15 +26,7 @@ class EarlierCode:
         self._code = b""
 
     def note(self, code, error):
-        """Keep a block's code, unless it has ended with a NameError; if an earlier one has that name, return a note.
-
-        Args:
-            code: The code, as bytes.
-            error: The checked error of its report, or None.
-
-        Returns:
-            The note, or None.
-        """
+        """Keep a block's code, unless it has ended with a NameError; if an earlier one has that name, return a note."""
         match = NOT_DEFINED.match(error["message"]) if error is not None and error["type"] == "NameError" else None
         if match is None:
             self._code = (self._code + b"\n" + code)[-EARLIER_CODE:]

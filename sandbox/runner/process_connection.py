@@ -9,13 +9,7 @@ MAX_LAST_READS = 16
 
 
 class ProcessConnection:
-    """A socket with frames in both directions; data from any process but its owner is dropped.
-
-    Args:
-        selector: The supervisor's selector.
-        on_frame: Called with (type, id, message) for each frame.
-        on_close: Called with no arguments when the other side has closed it or has sent invalid data.
-    """
+    """A socket with frames in both directions; data from any process but its owner is dropped."""
 
     def __init__(self, selector, on_frame, on_close):
         self._selector = selector
@@ -30,12 +24,7 @@ class ProcessConnection:
         self.undelivered = False
 
     def connect(self, sock, pid=None):
-        """Set the socket.
-
-        Args:
-            sock: The supervisor's end, unused so far.
-            pid: The process at the other end; None if it is not known yet.
-        """
+        """Set the socket."""
         self._sock, self._pid = sock, pid
         wire.report_senders(sock)
         sock.setblocking(False)

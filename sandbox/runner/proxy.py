@@ -22,13 +22,7 @@ NO_PROXY = "localhost,127.0.0.1,::1"
 
 
 class Proxy:
-    """The port and its channels.
-
-    Args:
-        supervisor: The `Supervisor`.
-        config: `window`, bytes that each side of a channel may send ahead; `channels`, how many there may be at once;
-            `domains`, whether it is a proxy to other hosts; `index`, whether it serves packages; `port`, or nothing for any.
-    """
+    """The port and its channels."""
 
     def __init__(self, supervisor, config):
         self.supervisor = supervisor
@@ -157,13 +151,7 @@ class Proxy:
 
 
 class Channel:
-    """One connection to the port.
-
-    Args:
-        proxy: The `Proxy`.
-        ident: Its number.
-        sock: Its socket.
-    """
+    """One connection to the port."""
 
     def __init__(self, proxy, ident, sock):
         self.proxy = proxy

@@ -5,7 +5,7 @@ import time
 
 from . import folders, home_folders, packages
 
-OPERATIONS = ("remove", "stand_in", "look", "forget", "empty")
+OPERATIONS = ("remove", "forget", "empty")
 # Folders besides the workspace that code can write to.
 TEMPORARY = ("/tmp", "/dev/shm")
 CLEAR_S = 1.0
@@ -13,21 +13,13 @@ CACHES_S = 1.0
 
 
 def handle(workspace, request):
-    """Answer one request of the host.
-
-    Args:
-        workspace: The `Files` of the workspace.
-        request: The message: `op`, and for the first three `files`, a list of files with `name` and for `stand_in` also `size`.
-
-    Returns:
-        The answer; a message with `error` when it could not be done.
-    """
+    """Answer one request of the host."""
     try:
         if request["op"] == "empty":
             return remove_temporary_files()
         if request["op"] == "forget":
             return remove_compiled_modules(workspace.root)
-        return {"files": [_PER_FILE[request["op"]](workspace, file) for file in request["files"]]}
+        return {"files": [_remove(workspace, file) for file in request["files"]]}
     except OSError as error:
         return {"error": error.strerror or str(error), "errno": error.errno or 5}
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -62,47 +54,6 @@ def _remove_empty(workspace, name):
         name = os.path.dirname(name)
 
 
-def _make_placeholder(workspace, file):
-    """Create a file of zeros instead of one whose content is not available; its access time shows whether it is read.
-
-    The kernel updates the access time at a read if it is older than the last change.
-    """
-    _remove(workspace, file)
-    folder = workspace._folder(file["name"], create=True)
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(os.path.basename(file["name"]), flags, 0o644, dir_fd=folder)
-    finally:
-        os.close(folder)
-    try:
-        os.ftruncate(fd, file["size"])
-        os.utime(fd, ns=(0, 0))
-        info = os.fstat(fd)
-    finally:
-        os.close(fd)
-    workspace.set_known(file["name"], info)
-    return {"inode": info.st_ino}
-
-
-def _read_access_time(workspace, file):
-    """Return the inode and access time of a file, None if it does not exist; with `read`, read it first."""
-    try:
-        folder = workspace._folder(file["name"])
-    except OSError:
-        return None
-    try:
-        if file.get("read"):
-            fd = os.open(os.path.basename(file["name"]), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            os.read(fd, 1)
-            os.close(fd)
-        info = os.stat(os.path.basename(file["name"]), dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return None
-    finally:
-        os.close(folder)
-    return {"inode": info.st_ino, "accessed": info.st_atime_ns}
-
-
 def remove_compiled_modules(root):
     """Remove compiled modules: Python would use an old one if its source was rewritten within the same second."""
     until = time.monotonic() + CACHES_S
@@ -133,6 +84,3 @@ def remove_temporary_files():
                     raise OSError(62, "there are too many temporary files")
     home_folders.prepare("session")
     return {}
-
-
-_PER_FILE = {"remove": _remove, "stand_in": _make_placeholder, "look": _read_access_time}

@@ -17,13 +17,7 @@ CONNECTIONS = "its code has used the proxy"
 
 
 class Reset:
-    """One reset, in steps between which the supervisor serves others.
-
-    Args:
-        supervisor: The `Supervisor`.
-        seconds: How long it may take.
-        on_done: Called with None, or with a sentence why the sandbox can't be used again.
-    """
+    """One reset, in steps between which the supervisor serves others."""
 
     def __init__(self, supervisor, seconds, on_done):
         self._supervisor = supervisor

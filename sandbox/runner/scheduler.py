@@ -16,11 +16,7 @@ ENDING_CHECK_S = 0.1
 
 
 class Scheduler:
-    """The queue of blocks, those that run, and the worker that is forked ahead for the next one.
-
-    Args:
-        supervisor: The `Supervisor`.
-    """
+    """The queue of blocks, those that run, and the worker that is forked ahead for the next one."""
 
     def __init__(self, supervisor):
         self.supervisor = supervisor
@@ -106,11 +102,7 @@ class Scheduler:
             self.prepare(self.fork_next_worker)
 
     def prepare(self, call):
-        """Prepare the next block: in a moment, unless it has begun by then; at once if blocks follow each other without a pause.
-
-        Args:
-            call: Prepares it; called without arguments.
-        """
+        """Prepare the next block: in a moment, unless it has begun by then; at once if blocks come without a pause."""
         if self._back_to_back:
             call()
         else:

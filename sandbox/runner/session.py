@@ -6,11 +6,7 @@ CANCELLED = "These tasks of asyncio were pending and have been cancelled, and th
 
 
 class Session:
-    """One interpreter that runs block after block.
-
-    Args:
-        supervisor: The `Supervisor`.
-    """
+    """One interpreter that runs block after block."""
 
     def __init__(self, supervisor):
         self.supervisor = supervisor
@@ -58,11 +54,7 @@ class Session:
             sock.close()
 
     def kill(self, keep=None):
-        """Kill the interpreter and everything that the session has started, except its checkpoints.
-
-        Args:
-            keep: The checkpoint of the block, or None.
-        """
+        """Kill the interpreter and everything that the session has started, except its checkpoints."""
         system.kill_trees(lambda parent_of: self.root_pids(parent_of, keep), keep=self._sleeping_pids(keep))
         self.supervisor.workers.collect()
 
@@ -131,12 +123,7 @@ class Session:
         return [CANCELLED % ", ".join(names)] if names else []
 
     def wake(self, checkpoint, on_done):
-        """Let a checkpoint continue as the session.
-
-        Args:
-            checkpoint: The `Checkpoint`.
-            on_done: Called with whether it has woken; it may have been killed.
-        """
+        """Let a checkpoint continue as the session."""
         self.worker = self.supervisor.workers.start_from_checkpoint(checkpoint.pid, checkpoint.sock)
         checkpoints.WakeRequest(self, on_done)
         # The interpreter knows only what it was sent before it was forked.

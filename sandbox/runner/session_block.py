@@ -50,8 +50,8 @@ class SessionBlock(block.Block):
                 self.kill(self.postponed_kill)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
             self.code_not_saved = True
-        elif kind == wire.DISPLAY and ident == self.token and self.report is None:
-            self.displays.forward(message)
+        elif kind == wire.DISPLAY and ident == self.token:
+            self.show(message)
         elif kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
             self.report = block_report.check(message)
             # The signal at the deadline can end what the block waited for, but does not give it more time.

@@ -45,14 +45,7 @@ class SessionEnvironment:
         return _merge(self._shared, report["cwd"], report["environment"], report["unset"])
 
     def shell_ended(self, data):
-        """Apply what a shell has changed.
-
-        Args:
-            data: Its directory and a line break, then its exported variables, each after a NUL.
-
-        Returns:
-            False if the environment is too large to be kept.
-        """
+        """Apply what a shell has changed."""
         cwd, separator, rest = data.partition(b"\0")
         if not separator:
             return True
@@ -70,11 +63,7 @@ class SessionEnvironment:
 
 
 def check(report):
-    """Return the directory and the environment in a worker's report, checked: user code can write to the worker's socket.
-
-    Args:
-        report: The message.
-    """
+    """Return the directory and the environment in a worker's report, checked: user code can write to the worker's socket."""
     environment, unset, cwd = report.get("environment"), report.get("unset"), report.get("cwd")
     if not isinstance(environment, dict) or not isinstance(unset, list):
         return {}

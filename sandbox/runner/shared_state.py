@@ -12,11 +12,7 @@ OWN_SIGNALS = checkpoint_fork.ALWAYS_CAUGHT | 1 << signal.SIGCHLD - 1
 
 
 def find(known):
-    """Return a sentence on something that code in a fork of this process could change for all later forks, or None.
-
-    Args:
-        known: Descriptors that the forks close, replace or can't use.
-    """
+    """Return a sentence on something that code in a fork of this process could change for all later forks, or None."""
     with open("/proc/self/maps", "rb") as file:
         for line in file:
             fields = line.split(None, 5)

@@ -8,11 +8,7 @@ NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set
 
 
 class ShellLoader:
-    """Loads the shell of a session when it is first needed.
-
-    Args:
-        cells: The session's `Cells`.
-    """
+    """Loads the shell of a session when it is first needed."""
 
     is_loaded = False
 
@@ -21,11 +17,7 @@ class ShellLoader:
         self.public = ZMQLikeShellStub(self)
 
     def load(self):
-        """Load the shell, and use it from now on.
-
-        Returns:
-            It.
-        """
+        """Load the shell, and use it from now on."""
         if self._cells.shell is self:
             try:
                 self._cells.shell = ipython_shell.load(self._cells) or small_shell.SmallShell(self._cells)
@@ -39,9 +31,6 @@ class ZMQLikeShellStub:
     """Looks like the shell, and loads it at the first use of an attribute.
 
     pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
-
-    Args:
-        loader: The `ShellLoader`.
     """
 
     # With this attribute, pandas shows tables as in a notebook.

@@ -25,11 +25,7 @@ class Lines(list):  # type: ignore[type-arg]
 
 
 class SmallShell:
-    """Translates and runs what is special in a cell.
-
-    Args:
-        cells: The session's `Cells`.
-    """
+    """Translates and runs what is special in a cell."""
 
     is_loaded = True
 
@@ -41,21 +37,13 @@ class SmallShell:
         return self
 
     def translate(self, text):
-        """Translate a cell to Python.
-
-        Args:
-            text: The cell.
-        """
+        """Translate a cell to Python."""
         first = "".join(text.split(None, 1)[:1])
         is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
         return cell_text.translate("%" + text.lstrip() if is_command else text)
 
     def text_of(self, value):
-        """Return the text by which a value is shown.
-
-        Args:
-            value: The value.
-        """
+        """Return the text by which a value is shown."""
         return values.own_text(value)
 
 
@@ -63,9 +51,6 @@ class ZMQLikeSmallShell:
     """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
 
     pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
-
-    Args:
-        cells: The session's `Cells`.
     """
 
     kernel = None
@@ -80,15 +65,7 @@ class ZMQLikeSmallShell:
         return self._cells.namespace
 
     def run_line_magic(self, name, line):
-        """Run a line magic.
-
-        Args:
-            name: Its name, without `%`.
-            line: The rest of the line.
-
-        Returns:
-            Its value, or None.
-        """
+        """Run a line magic."""
         if name in ("pinfo", "pinfo2"):
             return self._describe(line, source=name == "pinfo2")
         function = getattr(self.magics, "line_" + name, None)
@@ -99,16 +76,7 @@ class ZMQLikeSmallShell:
         return function(line)
 
     def run_cell_magic(self, name, line, cell):
-        """Run a cell magic.
-
-        Args:
-            name: Its name, without `%%`.
-            line: The rest of the first line.
-            cell: The other lines.
-
-        Returns:
-            Its value, or None.
-        """
+        """Run a cell magic."""
         if name in magics.SCRIPTS:
             return magics.script_magic(name, self.user_ns)(commands.expand(line, self._visible()), cell)
         function = getattr(self.magics, "cell_" + name, None)
@@ -117,31 +85,16 @@ class ZMQLikeSmallShell:
         return function(line, cell)
 
     def system(self, command):
-        """Run a command line.
-
-        Args:
-            command: The command line.
-        """
+        """Run a command line."""
         self.user_ns["_exit_code"] = commands.run(commands.expand(command, self._visible()))
 
     def getoutput(self, command):
-        """Run a command line.
-
-        Args:
-            command: The command line.
-
-        Returns:
-            The lines that it has written.
-        """
+        """Run a command line."""
         text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
         return Lines(text.splitlines())
 
     def run_cell(self, text):
-        """Run a cell inside a cell, and show the value of its last expression.
-
-        Args:
-            text: The cell.
-        """
+        """Run a cell inside a cell, and show the value of its last expression."""
         value = self._cells.evaluate(text, "<cell in a cell>")
         if value is not None:
             self._cells.show(value)

@@ -19,12 +19,7 @@ _now = time.monotonic
 
 
 def redirect(stdout_fd, stderr_fd):
-    """Set descriptors 0, 1 and 2 for a block: empty input, and its pipes.
-
-    Args:
-        stdout_fd: Descriptor for standard output, above 2.
-        stderr_fd: Descriptor for standard error, above 2.
-    """
+    """Set descriptors 0, 1 and 2 for a block: empty input, and its pipes."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(stdout_fd, 1)
@@ -47,12 +42,7 @@ def detach():
 
 
 def open_streams(is_late=lambda: False, keep_late=None):
-    """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2.
-
-    Args:
-        is_late: Returns whether the current thread belongs to an earlier block.
-        keep_late: Called with what such a thread writes.
-    """
+    """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2."""
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
     # The supervisor sends this signal before it kills the block: what is buffered must not be lost.
@@ -120,11 +110,7 @@ class SessionStreams:
         self.running = True
 
     def end(self):
-        """End the block: from now on, all output of threads is late.
-
-        Returns:
-            Output of earlier blocks' threads since the last call.
-        """
+        """End the block: from now on, all output of threads is late."""
         self.running = False
         return self.take_late()
 
@@ -183,12 +169,6 @@ class Output(io.RawIOBase):
     """Writes to a descriptor at each end of a line, and at once if nothing was written for a while.
 
     A print is several writes; each of them would otherwise cost a system call and wake the supervisor.
-
-    Args:
-        fd: The descriptor.
-        before: Another output whose text must not come after this one's, or None.
-        is_late: Returns whether the current thread belongs to an earlier block.
-        keep_late: Called with what such a thread writes.
     """
 
     mode = "wb"

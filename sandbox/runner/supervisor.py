@@ -49,11 +49,7 @@ REQUEST_FIELDS = (
 
 
 class Supervisor:
-    """The stream to the host, and the parts of the runner that answer it.
-
-    Args:
-        config: The host's configuration, completed by `main`.
-    """
+    """The stream to the host, and the parts of the runner that answer it."""
 
     def __init__(self, config):
         self.config = config
@@ -286,12 +282,7 @@ def describe(config):
 
 
 def main(configuration, path):
-    """Start the supervisor; called by the boot code.
-
-    Args:
-        configuration: The host's frame with the configuration: its type, id and payload.
-        path: `sys.path` of a fresh interpreter; the supervisor itself uses only a part of it.
-    """
+    """Start the supervisor; called by the boot code."""
     system.prctl(system.PR_SET_DUMPABLE, 0)
     os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
     kind, _, payload = configuration
@@ -315,14 +306,7 @@ def main(configuration, path):
 
 
 def set_environment(variables):
-    """Set the code's variables for all forked processes; this interpreter and its C library have read theirs already.
-
-    Args:
-        variables: The user's variables.
-
-    Returns:
-        The previous values, or None, of the variables that may contain a folder: see `zygote`.
-    """
+    """Set the code's variables for all forked processes; this interpreter and its C library have read theirs already."""
     for name in [name for name in os.environ if name.startswith(HIDDEN_PREFIX + "PYTHON")]:
         os.environ[name[len(HIDDEN_PREFIX) :]] = os.environ.pop(name)
     previous = {name: os.environ.get(name) for name, value in variables.items() if "/" in value}

@@ -28,11 +28,7 @@ def prctl(option, value):
 
 
 def set_limits(limits):
-    """Set resource limits for this process and all that it will start; they can't be raised again.
-
-    Args:
-        limits: Values by the name after `RLIMIT_`; a lower limit that is set already stays.
-    """
+    """Set resource limits for this process and all that it will start; they can't be raised again."""
     for name, value in limits.items():
         number = getattr(resource, "RLIMIT_" + name)
         _, hard = resource.getrlimit(number)
@@ -136,10 +132,6 @@ def wait_for_memory(limit, seconds=0.5):
     """After an out-of-memory kill, wait until much less than the limit is in use: the next page could cost another process.
 
     The memory of a dead process stays in use while someone on the host reads from /proc about it.
-
-    Args:
-        limit: The sandbox's memory limit in bytes, or None.
-        seconds: When to give up: the rest may be used by files, or by processes that live.
     """
     until, pause = time.monotonic() + seconds, 0.001
     while limit and (memory_in_use() or 0) > limit * FREE_ENOUGH and time.monotonic() < until:
@@ -217,14 +209,7 @@ def send_signal(pid, number):
 
 
 def kill_trees(find_roots, keep=(), seconds=2.0):
-    """Kill processes and all their descendants: stop them first, so that none can fork, then kill, until none is left.
-
-    Args:
-        find_roots: Given the map of parents, returns the processes where the trees begin; called in each round, because a
-            child that has lost its parent becomes PID 1's.
-        keep: Processes that are not killed; their descendants are, because sleeping checkpoints have started none themselves.
-        seconds: When to give up on processes that the kernel does not let die.
-    """
+    """Kill processes and all their descendants: stop them first, so that none can fork, then kill, until none is left."""
     until = time.monotonic() + seconds
     pause = 0.0005
     rounds = 0

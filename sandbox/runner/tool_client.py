@@ -29,12 +29,7 @@ LOST = "host tools can't be called any more in this block: the code has closed, 
 
 
 class ToolClient:
-    """The block's end of its socket.
-
-    Args:
-        sock: The socket.
-        limit: Bytes that a request may have.
-    """
+    """The block's end of its socket."""
 
     def __init__(self, sock, limit):
         sock.setblocking(False)
@@ -57,17 +52,7 @@ class ToolClient:
         self.ended = None
 
     def call(self, request):
-        """Make a call and wait for its answer.
-
-        Args:
-            request: The request, as bytes.
-
-        Returns:
-            The answer, as bytes.
-
-        Raises:
-            RuntimeError: No answer can come.
-        """
+        """Make a call and wait for its answer."""
         waiter = Waiter()
         number = self._begin(request, waiter)
         try:
@@ -315,11 +300,7 @@ class Waiter:
 
 
 class LoopWaiter:
-    """A coroutine that waits for an answer.
-
-    Args:
-        loop: Its event loop.
-    """
+    """A coroutine that waits for an answer."""
 
     begun = abandoned = done = False
     frame = payload = failure = None

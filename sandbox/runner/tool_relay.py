@@ -13,13 +13,7 @@ MAX_WAITING_BYTES = 1024 * 1024
 
 
 class ToolRelay:
-    """The supervisor's end of a block's socket for calls.
-
-    Args:
-        supervisor: The `Supervisor`.
-        ident: The block's number.
-        worker: The `WorkerProcess` that runs the block; data from other processes is dropped.
-    """
+    """The supervisor's end of a block's socket for calls."""
 
     def __init__(self, supervisor, ident, worker):
         self.supervisor = supervisor
@@ -40,11 +34,7 @@ class ToolRelay:
         self._update_events()
 
     def answer(self, payload):
-        """Forward an answer to the block.
-
-        Args:
-            payload: The call's number and the answer.
-        """
+        """Forward an answer to the block."""
         if len(payload) < CALL_NUMBER.size:
             raise wire.ProtocolError("an answer to a call without its number")
         (number,) = CALL_NUMBER.unpack_from(payload)

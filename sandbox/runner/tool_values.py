@@ -47,12 +47,7 @@ class _Type:
 
 
 def _define(name, data):
-    """Make a function of this module.
-
-    Args:
-        name: Its name.
-        data: Its definition, `Stub.data` of the host.
-    """
+    """Make a function of this module."""
     stub = _Stub(name, data)
     result = _decoded if data["bytes"] else _unpacked_as(data["rich"]) if data["rich"] else lambda value: value
 
@@ -80,12 +75,7 @@ def _define(name, data):
 
 
 class _Stub:
-    """The parameters and the result of a function.
-
-    Args:
-        name: Its name.
-        data: Its data.
-    """
+    """The parameters and the result of a function."""
 
     def __init__(self, name, data):
         self.name = name

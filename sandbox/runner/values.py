@@ -24,11 +24,7 @@ _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 
 
 def text_like_repr(value):
-    """Return the `repr` of a value if IPython shows the same text, else None.
-
-    Args:
-        value: The value.
-    """
+    """Return the `repr` of a value if IPython shows the same text, else None."""
     kind = type(value)
     if kind in _PLAIN:
         return repr(value)
@@ -47,11 +43,7 @@ def text_like_repr(value):
 
 
 def own_text(value):
-    """Return the text of a value as IPython would show it, as far as the standard library can.
-
-    Args:
-        value: The value.
-    """
+    """Return the text of a value as IPython would show it, as far as the standard library can."""
     if isinstance(value, type):
         module, name = value.__module__, value.__qualname__
         return name if module in ("builtins", "exceptions") else "%s.%s" % (module, name)
@@ -63,14 +55,7 @@ def own_text(value):
 
 
 def encode(value):
-    """Return a plain value as JSON, in which an object with one name stands for what JSON does not have: `{"tuple": [1, 2]}`.
-
-    Args:
-        value: The value.
-
-    Returns:
-        The text; None if something in the value is not plain, or it is too large or nested too deeply.
-    """
+    """Return a plain value as JSON, in which an object with one name stands for what JSON does not have: `{"tuple": [1, 2]}`."""
     try:
         text = _dump(_tagged(value, _PLAIN_DEPTH, [PLAIN_BYTES]))
         return text if len(text.encode("utf-8")) <= PLAIN_BYTES else None

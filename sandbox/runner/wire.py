@@ -29,7 +29,7 @@ CHANNEL = b"N"  # both ways
 HELLO = b"H"
 STDOUT = b"O"
 STDERR = b"E"
-DISPLAY = b"V"  # also worker to supervisor
+DISPLAY = b"V"  # also worker to supervisor, which answers with the same letter
 BLOCK_RESULT = b"D"
 ANSWER = b"A"
 TOOL_CALL = b"T"  # also block to supervisor
@@ -67,6 +67,11 @@ MAX_FDS = 16
 MAX_DISPLAY = 4_000_000
 MAX_DISPLAYS = 100
 MAX_DISPLAY_BYTES = 16_000_000
+# Of one display: its values, the length of the name of each, and bytes of its metadata and of the line that stands for it.
+MAX_TYPES = 20
+MAX_TYPE_CHARS = 100
+MAX_METADATA = 16 * 1024
+MAX_LINE = 80 * 1024
 MAX_CHUNKS_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 CREDENTIALS = struct.Struct("iII")
@@ -101,21 +106,7 @@ def random_id():
 
 
 def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
-    """Make a frame.
-
-    Args:
-        kind: One byte that names the type.
-        ident: Number of the request, 0 where there is none.
-        message: What goes into JSON, or None for a payload of bytes alone.
-        data: Bytes after the message.
-        limit: Bytes that its payload may have.
-
-    Returns:
-        The frame.
-
-    Raises:
-        ProtocolError: It would be larger.
-    """
+    """Return a frame; raises an error if its payload has more bytes than `limit`."""
     if message is not None:
         head = _encode(message).encode("ascii")
         data = PREFIX.pack(len(head)) + head + data
@@ -125,17 +116,7 @@ def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
 
 
 def unpack(payload):
-    """Split a payload into its message and its bytes.
-
-    Args:
-        payload: Payload of a frame made with a message.
-
-    Returns:
-        The message, a dict, and the bytes.
-
-    Raises:
-        ProtocolError: It holds no well-formed message.
-    """
+    """Split a payload into its message, a dict, and its bytes."""
     try:
         (size,) = PREFIX.unpack_from(payload)
         end = PREFIX.size + size
@@ -150,14 +131,7 @@ def unpack(payload):
 
 
 def check_report(payload):
-    """Check that a message from a process that runs user code is cheap to parse: few numbers, lists and objects.
-
-    Args:
-        payload: Payload of a frame made with a message.
-
-    Raises:
-        ProtocolError: It is not, and would keep PID 1 busy for a second.
-    """
+    """Check that a message from a process that runs user code is cheap to parse: few numbers, lists and objects."""
     if len(payload) <= SMALL_REPORT:
         return
     end = PREFIX.size + int.from_bytes(payload[: PREFIX.size], "big")
@@ -177,14 +151,7 @@ class Parser:
         self.error = None
 
     def feed(self, data):
-        """Add bytes.
-
-        Returns:
-            The frames that are now complete, as (type, id, payload); also those before one that is not allowed.
-
-        Raises:
-            ProtocolError: One that is not allowed is next.
-        """
+        """Add bytes; return the frames that are complete as (type, id, payload), also those before one that is not allowed."""
         if self.error is not None:
             raise self.error
         self.buffer += data
@@ -208,12 +175,7 @@ class Parser:
 
 
 class Outbox:
-    """Bytes that wait to be written to a non-blocking descriptor.
-
-    Args:
-        fd: The descriptor.
-        sock: Its socket, if frames can carry descriptors.
-    """
+    """Bytes that wait to be written to a non-blocking descriptor."""
 
     def __init__(self, fd, sock=None):
         self.fd = fd
@@ -266,11 +228,7 @@ def report_senders(sock):
 
 
 def receive(sock):
-    """Receive from a socket that reports senders; the kernel never merges bytes of two processes.
-
-    Returns:
-        The bytes, and the process that has sent them: code without capabilities can't forge it.
-    """
+    """Receive bytes and the id of the process that has sent them, which it can't forge; the kernel never merges those of two."""
     data, ancillary, _, _ = sock.recvmsg(READ_SIZE, CREDENTIALS_SPACE)
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(payload) == CREDENTIALS.size:
@@ -294,15 +252,7 @@ class BlockingReader:
         self.fds = collections.deque()
 
     def read(self):
-        """Wait for the next frame.
-
-        Returns:
-            (type, id, payload).
-
-        Raises:
-            Closed: The other side has closed the socket.
-            ProtocolError: It announces too much.
-        """
+        """Wait for the next frame, and return it as (type, id, payload)."""
         while not self.frames:
             data, ancillary, _, _ = self.sock.recvmsg(READ_SIZE, FDS_SPACE, socket.MSG_CMSG_CLOEXEC)
             for level, kind, payload in ancillary:

@@ -32,14 +32,11 @@ CONNECTION_LOST = 70
 Socket = _socket.socket
 # A process whose block has not come by then has the time to warm up.
 IDLE_MS = 2
+DISPLAY_ANSWER_MS = 1000
 
 
 class Worker:
-    """The worker of this process; created in the zygote, and used in a process forked from it.
-
-    Args:
-        config: The sandbox's configuration.
-    """
+    """The worker of this process; created in the zygote, and used in a process forked from it."""
 
     def __init__(self, config):
         self.config = config
@@ -54,13 +51,7 @@ class Worker:
         self.user_site_changed = None
 
     def serve(self, fd, home, installs):
-        """Serve requests until the supervisor closes the connection; never returns.
-
-        Args:
-            fd: Socket to the supervisor.
-            home: Descriptor of the block's home if the block can change no other, or None.
-            installs: Whether the block may change the folder of packages.
-        """
+        """Serve requests until the supervisor closes the connection; never returns."""
         self.pid = os.getpid()
         self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
@@ -249,16 +240,7 @@ class Worker:
         self.forker.checkpoints.reap()
 
     def _take_checkpoint(self, ident, fd, unneeded=()):
-        """Take a checkpoint and report it.
-
-        Args:
-            ident: Number of the request.
-            fd: The checkpoint's socket; this process closes it.
-            unneeded: Descriptors of a block, which the checkpoint closes.
-
-        Returns:
-            Its process; None if none was taken; 0 in the checkpoint, once it has been woken.
-        """
+        """Take a checkpoint and report it; return its process, None if there is none, 0 in the woken checkpoint."""
         report = {"skipped": self.forker.why_too_large()}
         if not report["skipped"]:
             try:
@@ -321,11 +303,7 @@ class Worker:
         os._exit(CONNECTION_LOST)
 
     def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request or another event; drop exceptions of signal handlers, which may run here.
-
-        Returns:
-            Whether it has come.
-        """
+        """Wait for a request or another event, and return whether it has come; drop exceptions of signal handlers."""
         waiting = poll()
         waiting.register(self.sock.fileno(), event)
         while not self.reader.frames:
@@ -336,7 +314,15 @@ class Worker:
         return True
 
     def _send_display(self, ident, message, data):
+        """Send a display, and wait until the supervisor has found its position: what is written later comes after it."""
+        answered = poll()
+        answered.register(self.sock.fileno(), POLLIN)
+        while answered.poll(0):
+            self.reader.read()  # the answer to a display that the code has interrupted
         self.sock.sendall(wire.pack(wire.DISPLAY, ident, message, data, wire.MAX_REPORT))
+        if not message.get("clear") and answered.poll(DISPLAY_ANSWER_MS):
+            self.reader.read()
+        self.reader.frames.clear()
 
     def _send(self, kind, ident, message):
         frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)

@@ -10,11 +10,7 @@ NO_PROCESS_STATUS = 71 << 8
 
 
 class WorkerProcess:
-    """A worker: a process forked from the zygote.
-
-    Args:
-        ident: The supervisor's number for it.
-    """
+    """A worker: a process forked from the zygote."""
 
     def __init__(self, ident):
         self.ident = ident
@@ -46,12 +42,7 @@ class WorkerProcess:
             system.send_signal(self.pid, signal.SIGCONT)
 
     def exited(self, status, failure=None):
-        """Set how it ended, once.
-
-        Args:
-            status: Its wait status.
-            failure: Why it was never started, or None.
-        """
+        """Set how it ended, once."""
         if self.status is None:
             self.status, self.failure = status, failure
             # Its end can be known before its last frames have been read.
@@ -61,15 +52,7 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """The zygote and all workers: starts them, and reports how they ended.
-
-    Args:
-        selector: The supervisor's selector.
-        config: The sandbox's configuration.
-        on_ready: Called with a zygote's first message.
-        on_failure: Called with a sentence when there can be no zygote; does not return.
-        homes: The `HomeFolders` of blocks.
-    """
+    """The zygote and all workers: starts them, and reports how they ended."""
 
     def __init__(self, selector, config, on_ready, on_failure, homes):
         self._selector = selector
@@ -178,14 +161,7 @@ class WorkerProcesses:
     # Workers
 
     def start(self, kind=wire.FORK_WORKER):
-        """Request a worker; frames can be sent to it at once.
-
-        Args:
-            kind: `FORK_WORKER`, or `FORK_INSTALLER` for one that may change the folder of packages.
-
-        Returns:
-            The `WorkerProcess`.
-        """
+        """Request a worker; frames can be sent to it at once."""
         self._count += 1
         worker = WorkerProcess(self._count)
         ours, theirs = socket.socketpair()
@@ -201,12 +177,7 @@ class WorkerProcesses:
         return worker
 
     def start_from_checkpoint(self, pid, sock):
-        """Return a worker for a checkpoint that takes over from a dead session.
-
-        Args:
-            pid: The checkpoint's process.
-            sock: The supervisor's end of its socket.
-        """
+        """Return a worker for a checkpoint that takes over from a dead session."""
         self._count += 1
         worker = WorkerProcess(self._count)
         worker.pid = pid
@@ -236,14 +207,7 @@ class WorkerProcesses:
         worker.connection.close()
 
     def kill_all(self, seconds):
-        """Kill every process but this one and the zygote.
-
-        Args:
-            seconds: When to give up on processes that the kernel does not let die.
-
-        Returns:
-            Whether there is none any more; the zygote reports the end of its children a moment later.
-        """
+        """Kill every process but this one and the zygote."""
         for worker in self._requested.values():
             worker.kill_when_forked = True
         self.resume_zygote()
@@ -298,12 +262,7 @@ class WorkerProcesses:
     # Processes that workers have left behind
 
     def orphans(self, parent_of, keep=()):
-        """Return the processes that belong to no worker: children of PID 1, or of the zygote as their subreaper.
-
-        Args:
-            parent_of: The parent of each process.
-            keep: Processes that are not to be returned.
-        """
+        """Return the processes that belong to no worker: children of PID 1, or of the zygote as their subreaper."""
         known, parents = {*self._by_pid, self._zygote_pid, *keep}, self._parents_of_orphans()
         return [pid for pid, parent in parent_of.items() if parent in parents and pid not in known]
 
@@ -315,9 +274,6 @@ class WorkerProcesses:
         """Return whether there are processes that a worker may have left behind.
 
         While blocks run at the same time there are many processes, and a full look at each end would take milliseconds.
-
-        Args:
-            pid: The worker's process, which has ended or was killed.
         """
         known = {*self._by_pid, 1, self._zygote_pid}
         # A process that has ended since it was listed (parent 0) may have started another before.

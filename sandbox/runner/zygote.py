@@ -18,12 +18,7 @@ WORKER_NICENESS = 5  # the supervisor goes first if the block would use all proc
 
 
 def run(sock, config):
-    """Serve until the supervisor closes the connection; never returns.
-
-    Args:
-        sock: Socket to the supervisor.
-        config: The sandbox's configuration.
-    """
+    """Serve until the supervisor closes the connection; never returns."""
     system.prctl(system.PR_SET_DUMPABLE, 0)
     # Also for what tools import: see `_prepare_interpreter`.
     sys.path[:] = [entry for entry in config["sys_path"] if not _is_writable_by_code(entry)]
@@ -139,14 +134,7 @@ def _add_tools(sources):
 
 
 class Zygote:
-    """The loop of the zygote. Each page that it writes to between two forks is copied, so it does as little as possible.
-
-    Args:
-        sock: Socket to the supervisor.
-        ready: A `worker.Worker` without a socket.
-        null: Descriptor for the standard error of workers until they have a block.
-        wakeup: Both ends of the pipe that becomes readable when a child has ended.
-    """
+    """The loop of the zygote. Each page that it writes to between two forks is copied, so it does as little as possible."""
 
     def __init__(self, sock, ready, null, wakeup):
         self.sock = sock

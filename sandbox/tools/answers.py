@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolImage
 
 MAX_DEPTH = 20
 _PLAIN = frozenset({str, int, float, bool, type(None)})

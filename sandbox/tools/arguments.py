@@ -25,7 +25,7 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 from pydantic_core import CoreSchema
 
 from autogen_codeact.sandbox.tools.payloads import least_size
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 MAX_PROBLEMS = 5
 MAX_LISTED = 500

@@ -15,25 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.requests import RequestClient
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.observers import (
-    Attachments,
-    BlockId,
-    CallFinished,
-    CallIntent,
-    Recorder,
-    notify,
-    recorders,
-)
-from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
-from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
 from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes, contained
-from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
     describe_error,
@@ -43,7 +29,21 @@ from autogen_codeact.sandbox.tools.payloads import (
     write_error,
 )
 from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError, ToolImage
+from autogen_codeact.sandbox.types.errors import SandboxProtocolError
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.observers import (
+    Attachments,
+    BlockId,
+    CallFinished,
+    CallIntent,
+    Recorder,
+    notify,
+    recorders,
+)
+from autogen_codeact.sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
+from autogen_codeact.sandbox.types.run_context import RunContext
+from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer, ToolArgumentError, ToolImage
+from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 logger = logging.getLogger("autogen_codeact")
 

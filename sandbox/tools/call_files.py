@@ -8,11 +8,11 @@ from collections.abc import Generator
 from contextlib import aclosing
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.host.requests import CHUNK, RequestClient
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
+from autogen_codeact.sandbox.types.filenames import safe_name
+from autogen_codeact.sandbox.types.paths import WORKSPACE
 
 CHUNKS_PER_CALL = 4
 # The supervisor reads and writes for the host, and code must not see these through it.

@@ -21,8 +21,8 @@ from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.rich_values import RichType, rich_type
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError, ToolImage
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage
 
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"

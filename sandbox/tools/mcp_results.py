@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from autogen_codeact.sandbox.tools.answers import to_answer
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolImage
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolImage
 
 _WRAPPED = "result"
 

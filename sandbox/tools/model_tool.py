@@ -15,8 +15,8 @@ from autogen_codeact.sandbox.tools.function import NO_LIBRARY, LibraryTypes, con
 from autogen_codeact.sandbox.tools.names import identifier
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.stub import StubbedTool, parameters_of, write_stub
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 from autogen_codeact.sandbox.tools.type_text import TypeTexts
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 
 class ModelHostTool(StubbedTool):

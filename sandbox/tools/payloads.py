@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.payloads import is_small, json_text, least_size, offload
 from autogen_codeact.sandbox.tools.terminal import Question, ask
+from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_SHOWN_CHARS = 4_000
 MAX_REASON_CHARS = 1_000

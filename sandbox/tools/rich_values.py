@@ -22,7 +22,7 @@ from autogen_codeact.sandbox.runner import value_codec
 from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.payloads import offload
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 MARK = "codeact"
 INLINE_BYTES = 64 * 1024

@@ -9,8 +9,8 @@ from autogen_codeact.sandbox.tools.function import contained
 from autogen_codeact.sandbox.tools.json_schema import ArgumentSchema, plain_schema
 from autogen_codeact.sandbox.tools.names import identifier
 from autogen_codeact.sandbox.tools.stub import StubbedTool, parameters_of, write_stub
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEMS = 5
 

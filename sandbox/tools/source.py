@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostTool
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

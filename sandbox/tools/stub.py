@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.tools.names import parameter_name
-from autogen_codeact.sandbox.tools.tool import HostTool
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, is_nullable, note_of, required_by, shown_default
+from autogen_codeact.sandbox.types.tool import HostTool
 
 _KINDS = inspect.Parameter
 _BYTES = re.compile(r"\bbytes\b")

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from autogen_codeact.sandbox.tools.tool import ToolStuckError
+from autogen_codeact.sandbox.types.tool import ToolStuckError
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
 )
-from autogen_codeact.sandbox.limits import Limits
+from autogen_codeact.sandbox.types.limits import Limits
 from autogen_codeact.teams import RefusedConfigError, load_component
 
 from .subject import Kind, each_engine

@@ -4,11 +4,11 @@ import html
 import json
 from pathlib import Path
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.files.display_files import OTHER_NAME, store
 from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
-from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.types.displays import Display
+from autogen_codeact.sandbox.types.result import Result
 
 from ..executors.sandboxes import FORGE
 from .oracles import MIB
@@ -177,7 +177,7 @@ def test_i1_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
     for data in (empty, b"[[]]", b'{"a": 1}', b'{"b": 2}'):
         parts = (("application/json", len(data)), ("text/plain", 0))
         displays.add(DisplayMessage(False, parts, "{}", 0, None), data)
-    kept = [list(display.data) for display in displays.values()]
+    kept = [list(display.data) for display in displays.kept.values()]
     assert kept == [
         ["application/json", "text/plain"],
         ["text/plain"],
@@ -209,7 +209,7 @@ async def test_i1_huge_figures_are_not_drawn_and_of_ten_thousand_the_first_are_s
 
     code = """
         import sys
-        sys.modules["codeact_runner.displays"].BLOCK_DISPLAYS = 3  # drawing 100 takes too long for a test
+        sys.modules["codeact_runner.wire"].MAX_DISPLAYS = 3  # drawing 100 takes too long for a test
         axes = plt.figure(figsize=(0.3, 0.3), dpi=20).add_axes([0, 0, 1, 1], visible=False)
         managers = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
         managers.update(dict.fromkeys(range(2, 10_001), managers[1]))

@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.rich_values import RichType
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 from ..executors.bubblewrapped import open_folder
 from .subject import Subject, each_engine, one_kind

@@ -6,7 +6,7 @@ from typing import Any
 
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.sandbox.displays import SMALL_JSON, Display, Forms
+from autogen_codeact.sandbox.types.displays import SMALL_JSON, Display, Forms
 
 from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB
@@ -32,7 +32,7 @@ SHOW = """
 GARBAGE = """
     from IPython.display import display
     import sys
-    mime = sys.modules["codeact_runner.mime"]
+    mime = sys.modules["codeact_runner.displays"]
     as_bytes = mime._as_bytes
     mime._as_bytes = lambda name, value: value.encode() if name == "text/plain" else b"\\xff" * 3_900_000
     for _ in range(4):

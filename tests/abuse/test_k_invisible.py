@@ -8,9 +8,9 @@ import regex
 
 from autogen_codeact.cli.answer_printer import AnswerPrinter
 from autogen_codeact.cli.live_page import CodeApproval
-from autogen_codeact.sandbox.files.filenames import printable, printable_text
 from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest
 from autogen_codeact.sandbox.tools.policies import AskPerson
+from autogen_codeact.sandbox.types.filenames import printable, printable_text
 from autogen_codeact.viewer.control import ApprovalQuestion
 
 from ..cli.support import code, codeact

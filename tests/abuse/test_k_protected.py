@@ -7,7 +7,7 @@ from autogen_codeact.cli.saved_files import SavedFiles
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
-from autogen_codeact.sandbox.files.protected_names import protected_name
+from autogen_codeact.sandbox.types.protected_names import protected_name
 from autogen_codeact.viewer.text import download_name
 
 from ..cli.support import codeact

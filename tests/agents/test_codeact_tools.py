@@ -157,7 +157,7 @@ async def test_tools_come_back_after_the_session_was_lost(session: SandboxCodeEx
     client_two = scripted(python("final_answer(add(3, 4))"))
     await agent.run(task="Go.")
     await session.restart()
-    agent._conversation.client = client_two
+    agent._model_client = client_two
     assert (await agent.run(task="Again.")).messages[-1].to_text() == "7"
 
 

@@ -67,7 +67,7 @@ async def test_strictest_form_that_the_model_supports_is_requested(structured_ou
     client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
     token = CancellationToken()
 
-    decided = await RetryDecider(client, "coder").ask(FAILURE, token)
+    decided = await RetryDecider("coder").ask(client, FAILURE, token)
 
     assert decided.decision == YES
     (call,) = client.create_calls
@@ -78,13 +78,13 @@ async def test_strictest_form_that_the_model_supports_is_requested(structured_ou
 
 async def test_usage_of_both_answers_is_counted() -> None:
     client = scripted(model_answer("no idea", cost=2), model_answer(decision(True), cost=3))
-    decided = await RetryDecider(client, "coder").ask(FAILURE, CancellationToken())
+    decided = await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
     assert (decided.decision, decided.usage) == (YES, token_usage(5))
 
 
 async def test_an_empty_answer_is_not_quoted_back() -> None:
     client = scripted("", decision(True))
-    await RetryDecider(client, "coder").ask(FAILURE, CancellationToken())
+    await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
     first, second = (call["messages"] for call in client.create_calls)
     assert second[:-1] == first
     assert second[-1].content.startswith("That is not a decision: the answer is empty.")
@@ -92,14 +92,14 @@ async def test_an_empty_answer_is_not_quoted_back() -> None:
 
 async def test_a_long_answer_is_quoted_back_in_part() -> None:
     client = scripted("x" * 5_000, decision(True))
-    await RetryDecider(client, "coder").ask(FAILURE, CancellationToken())
+    await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
     assert client.create_calls[1]["messages"][-2] == AssistantMessage(content="x" * 1_999 + "…", source="coder")
 
 
 async def test_an_error_of_the_client_is_not_taken_for_an_answer() -> None:
     for structured_output in (False, True):
         with pytest.raises(ValueError, match="No more mock responses"):
-            await RetryDecider(scripted(structured_output=structured_output), "coder").ask(FAILURE, CancellationToken())
+            await RetryDecider("coder").ask(scripted(structured_output=structured_output), FAILURE, CancellationToken())
 
 
 # Over the wire, with AutoGen's own client
@@ -112,7 +112,7 @@ def forms(server: OpenAIServer) -> list[str | None]:
 @structured
 async def test_a_schema_goes_over_the_wire() -> None:
     async with OpenAIServer([decision(True)]) as server:
-        decided = await RetryDecider(server.client(), "coder").ask(FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
 
     assert decided.decision == YES
     assert (decided.usage.prompt_tokens, decided.usage.completion_tokens) == (7, 3)
@@ -130,9 +130,9 @@ async def test_a_schema_goes_over_the_wire() -> None:
 )
 async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, asked) -> None:
     async with OpenAIServer([decision(True), decision(False, "r")], refuses=refuses) as server:
-        asker = RetryDecider(server.client(), "coder")
-        first = await asker.ask(FAILURE, CancellationToken())
-        second = await asker.ask(FAILURE, CancellationToken())
+        asker = RetryDecider("coder")
+        first = await asker.ask(server.client(), FAILURE, CancellationToken())
+        second = await asker.ask(server.client(), FAILURE, CancellationToken())
 
     assert (first.decision, second.decision) == (YES, RetryDecision(reason="r", retry=False))
     assert forms(server) == asked
@@ -140,7 +140,7 @@ async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, 
 
 async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we_read_ourselves() -> None:
     async with OpenAIServer(["I think so.", f"Certainly! {decision(True)}"]) as server:
-        decided = await RetryDecider(server.client(), "coder").ask(FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
 
     assert decided.decision == YES
     assert forms(server) == ["json_schema", "json_object"]
@@ -150,7 +150,7 @@ async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we
 async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -> None:
     cut = Reply('{"reason": "and so on', finish_reason="length", completion_tokens=100)
     async with OpenAIServer([cut, "still nothing"]) as server:
-        decided = await RetryDecider(server.client(), "coder").ask(FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
 
     assert decided.decision.retry is False
     assert decided.usage.completion_tokens == 103
@@ -160,7 +160,7 @@ async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -
 @pytest.mark.parametrize("reply", [Reply("well, ", endless=True), Reply(silent=True)])
 async def test_decision_that_takes_too_long_counts_as_no(reply: Reply) -> None:
     async with OpenAIServer([reply]) as server:
-        decided = await RetryDecider(server.client(), "coder", deadline=0.3).ask(FAILURE, CancellationToken())
+        decided = await RetryDecider("coder", deadline=0.3).ask(server.client(), FAILURE, CancellationToken())
 
     assert decided.decision == RetryDecision(reason="no decision came within 0.3 s", retry=False)
     assert len(server.requests) == 1
@@ -169,14 +169,14 @@ async def test_decision_that_takes_too_long_counts_as_no(reply: Reply) -> None:
 async def test_other_refusals_are_errors() -> None:
     async with OpenAIServer([Reply("no credit left", status=402)]) as server:
         with pytest.raises(Exception, match="no credit left"):
-            await RetryDecider(server.client(), "coder").ask(FAILURE, CancellationToken())
+            await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
     assert len(server.requests) == 1
 
 
 async def test_cancelling_ends_the_wait_for_a_decision() -> None:
     token = CancellationToken()
     async with OpenAIServer([Reply(silent=True)]) as server:
-        asking = asyncio.create_task(RetryDecider(server.client(), "coder").ask(FAILURE, token))
+        asking = asyncio.create_task(RetryDecider("coder").ask(server.client(), FAILURE, token))
         await server.requested(1)
         token.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -17,7 +17,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
-from autogen_codeact.sandbox.host.languages import LANGUAGES, find_language, labels
+from autogen_codeact.sandbox.types.languages import LANGUAGES, find_language, labels
 
 F = "```"
 REFERENCE = MarkdownIt("commonmark")

@@ -29,7 +29,6 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
 from autogen_codeact.agents.handoffs import Transfer
-from autogen_codeact.agents.run_events import AnswerGiven
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     ExecutionResult,
@@ -129,11 +128,8 @@ async def test_transfer_comes_again_from_the_record_of_its_block(session: Sandbo
     )
     first = results((await agent.run(task="Go.")).messages)[0]
     failed = results((await agent.run(task="Go.")).messages)[0]
-    events = [event async for event in agent._runner.repeat(first)]
-    assert [event.answer for event in events if isinstance(event, AnswerGiven)] == [
-        Transfer("transfer_to_bob", "bob", "one")
-    ]
-    assert not [event async for event in agent._runner.repeat(failed) if isinstance(event, AnswerGiven)]
+    assert (await agent._runner.repeat(first)).answer == Transfer("transfer_to_bob", "bob", "one")
+    assert (await agent._runner.repeat(failed)).answer is None
 
 
 async def test_answer_and_transfer_in_one_block_exclude_each_other(session: SandboxCodeExecutor) -> None:

@@ -9,8 +9,8 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxPool
+from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox import pool_manager
-from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.host.client import RunnerClient
 from tests.batch.support import MakeAgent, double, rows_of
 from tests.openai_server import OpenAIServer

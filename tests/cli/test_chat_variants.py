@@ -30,9 +30,7 @@ def work_folders(folder):
 @pytest.mark.usefixtures("bubblewrap")
 def test_a_pipe_gets_plain_lines(tmp_path):
     model = replay(tmp_path, f"Look:\n{code('print(6 * 7)')}", "**42**", "Two lines.")
-    done = codeact(
-        "chat", "--model", model, *BOX, stdin="go\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)}
-    )
+    done = codeact("chat", "--model", model, *BOX, stdin="go\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)})
     assert (done.status, TIMES.sub("0 s", done.out)) == (
         0,
         "codeact chat with recorded answers. /help lists the commands.\n"

@@ -74,13 +74,9 @@ def test_image_is_built_on_the_first_engine_and_given_to_the_others(proxy: Engin
     done = codeact("image", "build", "--host", proxy.address, "--host", GONE, env=NOWHERE)
     assert (done.status, done.out) == (1, f"{DEFAULT_IMAGE}\n")
     assert done.err.splitlines()[-1].startswith(f"codeact: No Docker engine at {GONE}: there is no such socket.")
-    done = codeact("image", "list", "--host", proxy.address, env=NOWHERE)
-    lines = [line for line in done.out.splitlines() if line.startswith(f"{DEFAULT_IMAGE} ")]
-    assert len(lines) == 1
-    assert lines[0].endswith(f" UTC  {proxy.address}")
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["clean"], ["image", "build"], ["image", "list"]])
+@pytest.mark.parametrize("command", [["doctor"], ["clean"], ["image", "build"]])
 def test_invalid_engines_are_an_error(command: list[str]) -> None:
     done = codeact(*command, "--host", "a:2375")
     assert (done.status, done.out) == (2, "")

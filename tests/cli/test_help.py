@@ -68,9 +68,8 @@ OPTIONS = {
     ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
-    ("image",): ["build", "list"],
+    ("image",): ["build"],
     ("image", "build"): ["--force"],
-    ("image", "list"): [],
     ("doctor",): ["--json", "--image", "--base-url"],
     ("clean",): ["--all", "--dry-run", "--json"],
 }

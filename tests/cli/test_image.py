@@ -1,4 +1,4 @@
-"""`codeact image`: build and list."""
+"""`codeact image build`."""
 
 from contextlib import closing
 
@@ -46,17 +46,7 @@ def test_bad_options_of_build_are_status_2(arguments, words):
     assert words in done.err
 
 
-def test_list_has_one_image_a_line(docker_engine):
-    done = codeact("image", "list")
-    assert (done.status, done.err) == (0, "")
-    rows = {line.split()[0]: line.split() for line in done.out.splitlines()}
-    kind, size, unit, date, _, zone = rows[DEFAULT_IMAGE][1:]
-    assert (kind, unit, zone) == ("default", "MB", "UTC")
-    assert int(size) > 100
-    assert date.startswith("20")
-
-
-@pytest.mark.parametrize("arguments", [["build"], ["build", "--force"], ["list"]])
+@pytest.mark.parametrize("arguments", [["build"], ["build", "--force"]])
 def test_without_an_engine_it_is_status_2(arguments):
     done = codeact("image", *arguments, env={"DOCKER_HOST": "tcp://127.0.0.1:9"})
     assert (done.status, done.out) == (2, "")

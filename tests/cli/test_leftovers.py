@@ -14,10 +14,10 @@ import pytest
 
 from autogen_codeact.cli import leftovers
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import owner_state
-from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
+from autogen_codeact.sandbox.backends.owner import Leftover
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until
@@ -145,8 +145,7 @@ def test_clean_all_removes_all_but_those_of_running_owners(
     living = bench.make(owner_labels())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     # Others' control groups are not ours to remove.
-    monkeypatch.setattr(leftovers, "leftover_groups", list)
-    monkeypatch.setattr(leftovers, "abandoned_folders", list)
+    monkeypatch.setattr(leftovers, "local_leftovers", list)
     assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
     shown, said = capsys.readouterr()
     assert [row[0] for row in rows(shown)] == ["removed"] * 3
@@ -171,8 +170,7 @@ def test_leftovers_that_can_not_be_removed_are_reported_with_status_1(bench: Ben
 def test_doctor_lists_leftovers_with_advice(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "leftover_groups", list)
-    monkeypatch.setattr(leftovers, "abandoned_folders", list)
+    monkeypatch.setattr(leftovers, "local_leftovers", list)
     foreign, dead = bench.make(ELSEWHERE), bench.make(of_the_dead())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     check = leftovers.check_leftovers()
@@ -190,8 +188,7 @@ def test_no_leftovers_are_reported(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     living = bench.make(owner_labels())
-    monkeypatch.setattr(leftovers, "leftover_groups", list)
-    monkeypatch.setattr(leftovers, "abandoned_folders", list)
+    monkeypatch.setattr(leftovers, "local_leftovers", list)
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
     assert capsys.readouterr() == ("", "codeact: no leftover sandboxes or folders\n")
@@ -200,8 +197,8 @@ def test_no_leftovers_are_reported(
     assert bench.there() == {living}
 
 
-def group_of(pid: int) -> Callable[[], LeftoverGroup | None]:
-    return lambda: next((group for group in leftover_groups() if group.owner == str(pid)), None)
+def group_of(pid: int) -> Callable[[], Leftover | None]:
+    return lambda: next((group for group in leftover_groups() if group.owner == f"process {pid}"), None)
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -217,7 +214,7 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         other.kill()
         group = find()
         assert group is not None
-        assert (group.owner_state, sandbox in group.processes) == ("dead", True)
+        assert (group.owner_state, group.state != "empty") == ("dead", True)
         done = codeact("clean", "--dry-run", env={"DOCKER_HOST": "unix:///nowhere"})
         assert done.status == 0
         line = next(line for line in done.out.splitlines() if group.name in line)
@@ -231,7 +228,7 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         assert next(line for line in done.out.splitlines() if group.name in line).split()[0] == "removed"
         wait_until(lambda: not alive(sandbox), "the sandbox's end")
         assert find() is None
-        assert not remove_group(group)
+        assert not group.remove()
 
 
 def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: Path) -> None:
@@ -259,13 +256,13 @@ def test_owners_in_another_namespace_are_unknown() -> None:
 
 
 def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.leftovers.REMOVE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.END_TIMEOUT_S", 0.05)
     folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
     (folder / "busy").mkdir(parents=True)
     (group,) = leftover_groups(tmp_path)
-    assert (group.name, group.owner, group.owner_state, group.processes) == ("codeact-x", "2", "unknown", set())
+    assert (group.name, group.owner, group.owner_state, group.state) == ("codeact-x", "process 2", "unknown", "empty")
     with pytest.raises(SandboxStartError, match="can't be removed: Directory not empty"):
-        remove_group(group)
+        group.remove()
     (folder / "busy").rmdir()
-    assert remove_group(group)
+    assert group.remove()
     assert leftover_groups(tmp_path) == []

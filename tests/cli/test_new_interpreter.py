@@ -21,7 +21,6 @@ WITH_MODEL = {
 OTHERS = {
     "doctor": ["doctor", "--json"],
     "clean": ["clean", "--dry-run", "--json"],
-    "image list": ["image", "list"],
     "no sandbox": ["exec", "-", "--sandbox", "none"],
     "usage error": ["exec"],
 }

@@ -20,7 +20,7 @@ from autogen_codeact.executors import (
     SandboxCodeExecutor,
 )
 from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.pool import UNFIT, SandboxPool

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
 
 MODULE = "host_tools_of_a_test"
 

@@ -3,15 +3,14 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup, remove_orphans
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup, leftover_groups
 
 from .bubblewrapped import cgroups
 from .sandboxes import out, run, run_past_oom
@@ -141,23 +140,22 @@ def abandoned(*held: int) -> tuple[int, int]:
     return int(pid), int(count)
 
 
-def test_control_groups_of_dead_owners_are_removed_once_they_are_empty():
-    """Starts of other tests remove them too; so a group is held before its owner dies."""
+def test_control_groups_of_dead_owners_are_removed_with_their_processes():
+    """Starts of other tests remove them too."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            full, count = abandoned(process.pid)
+            full, _ = abandoned(process.pid)
             empty, _ = abandoned()
             mine = Cgroup.create("codeact-mine", Limits())
             assert mine is not None
-            remove_orphans(time.monotonic())
-            assert not ours(empty)
-            assert len(ours(full)) == count  # there is a process in it
-            removal = threading.Thread(target=remove_orphans, args=(time.monotonic() + 50,))
-            removal.start()
+            for item in leftover_groups():
+                if item.orphan:
+                    item.remove()
+            assert process.wait(20) == -signal.SIGKILL
         finally:
             process.kill()
-    removal.join()
     assert not ours(full)
+    assert not ours(empty)
     assert len(ours(os.getpid())) == len(mine.folders)  # the living keep theirs, also while they are empty
     mine.remove()
     assert not ours(os.getpid())

@@ -10,6 +10,8 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
+from autogen_codeact.sandbox import Limits
+from autogen_codeact.sandbox.types.displays import interleave
 
 from . import reused
 from .conftest import MakeExecutor
@@ -205,7 +207,8 @@ async def test_a_display_is_streamed_where_it_was_shown(session: DockerCommandLi
     texts = [text for text in seen if text != "figure-1.svg"]
     assert "".join(texts) == "before\n<Drawing: figure-1.svg>\nafter\n"
     assert seen.count("figure-1.svg") == 1
-    assert seen.index("figure-1.svg") < seen.index("after\n")
+    at = seen.index("figure-1.svg")
+    assert ("".join(seen[:at]), seen[at + 1]) == ("before\n", "<Drawing: figure-1.svg>\n")
 
 
 async def test_what_was_shown_before_a_timeout_is_kept(session: DockerCommandLineCodeExecutor) -> None:
@@ -245,3 +248,53 @@ async def test_files_in_a_mounted_folder(make_executor: MakeExecutor, tmp_path: 
     first, second = result.displays
     assert (first.path, second.path) == (tmp_path / "figure-2-2.svg", tmp_path / "figure-3.svg")
     assert names(tmp_path) == ["figure-1.svg", "figure-2-2.svg", "figure-2.svg", "figure-3.svg"]
+
+
+SHOW_BETWEEN = """
+import subprocess, sys
+from IPython.display import HTML, display
+line = "<IPython.core.display.HTML object: display-{}.html>"
+for number in range(1, 4):
+    print(line.format(number))  # looks like a display
+    sys.stderr.write("error\\n")
+    subprocess.run(["echo", "é" * 10])
+    display(HTML("<p>"))
+    subprocess.run(["echo", "after"])
+print("end")
+"""
+
+
+@pytest.mark.parametrize("mode", ["session", "process"])
+async def test_a_display_stands_where_it_was_shown_whatever_else_is_printed(
+    make_executor: MakeExecutor, mode: str
+) -> None:
+    executor = await make_executor(mode=mode)
+    result = await run(executor, SHOW_BETWEEN)
+    pieces = interleave(result.output, result.displays)
+    expected: list[str | None] = []
+    for number in range(1, 4):
+        text = f"<IPython.core.display.HTML object: display-{number}.html>\nerror\n{'é' * 10}\n"
+        expected += [("after\n" if number > 1 else "") + text, None]
+    assert [piece if isinstance(piece, str) else None for piece in pieces] == [*expected, "after\nend\n"]
+    chunks = [chunk async for chunk in executor.execute_stream([block(SHOW_BETWEEN)], CancellationToken())]
+    texts = ""
+    for chunk in chunks:
+        if isinstance(chunk, OutputChunk):
+            assert chunk.display is None or chunk.display.offset == len(texts)
+            texts += chunk.text
+
+
+async def test_displays_in_output_that_was_cut_have_no_offset_there(make_executor: MakeExecutor) -> None:
+    executor = await make_executor(mode="session", limits=Limits(output=1024))
+    code = """
+from IPython.display import HTML
+display(HTML("first"))
+print("x" * 4000)
+display(HTML("second"))
+"""
+    result = await run(executor, code)
+    first, second = result.displays
+    assert result.truncated > 0
+    assert (first.offset, first.output_line in result.output) == (0, True)
+    assert (second.offset, second.output_line in result.output) == (None, True)
+    assert interleave(result.output, result.displays)[-1] == second

@@ -209,7 +209,7 @@ class TestLoadedConfig:
         executor = round_trip(DockerCommandLineCodeExecutor(device_requests=[CUBE, ONE]))
         launcher = executor.sandbox.new_client()._launcher
         with closing(connect()) as client:
-            container = launcher._create(client, DEFAULT_IMAGE, "pass")  # type: ignore[attr-defined]
+            container = launcher._create(client, DEFAULT_IMAGE, "pass", {}, managed_network=True)  # type: ignore[attr-defined]
             try:
                 requests = inspect(client, container)["HostConfig"]["DeviceRequests"]
             finally:

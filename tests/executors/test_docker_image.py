@@ -20,12 +20,11 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
     install_advice,
-    list_images,
     parse_packages,
     resolve_image,
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.texts import ANY
 
 from .images import build_from, labelled_image, make_wheel, run, silent
@@ -173,7 +172,7 @@ class TestResolving:
         assert found["Config"]["Labels"] == {"from": "registry"}
         assert said[0] == f"pulling {name} …"
         assert said[-1] == f"pulled {name}"
-        assert any("of 0.2 MB" in line for line in said)
+        assert any("Downloading" in line for line in said)
 
     def test_a_pull_that_stalls_is_aborted(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
@@ -223,8 +222,6 @@ class TestPackages:
         assert said[0] == f"building {first} with tinywheel-1.0-py3-none-any.whl (once) …"
         assert said[-1] == f"built {first}"
         assert run(client, first, "python3", "-c", "import tinywheel, numpy; print(tinywheel.VALUE)") == (0, "1\n")
-        kinds = {info.reference: info.kind for info in list_images(client)}
-        assert (kinds[first], kinds[DEFAULT_IMAGE]) == ("derived", "default")
 
         said.clear()
         assert resolve_image(client, DEFAULT_IMAGE, [str(wheel), str(wheel)], progress=said.append) == first

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
+from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
 from tests.texts import ANY
 
 

@@ -22,7 +22,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox.async_sandbox import LOST
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.types.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
 from .sandboxes import block, out, run

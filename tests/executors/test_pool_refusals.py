@@ -23,7 +23,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 
 from .pooled import left, until, what_is_new

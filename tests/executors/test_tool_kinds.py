@@ -29,7 +29,7 @@ from autogen_codeact.executors.tools.adapters import from_autogen
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolArgumentError
+from autogen_codeact.sandbox.types.tool import HostTool, ToolArgumentError
 from tests.processes import address
 
 from .schema_workbench import SchemaWorkbench

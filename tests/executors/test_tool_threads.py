@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolLimits
 from autogen_codeact.executors import HostTool as AutoGenHostTool
 from autogen_codeact.sandbox import HostTool
-from autogen_codeact.sandbox.tools.tool import ToolStuckError
+from autogen_codeact.sandbox.types.tool import ToolStuckError
 
 from . import reused
 from .sandboxes import out

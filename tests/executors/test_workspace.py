@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
-from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
 from autogen_codeact.sandbox.files.host_folder import Skipped
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.types.filenames import MAX_DEPTH
 
 from .workspaces import names, send
 

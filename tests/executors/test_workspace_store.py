@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import safe_name
 from tests.texts import ANY
 
 from .workspaces import names, send
@@ -190,7 +190,7 @@ DISK_FULL = """
 import errno, os, subprocess, sys
 from pathlib import Path
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.types.errors import SandboxFileError
 
 root = Path(sys.argv[1])
 mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(root)], capture_output=True, text=True)

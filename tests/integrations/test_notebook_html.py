@@ -18,8 +18,8 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
 from autogen_codeact.integrations import notebook_html
-from autogen_codeact.sandbox.displays import Display, interleave
-from autogen_codeact.sandbox.result import STOPPED
+from autogen_codeact.sandbox.types.displays import Display, interleave
+from autogen_codeact.sandbox.types.result import STOPPED
 
 ALLOWED = {
     *(
@@ -122,8 +122,9 @@ def test_nothing_in_messages_runs_or_is_loaded(text):
 
 
 def test_words_code_and_figures_are_shown():
-    image = Display("figure-1.png", {"text/plain": "<Figure size 640x480>", "image/png": b"\x89PNG"})
-    output = "before\n<Figure size 640x480: figure-1.png>\nafter\n"
+    line = "<Figure size 640x480: figure-1.png>"
+    image = Display("figure-1.png", {"image/png": b"\x89PNG"}, output_line=line, offset=7)
+    output = f"before\n{line}\nafter\n"
     result = ExecutionResult(0, output, displays=(image,), duration_s=1.25)
     result.artifacts = (Artifact("figure-1.png", 4, "image/png"), Artifact("data.csv", 4, "text/csv"))
     page = notebook_html.message_to_html(
@@ -167,15 +168,15 @@ def test_title_of_a_result_says_how_the_code_ended(result, words):
     assert notebook_html.message_to_text(event).splitlines()[0] == f"coder ran code: {words}"
 
 
-def test_displays_without_text_in_the_output_come_last():
+def test_displays_without_an_offset_come_last_whatever_the_output_says():
     first, second = (
-        Display("figure-1.png", {"text/plain": "<Figure>"}),
-        Display("display-2", {"text/plain": "   a\n0  1"}),
+        Display("figure-1.png", {}, output_line="<Figure: figure-1.png>", offset=None),
+        Display("display-2", {}, output_line="   a\n0  1", offset=2),
     )
     assert interleave("x\n   a\n0  1\ny", (first, second)) == ["x\n", second, "y", first]
     assert interleave("", (first,)) == [first]
-    assert interleave("<Figure: figure-1.png>\n", (first,)) == [first]
-    assert interleave("x<Figure: figure-1.png>\n", (first,)) == ["x<Figure: figure-1.png>\n", first]
+    assert interleave("<Figure: figure-1.png>\n", (first,)) == ["<Figure: figure-1.png>\n", first]
+    assert interleave("x\nanother text", (second,)) == ["x\nanother text", second]
 
 
 def test_long_runs_and_outputs_are_bounded():

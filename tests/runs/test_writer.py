@@ -31,7 +31,7 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
 from autogen_codeact.sandbox import Display
-from autogen_codeact.sandbox.tools.tool import ToolImage
+from autogen_codeact.sandbox.types.tool import ToolImage
 
 
 def message(text):

@@ -30,7 +30,7 @@ def modules_of(code: str) -> list[str]:
     "code",
     [
         "import autogen_codeact.sandbox",
-        "import autogen_codeact.sandbox.options",
+        "import autogen_codeact.sandbox.types.options",
         "from autogen_codeact.sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
     ],
 )
@@ -70,6 +70,13 @@ def test_imports_between_our_packages_point_down() -> None:
             if len(parts) > 1 and parts[1] in LAYERS and LAYERS.index(parts[1]) > LAYERS.index(layer):
                 upward.setdefault(str(path.relative_to(ROOT)), set()).add(parts[1])
     assert upward == {}
+
+
+def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
+    known = {module_name(path) for path in source_files()}
+    types = "autogen_codeact.sandbox.types"
+    for path in (ROOT / "sandbox" / "types").glob("*.py"):
+        assert all(name.startswith(types) for name in imported_by(path, known)), path.name
 
 
 def test_there_are_no_import_cycles() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox import limits as module
 from autogen_codeact.sandbox.backends.docker import engine
 from autogen_codeact.sandbox.facts import known_facts
-from autogen_codeact.sandbox.limits import Limits, machine_memory
-from autogen_codeact.sandbox.options import DockerOptions
+from autogen_codeact.sandbox.types import limits as module
+from autogen_codeact.sandbox.types.limits import Limits, machine_memory
+from autogen_codeact.sandbox.types.options import DockerOptions
 
 GIB = 1024**3
 

@@ -20,9 +20,9 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors import SandboxPool as ExecutorPool
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
-from autogen_codeact.sandbox.limits import Limits
-from autogen_codeact.sandbox.option_texts import parse_texts
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.option_texts import parse_texts
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
 PROGRAM = """
 from typing import Annotated
 from pydantic import Field
-from autogen_codeact.sandbox import options
+from autogen_codeact.sandbox.types import options
 
 class BubblewrapOptions(options.BubblewrapOptions):
     dummy: Annotated[int, Field(description="An option that was added.")] = 3

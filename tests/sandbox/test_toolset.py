@@ -9,8 +9,8 @@ import pytest
 from autogen_codeact.sandbox import AsyncSandbox, HostToolProtocol, ToolSource
 from autogen_codeact.sandbox.tools import source
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
 from autogen_codeact.sandbox.toolset import Toolset
+from autogen_codeact.sandbox.types.tool import ToolAnswer
 from tests.executors import reused
 
 

@@ -21,7 +21,6 @@ def test_the_log_of_a_running_run_is_read_again_after_ten_times_the_time_that_re
 
     monkeypatch.setattr(catalog, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(catalog, "summary_row", summary_row)
-    monkeypatch.setattr(catalog, "save_cache", lambda folder, rows: None)
     runs = Catalog(tmp_path / "runs")
 
     def look(after_s: float) -> int:

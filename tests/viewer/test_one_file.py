@@ -15,6 +15,7 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, R
 from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
 from autogen_codeact.viewer import one_file
 from autogen_codeact.viewer.one_file import export_html, to_json, write_html
+from autogen_codeact.viewer.static import page_script
 from autogen_codeact.viewer.steps import RunSteps
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
@@ -105,12 +106,27 @@ def test_text_of_a_run_can_not_end_its_element(tmp_path):
     for shown in (steps[0]["text"], steps[1]["text"], steps[2]["output"], page.title):
         assert "</script><script>alert(1)</script><!-- <script>" in shown
     # Nothing of it is in the file as it is, and no character that is a line break to JavaScript only.
-    before_script = file.getvalue().rpartition('<script type="module">')[0]
+    before_script = file.getvalue().rpartition("<script>")[0]
     assert "alert(1)</" not in before_script
     assert not {"\u2028", "\u2029"} & set(before_script)
-    kinds = [(attributes["type"], attributes.get("data-part")) for attributes, _ in page.scripts]
+    kinds = [(attributes.get("type"), attributes.get("data-part")) for attributes, _ in page.scripts]
     json_type = "application/json"
-    assert kinds == [(json_type, "steps"), (json_type, "summaries"), (json_type, None), ("module", None)]
+    assert kinds == [(json_type, "steps"), (json_type, "summaries"), (json_type, None), (None, None)]
+
+
+def test_the_page_loads_nothing_but_its_own_script(tmp_path):
+    write_html(load_run(write_log(tmp_path / "run", lines(whole_run()))), file := io.StringIO())
+    page = file.getvalue()
+    assert re.findall(r'<link rel="\w+" href="[^:]*:', page) == ['<link rel="icon" href="data:']
+    assert not re.search(r"<script[^>]* src|__BASE__/|__NONCE__", page.replace(page_script(), ""))
+    (policy,) = re.findall('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page.partition("<style")[0])
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (nonce,) = re.findall('<style nonce="([^"]*)">', page.partition("<script")[0])
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'nonce-{nonce}'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def test_json_in_the_page_is_ascii_and_has_no_brackets_of_html():
@@ -131,12 +147,14 @@ def test_figures_and_files_are_inside_once(tmp_path):
     (first, second) = page.parts("steps")[1:]
     assert first["displays"][0]["data"]["image/png"]["file"]["sha256"] == figure.sha256
     assert second["displays"] == first["displays"]
-    files = {attributes["id"]: "".join(data) for attributes, data in page.scripts if attributes["type"] == "text/plain"}
+    files = {
+        attributes["id"]: "".join(data) for attributes, data in page.scripts if attributes.get("type") == "text/plain"
+    }
     assert {name: base64.b64decode(data) for name, data in files.items()} == {
         f"file-{figure.sha256}": b"an image",
         f"file-{table.sha256}": b"a,b\n1,2\n",
     }
-    assert len([each for each in page.scripts if each[0]["type"] == "text/plain"]) == 2
+    assert len([each for each in page.scripts if each[0].get("type") == "text/plain"]) == 2
 
 
 @pytest.mark.parametrize("damage", [None, b"another image"])

@@ -194,8 +194,7 @@ async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, 
         await page.goto(address)
         # Another page has answered, and this one does not know yet.
         left = await page.evaluate(
-            """async (address) => {
-                const { Questions } = await import(new URL("page/questions.js", address));
+            """async () => {
                 const questions = new Questions(() => Promise.reject(Object.assign(new Error("not open"), { status: 409 })));
                 document.body.append(questions.element);
                 questions.ask({ id: 1, agent: "a", kind: "code", text: "1", tool: null });
@@ -204,8 +203,7 @@ async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, 
                 button.click();
                 await new Promise((resolve) => setTimeout(resolve));
                 return [questions.element.hidden, document.getElementById("announcements").textContent];
-            }""",
-            address,
+            }"""
         )
     assert left == [True, "not open"]
 

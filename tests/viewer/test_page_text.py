@@ -2,39 +2,31 @@
 
 import pytest
 
-from autogen_codeact.sandbox.files.filenames import printable_text
+from autogen_codeact.sandbox.types.filenames import printable_text
 from autogen_codeact.viewer.static import PAGE
 
 from ..abuse.test_k_invisible import IGNORABLE, LEGITIMATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ADDRESS = "http://viewer.test/"
 
 
-async def with_modules(page):
-    """Open a page that can import the modules of ours."""
-
-    async def answer(route):
-        name = route.request.url.removeprefix(ADDRESS)
-        kind = "text/javascript" if name else "text/html"
-        await route.fulfill(content_type=kind, body=(PAGE / name).read_text() if name else "<p>")
-
-    await page.route(f"{ADDRESS}**", answer)
-    await page.goto(ADDRESS)
+async def with_script(page):
+    """Open a page with our functions."""
+    await page.goto("about:blank")
+    for name in ("dom", "text", "markdown", "frames"):
+        await page.add_script_tag(path=PAGE / f"{name}.js")
     return page
 
 
 async def test_every_invisible_character_is_an_escape_in_the_page(own_page):
-    page = await with_modules(own_page)
+    page = await with_script(own_page)
     texts = [*(f"rm{each} x{each}{each}" for each in IGNORABLE), *LEGITIMATE]
-    shown = await page.evaluate(
-        "async texts => { const { plain } = await import('/dom.js'); return texts.map(plain); }", texts
-    )
+    shown = await page.evaluate("texts => texts.map(plain)", texts)
     assert shown == list(map(printable_text, texts))
 
 
 async def test_no_text_is_slow_to_render(own_page):
-    page = await with_modules(own_page)
+    page = await with_script(own_page)
     seeds = [
         *(
             "`",
@@ -71,10 +63,6 @@ async def test_no_text_is_slow_to_render(own_page):
     nested = [f"{'[' * depth}{'1,' * 90_000}1{']' * depth}" for depth in (2, 60, 2_000, 5_000)]
     found = await page.evaluate(
         """async ([seeds, nested, size]) => {
-          const { markdown } = await import('/markdown.js');
-          const { visible } = await import('/dom.js');
-          const { longText } = await import('/text.js');
-          const { prettyJson } = await import('/frames.js');
           const ms = (face, text) => {
             const begin = performance.now();
             face(text);

@@ -197,7 +197,7 @@ def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path
         for place in [*places, len(whole)]:
             log.write(whole[done:place])
             done = place
-            for line in run._tail.read():
+            for line in run._tail.read(follow=True):
                 run._steps.add(line)
     run.live = False
     assert steps(run) == steps(read(rich_run))

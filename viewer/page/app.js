@@ -1,7 +1,3 @@
-// The entry: which page it is.
-import { place } from "./data.js";
-import { openList } from "./list.js";
-import { openRun } from "./run.js";
-
-if (place().kind === "run") openRun();
-else openList();
+// The start: which page it is.
+if (data.isRun) new RunPage().open();
+else new ListPage().open();

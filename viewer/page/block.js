@@ -1,14 +1,9 @@
 // What belongs to a block of code: the code, what it printed and showed, calls, connections and files.
-import { bytes, chip, count, h, seconds, visible } from "./dom.js";
-import { fileUrl, outputUrl } from "./data.js";
-import { htmlFrame, prettyJson, svgFrame } from "./frames.js";
-import { markdown } from "./markdown.js";
-import { cutLines, longText } from "./text.js";
 
 const IMAGE_TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /** Show code, coloured if the server has found its parts. */
-export function code(step) {
+function code(step) {
   const spans = step.spans;
   const box = spans ? colouredCode(step.code, spans) : longText(step.code, { head: 60, tail: 20, name: "code", size: step.code_bytes ?? null });
   box.classList.add("code");
@@ -46,11 +41,11 @@ function joined(lines) {
 }
 
 /** Show what a block has printed; null if it printed nothing. */
-export function output(step) {
+function output(step) {
   // A session prints the value of the last expression too.
   if (!step.output || (step.value && step.output.trim() === step.value.trim())) return null;
   const size = step.output_bytes ?? null;
-  const box = longText(step.output, { size, url: size === null ? null : outputUrl(step.number), name: "output" });
+  const box = longText(step.output, { size, url: size === null ? null : data.outputUrl(step.number), name: "output" });
   box.classList.add("output");
   if (step.outcome === "error") box.classList.add("failed");
   const dropped = step.truncated ? h("p.muted", null, `The sandbox has dropped ${bytes(step.truncated)} of output.`) : null;
@@ -58,7 +53,7 @@ export function output(step) {
 }
 
 /** Show the value of a block's last expression, or what it gave as its answer. */
-export function value(step) {
+function value(step) {
   if (step.value === null || step.value === undefined) return null;
   // What is shown as a table or a figure needs no second form.
   if ((step.displays || []).some((shown) => shown.data && shown.data["text/plain"] === step.value && Object.keys(shown.data).length > 1)) return null;
@@ -68,27 +63,27 @@ export function value(step) {
 }
 
 /** A part of a step with a small label beside it. */
-export function labelled(label, ...content) {
+function labelled(label, ...content) {
   return h("div.field", null, h("span.label", { "aria-hidden": "true" }, label), h("div.content", null, content));
 }
 
 /** Show a figure, table or other display in its best form. */
-export function display(shown) {
+function display(shown) {
   const name = shown.name || "display";
-  const data = shown.data || {};
-  const text = typeof data["text/plain"] === "string" ? data["text/plain"] : null;
-  const best = imageLink(data, text || name) || formatted(data, name);
+  const forms = shown.data || {};
+  const text = typeof forms["text/plain"] === "string" ? forms["text/plain"] : null;
+  const best = imageLink(forms, text || name) || formatted(forms, name);
   if (best) return labelled("display", h("figure", null, best));
-  const type = Object.keys(data).find((key) => key !== "text/plain");
+  const type = Object.keys(forms).find((key) => key !== "text/plain");
   const reason = type ? h("p.muted", null, `${type}: can't be shown without scripts; its text:`) : null;
-  return labelled("display", reason, longText(text || `(${Object.keys(data).join(", ") || "empty"})`, { name }));
+  return labelled("display", reason, longText(text || `(${Object.keys(forms).join(", ") || "empty"})`, { name }));
 }
 
-function imageLink(data, alternative) {
+function imageLink(forms, alternative) {
   for (const type of IMAGE_TYPES) {
-    const file = data[type] && data[type].file;
+    const file = forms[type] && forms[type].file;
     if (!file) continue;
-    const url = fileUrl(file.sha256, type);
+    const url = data.fileUrl(file.sha256, type);
     if (!url) return h("p.muted", null, `${type}, ${bytes(file.size)}: ${file.note || "not stored"}`);
     const image = h("img", { src: url, alt: shortName(alternative), loading: "lazy", decoding: "async" });
     image.addEventListener("error", () => image.replaceWith(h("p.muted", null, `${type}, ${bytes(file.size)}: this is not an image`)));
@@ -102,8 +97,8 @@ function shortName(text) {
   return line.length > 200 ? `${line.slice(0, 200)}…` : line;
 }
 
-function formatted(data, name) {
-  const text = (type) => (typeof data[type] === "string" ? data[type] : null);
+function formatted(forms, name) {
+  const text = (type) => (typeof forms[type] === "string" ? forms[type] : null);
   if (text("text/html")) {
     const frame = htmlFrame(text("text/html"), `${name}, as HTML`);
     if (frame) return frame;
@@ -118,7 +113,7 @@ function formatted(data, name) {
 }
 
 /** Show calls of host tools. */
-export function calls(list) {
+function calls(list) {
   return labelled(list.length === 1 ? "host call" : "host calls", h("ul.calls", null, list.map((call) => h("li", null, oneCall(call)))));
 }
 
@@ -151,7 +146,7 @@ function clip(text, limit) {
 }
 
 /** Show connections that code has opened or tried to open. */
-export function connections(list) {
+function connections(list) {
   return labelled(list.length === 1 ? "connection" : "connections", h("ul.rows", null, list.slice(0, 200).map((one) => h("li", null,
     h("code", null, visible(`${one.host ?? "?"}${one.port ? `:${one.port}` : ""}`)),
     one.allowed ? h("span.muted", null, `${bytes(one.sent)} sent, ${bytes(one.received)} received`) : chip("refused"),
@@ -160,7 +155,7 @@ export function connections(list) {
 }
 
 /** Show files that a block has added, changed or removed, with their differences. */
-export function files(list) {
+function files(list) {
   const label = list.length === 1 ? "file" : "files";
   const shown = list.slice(0, 200).map((file) => h("li", null, oneFile(file)));
   return labelled(label, h("ul.rows", null, shown), list.length > 200 ? h("p.muted", null, `and ${list.length - 200} more`) : null);
@@ -169,7 +164,7 @@ export function files(list) {
 function oneFile(file) {
   const stored = file.file && file.file.sha256;
   const type = (file.file && file.file.media_type) || "";
-  const url = stored ? fileUrl(stored, type) : null;
+  const url = stored ? data.fileUrl(stored, type) : null;
   const saved = IMAGE_TYPES.includes(type) ? null : file.download;
   const link = (words) => h("a", { href: url, target: "_blank", rel: "noopener", download: saved }, words);
   const head = [

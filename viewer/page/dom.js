@@ -6,7 +6,7 @@ const INVISIBLE = /(?![\n\t\u200c\u200d\p{Variation_Selector}])[\p{Cc}\p{Cf}\p{C
   + /|(?<=[\x00-"$-)+-/:-\x7f\s\p{Default_Ignorable_Code_Point}])\p{Variation_Selector}/u.source;
 const invisible = new RegExp(INVISIBLE, "gu");
 const escapes = new RegExp(`\\x1b\\[[0-9;:?]*[ -/]*[@-~]|${INVISIBLE}`, "gu");
-const MOST_MARKS = 2000;
+const MOST_ESCAPES = 2000;
 
 function escaped(character) {
   const code = character.codePointAt(0);
@@ -15,18 +15,18 @@ function escaped(character) {
 }
 
 /** Text whose control and invisible characters are shown as escapes. */
-export function plain(text) {
+function plain(text) {
   return String(text).replace(/\r\n?/g, "\n").replace(invisible, escaped);
 }
 
 /** The same as nodes, with the escapes set apart from the text. */
-export function visible(text) {
+function visible(text) {
   const all = document.createDocumentFragment();
   const clean = String(text).replace(/\r\n?/g, "\n");
   let end = 0;
   let marks = 0;
   for (const found of clean.matchAll(escapes)) {
-    if (++marks > MOST_MARKS) break;
+    if (++marks > MOST_ESCAPES) break;
     if (found.index > end) all.append(clean.slice(end, found.index));
     const mark = document.createElement("span");
     mark.className = "escape";
@@ -39,7 +39,7 @@ export function visible(text) {
 }
 
 /** Make an element. Properties that begin with "on" are listeners; children are nodes, texts, lists of them, or nothing. */
-export function h(name, properties, ...children) {
+function h(name, properties, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag || "div");
   if (classes.length) element.className = classes.join(" ");
@@ -54,7 +54,7 @@ export function h(name, properties, ...children) {
 }
 
 /** Append nodes, texts, and lists of them. */
-export function add(element, children) {
+function add(element, children) {
   for (const child of Array.isArray(children) ? children : [children]) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) add(element, child);
@@ -63,32 +63,7 @@ export function add(element, children) {
   return element;
 }
 
-/** A small image from the paths of an SVG. */
-export function icon(name) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("class", "icon");
-  svg.setAttribute("aria-hidden", "true");
-  shape.setAttribute("d", ICONS[name]);
-  svg.append(shape);
-  return svg;
-}
-
-const ICONS = {
-  back: "M10 3 5 8l5 5",
-  search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3 14 14",
-  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
-  help: "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8zM6 6.2c0-2.6 4-2.6 4 0C10 7.6 8 7.6 8 9.2M8 11.4v.2",
-  list: "M2.5 4h11M2.5 8h11M2.5 12h11",
-  fold: "M4 6l4 4 4-4",
-  stop: "M4 4h8v8H4z",
-  close: "M4 4l8 8M12 4l-8 8",
-  down: "M8 3v10M4 9l4 4 4-4",
-  open: "M6 3H3v10h10v-3M9 3h4v4M13 3 7.5 8.5",
-};
-
-export function seconds(value) {
+function seconds(value) {
   if (value === null || value === undefined) return "";
   if (value < 0.0005) return "0 ms";
   if (value < 0.9995) return `${value < 0.01 ? (value * 1000).toFixed(1) : Math.round(value * 1000)} ms`;
@@ -98,7 +73,7 @@ export function seconds(value) {
   return hours ? `${hours} h ${minutes} min` : `${minutes} min ${whole % 60} s`;
 }
 
-export function bytes(value) {
+function bytes(value) {
   if (value < 1000) return `${value} bytes`;
   const units = ["kB", "MB", "GB", "TB"];
   let unit = -1;
@@ -106,12 +81,12 @@ export function bytes(value) {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-export function count(value, one, many = `${one}s`) {
+function count(value, one, many = `${one}s`) {
   return `${(value || 0).toLocaleString("en")} ${value === 1 ? one : many}`;
 }
 
 /** A number in few characters, such as 12.3k. */
-export function short(value) {
+function short(value) {
   if (!value) return "0";
   if (value < 1000) return String(value);
   return value < 999_500 ? `${tenths(value / 1000)}k` : `${tenths(value / 1e6)}M`;
@@ -121,13 +96,13 @@ function tenths(value) {
   return value < 99.95 ? value.toFixed(1).replace(".0", "") : value.toFixed(0);
 }
 
-export function clock(iso) {
+function clock(iso) {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString("en-GB");
 }
 
 /** When something was, in few characters: the time of today, or the day. */
-export function when(iso) {
+function when(iso) {
   const date = new Date(iso);
   if (Number.isNaN(date.getTime())) return "";
   const now = new Date();
@@ -137,7 +112,7 @@ export function when(iso) {
 }
 
 /** Say something to screen readers. */
-export function announce(text) {
+function announce(text) {
   document.getElementById("announcements").textContent = plain(text);
 }
 
@@ -148,25 +123,6 @@ const OUTCOMES = {
 const WORDS = { oom: "out of memory", lost: "state lost", restored: "state restored", kept: "state kept" };
 
 /** How something ended, as a coloured word. */
-export function chip(outcome, more) {
+function chip(outcome, more) {
   return h(`span.chip.${OUTCOMES[outcome] || "plain"}`, null, WORDS[outcome] || outcome, more);
-}
-
-/** Times below this are not shown. */
-export const SHORTEST = 0.001;
-
-/** Where time went: a bar of three colours. */
-export function timingBar(timing, total) {
-  const parts = [["model", timing.model_s], ["sandbox", timing.sandbox_s], ["tools", timing.tools_s]];
-  const sum = Math.max(total || 0, parts.reduce((all, [, value]) => all + (value || 0), 0));
-  const words = parts.filter(([, value]) => value >= SHORTEST).map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
-  if (!sum || !words) return null;
-  const bar = h("span.timing", { role: "img", "aria-label": words, title: words });
-  for (const [name, value] of parts) {
-    if (!(value >= SHORTEST)) continue;
-    const part = h(`span.part.${name}`);
-    part.style.width = `${(100 * value) / sum}%`;
-    bar.append(part);
-  }
-  return bar;
 }

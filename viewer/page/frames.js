@@ -1,6 +1,5 @@
 // HTML and SVG that code has shown. It gets into a frame without scripts, network, forms or navigation: `sandbox` without any
 // permission, a content security policy of its own, and nothing in it that loads or runs.
-import { h, plain } from "./dom.js";
 
 const POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; form-action 'none'; base-uri 'none'";
 const STYLE = "html{color-scheme:light;background:#fff;color:#1f2328}body{margin:8px;font:13px/1.5 system-ui,sans-serif}"
@@ -14,28 +13,28 @@ const TALLEST = 480;
 const DEEPEST_JSON = 50;
 
 /** Show HTML; null if nothing of it can be seen without scripts. */
-export function htmlFrame(html, name) {
+function htmlFrame(html, name) {
   if (html.length > LARGEST) return null;
-  const page = parsed(html);
+  const page = parsedHtml(html);
   const rows = page.querySelectorAll("tr").length;
   const seen = page.body.textContent.trim() || page.querySelector("img[src],svg,table,hr");
   if (!seen) return null;
   const lines = page.body.textContent.trim().split("\n").filter((line) => line.trim()).length;
   const image = page.querySelector("img[src],svg") ? 320 : 0;
   const height = Math.max(image, rows ? rows * 28 + 24 : lines * 21 + 30);
-  return frame(page, name, Math.min(Math.max(height, 56), TALLEST));
+  return sandboxedFrame(page, name, Math.min(Math.max(height, 56), TALLEST));
 }
 
 /** Show an SVG image. */
-export function svgFrame(svg, name) {
+function svgFrame(svg, name) {
   if (svg.length > LARGEST) return null;
-  const page = parsed(svg);
+  const page = parsedHtml(svg);
   const root = page.querySelector("svg");
   if (!root) return null;
   const box = (root.getAttribute("viewBox") || "").trim().split(/[\s,]+/).map(Number);
   const height = pixels(root.getAttribute("height")) || (box.length === 4 && box[3] > 0 ? box[3] : 200);
   page.body.replaceChildren(root);
-  return frame(page, name, Math.min(Math.max(height + 20, 56), TALLEST));
+  return sandboxedFrame(page, name, Math.min(Math.max(height + 20, 56), TALLEST));
 }
 
 function pixels(text) {
@@ -50,18 +49,18 @@ function nonce() {
 
 // A document that is parsed has the policy of this page as well, and the browser would complain of each style and handler in it. So
 // these get other names before. What this misses is removed later.
-function parsed(html) {
+function parsedHtml(html) {
   const renamed = html.replace(/<[a-z][^<>]*>/gi, (tag) => tag.replace(/([\s/"'])style\s*=/gi, "$1data-inline=")
     .replace(/([\s/"'])on[a-z]+\s*=/gi, "$1data-gone=").replace(/^<(?:base|link|meta)\b/i, "<wbr")
     .replace(/^<style\b/i, `<style nonce="${nonce()}"`));
   const page = new DOMParser().parseFromString(renamed, "text/html");
-  clean(page);
+  removeActive(page);
   return page;
 }
 
 // The frame forbids all of this already; what is gone can't be forbidden wrongly. Some of it is no request that a policy
 // knows of, such as connecting in advance to the host of a link.
-function clean(page) {
+function removeActive(page) {
   for (const element of page.querySelectorAll(REMOVED)) element.remove();
   for (const element of page.querySelectorAll("*")) {
     for (const { name, value } of [...element.attributes]) {
@@ -78,7 +77,7 @@ const FORBIDDEN = new Set(["srcdoc", "srcset", "action", "formaction", "ping", "
 
 // The frame inherits the policy of this page, which allows styles with its nonce only. Styles of single elements can't have one, so
 // they become rules.
-function styles(page) {
+function stylesOf(page) {
   const all = [...page.querySelectorAll("style")].map((style) => style.textContent);
   for (const style of page.querySelectorAll("style")) style.remove();
   page.querySelectorAll("[data-inline]").forEach((element, index) => {
@@ -97,7 +96,7 @@ function settled(page) {
   let text = page.body.outerHTML;
   for (let reading = 0; reading < MOST_READINGS; reading++) {
     const again = new DOMParser().parseFromString(text, "text/html");
-    clean(again);
+    removeActive(again);
     for (const style of again.querySelectorAll("style")) style.remove();
     const next = again.body.outerHTML;
     if (next === text) return text;
@@ -106,8 +105,8 @@ function settled(page) {
   return null;
 }
 
-function frame(page, name, height) {
-  const css = styles(page);
+function sandboxedFrame(page, name, height) {
+  const css = stylesOf(page);
   const body = settled(page);
   if (body === null) return null;
   const text = `<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="${POLICY}">`
@@ -120,7 +119,7 @@ function frame(page, name, height) {
 }
 
 /** JSON text with indents; the text itself if it is no JSON, or if most of the result would be indents. */
-export function prettyJson(text) {
+function prettyJson(text) {
   if (text.length > 200_000 || nesting(text) > DEEPEST_JSON) return text;
   try {
     return plain(JSON.stringify(JSON.parse(text), null, 2));

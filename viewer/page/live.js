@@ -1,20 +1,15 @@
 // A run that goes on: what is new, and staying at the end of the list.
-import { announce, count, h } from "./dom.js";
-import { getHeader, getSteps, stop, subscribe } from "./data.js";
-import { appendOutput } from "./step.js";
 
 const NEAR_END = 60; // pixels
 const MOVED_MS = 1000; // how long after a person's movement a scroll is theirs
 const SCROLLING_KEYS = new Set(["ArrowUp", "PageUp", "Home", " "]);
 const TOGETHER_MS = 50; // steps that come so soon after each other are shown together
-const LONGEST_OUTPUT = 200_000;
 
 /** Tells the page of a run what is new, and keeps the end of its list on the screen for who is there. */
-export class Live {
+class Live {
   constructor(page) {
     this.page = page;
     this.atEnd = false;
-    this.unseen = 0;
     this.news = new Map();
     this.timer = null;
     this.moved = -Infinity;
@@ -25,34 +20,19 @@ export class Live {
   watchScrolling() {
     addEventListener("scroll", () => this.scrolled(), { passive: true });
     for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, (event) => this.touched(event), { passive: true });
+    // Content that was loaded or has grown moves what it follows.
+    new ResizeObserver(() => this.stay()).observe(this.page.feed);
   }
 
   listen() {
-    this.close = subscribe({
-      header: (header) => this.header(header),
-      step: (change) => this.add(change.summary || change),
+    this.close = data.subscribe({
+      header: (header) => this.page.setHeader(header),
+      step: ({ summary }) => this.add(summary),
       output: ({ step, text }) => this.output(step, text),
       question: (question) => (question.withdrawn ? this.page.questions.withdraw(question.id) : this.page.questions.ask(question)),
       end: () => this.ended(),
       state: (state) => this.connection(state),
     }, this.page.header.revision);
-  }
-
-  header(header) {
-    const { page } = this;
-    const grown = header.steps - page.list.count;
-    page.setHeader(header);
-    if (grown > 0) this.grow(header.steps, grown);
-  }
-
-  grow(steps, by) {
-    const { page } = this;
-    page.header.steps = steps;
-    page.list.setCount(steps);
-    page.outline.setCount(steps);
-    if (!this.atEnd) this.unseen += by;
-    page.goToWanted();
-    this.drawPill();
   }
 
   // While a long log is read, thousands of steps come at once.
@@ -68,40 +48,17 @@ export class Live {
     const news = [...this.news.values()];
     this.news.clear();
     if (!news.length) return;
-    let [first, last] = [Infinity, 0];
-    for (const summary of news) {
-      page.summaries.set(summary.number, summary);
-      page.steps.delete(summary.number);
-      first = Math.min(first, summary.number);
-      last = Math.max(last, summary.number);
-    }
-    if (last > page.list.count) this.grow(last, last - page.list.count);
-    page.outline.refresh(first - 1, last - 1);
+    const before = page.steps.count;
+    page.setCount(Math.max(before, ...news.map(({ number }) => number)));
     const { number, title, kind, outcome } = news.at(-1);
     announce(`Step ${number}: ${title || kind}${outcome && outcome !== "ok" ? `, ${outcome}` : ""}`);
-    for (const { number: changed } of news) if (page.list.elements.has(changed - 1)) this.reload(changed);
-  }
-
-  async reload(number) {
-    try {
-      const [step] = await getSteps(number, number);
-      if (!step) return;
-      this.page.steps.set(number, step);
-      this.page.list.refresh(number - 1);
-      if (this.atEnd) this.page.list.update();
-    } catch (error) {
-      this.page.tellLost(error);
-    }
+    for (const { number: changed } of news) if (changed <= before) page.refresh(changed);
   }
 
   output(number, text) {
-    const { page } = this;
     if (this.news.has(number)) this.showNews();
-    const step = page.steps.get(number);
-    const element = page.list.elements.get(number - 1);
-    if (step && step.running) step.output = `${step.output || ""}${text}`.slice(-LONGEST_OUTPUT);
-    if (element && step && step.running) appendOutput(element, text);
-    if (this.atEnd) page.list.update();
+    const element = this.page.steps.item(number);
+    if (element && element.step && element.step.running) appendOutput(element, text);
   }
 
   connection(state) {
@@ -115,16 +72,12 @@ export class Live {
   }
 
   async catchUp() {
-    const { page } = this;
     try {
-      page.steps.clear();
-      page.summaries.clear();
-      this.header(await getHeader());
-      page.list.soon();
-      page.outline.draw();
-      for (const index of page.list.elements.keys()) this.reload(index + 1);
+      this.page.setHeader(await data.getHeader());
+      this.page.steps.refreshAll();
+      this.page.outline.refreshAll();
     } catch (error) {
-      page.tellLost(error);
+      this.page.tellProblem(error);
     }
   }
 
@@ -134,7 +87,7 @@ export class Live {
     this.showNews();
     page.questions.clear();
     try {
-      this.header(await getHeader());
+      page.setHeader(await data.getHeader());
     } catch {
       // The server of a run ends with it; the stream has brought the last header.
     }
@@ -147,51 +100,49 @@ export class Live {
 
   async stop() {
     this.stopButton.disabled = true;
-    this.stopButton.textContent = "Stopping…";
     try {
-      await stop();
+      await data.stop();
     } catch (error) {
       this.stopButton.disabled = false;
-      this.stopButton.textContent = "Stop";
-      this.page.tellLost(error);
+      this.page.tellProblem(error);
     }
   }
 
-  // Staying at the end
+  // Staying at the end, or at the step that was gone to
+
+  stay() {
+    if (this.atEnd) scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
+    else this.page.keepSelected();
+  }
 
   scrolled() {
     const room = document.documentElement.scrollHeight - scrollY - innerHeight;
-    if (room < NEAR_END) this.atEnd = this.atEnd || this.page.header.live;
-    else if (performance.now() - this.moved < MOVED_MS) this.atEnd = false;
-    if (this.atEnd) this.unseen = 0;
+    const byPerson = performance.now() - this.moved < MOVED_MS;
+    if (room < NEAR_END) this.atEnd = this.atEnd || (byPerson && this.page.header.live);
+    else if (byPerson) this.atEnd = false;
     this.drawPill();
+    this.page.selectShown();
   }
 
   // Only a person who scrolls leaves the end; the page itself scrolls too when heights change.
   touched(event) {
-    if (event.type === "wheel" && event.deltaY > 0) return;
     if (event.type === "keydown" && !SCROLLING_KEYS.has(event.key)) return;
+    this.page.kept = this.page.wanted = 0;
     this.moved = performance.now();
-    this.page.wanted = 0;
   }
 
   /** Go to the end, and stay there while the list grows or its heights change, until the person scrolls. */
   follow() {
     this.atEnd = true;
-    this.unseen = 0;
     this.moved = -Infinity;
-    this.page.list.update();
+    this.page.kept = 0;
+    this.stay();
     this.drawPill();
-  }
-
-  leave() {
-    this.atEnd = false;
   }
 
   drawPill() {
     const lost = document.body.classList.contains("lost");
     this.pill.hidden = !(lost || (this.page.header.live && !this.atEnd));
-    if (lost) this.pill.textContent = "Connection lost, trying again…";
-    else this.pill.textContent = this.unseen ? `${count(this.unseen, "new step")} ↓` : "Follow ↓";
+    this.pill.textContent = lost ? "Connection lost, trying again…" : "Follow ↓";
   }
 }

@@ -1,6 +1,4 @@
 // Questions of a run that goes on: whether the code may call a host tool.
-import { announce, h, visible } from "./dom.js";
-import { prettyJson } from "./frames.js";
 
 // A click so soon after a question has appeared was meant for something else.
 const TOO_SOON_MS = 500;
@@ -8,7 +6,7 @@ const TOO_SOON_MS = 500;
 const CONFLICT = 409;
 
 /** The panel of open questions; `send(id, approve)` answers one. */
-export class Questions {
+class Questions {
   constructor(send) {
     this.send = send;
     this.open = new Map();
@@ -76,13 +74,13 @@ export class Questions {
       : code ? "May this code run?" : "The code asks to call ");
     this.element.replaceChildren(
       h("h2", null, whose, code ? null : h("code", null, visible(question.tool || "a host tool"))),
-      ...content(question), say, h("p.answers", null, buttons, this.waiting));
+      ...questionContent(question), say, h("p.answers", null, buttons, this.waiting));
     announce(code ? "Question: may this code run?" : `Question: may ${question.tool} be called?`);
   }
 }
 
 // Everything that is approved is shown; what is long scrolls.
-function content(question) {
+function questionContent(question) {
   const all = [];
   if (question.text && question.kind !== "code") all.push(h("p.muted", null, visible(question.text)));
   const text = question.kind === "code" ? question.text : prettyJson(question.arguments || "");

@@ -1,20 +1,14 @@
 // One step of a run as an element.
-import { add, bytes, chip, clock, count, h, icon, seconds, short, timingBar, visible } from "./dom.js";
-import { calls, code, connections, display, files, labelled, output, value } from "./block.js";
-import { fileText, outputUrl } from "./data.js";
-import { svgFrame } from "./frames.js";
-import { markdown } from "./markdown.js";
-import { GrowingText, longText } from "./text.js";
 
 const LONGEST_MARKDOWN = 20_000;
 const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Bash", sh: "shell", shell: "shell", "": "code" };
 const SVG = "image/svg+xml";
-const SAVED = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", SVG]);
+const SAVED = new Set([...IMAGE_TYPES, SVG]);
 const MOST_SAVED = 8;
 const MOST_DISPLAYS = 100;
 
 /** What a step is, in a few words. */
-export function kindWords(step) {
+function kindWords(step) {
   switch (step.kind) {
     case "task": return "gave the task";
     case "message": return step.running ? "is writing" : "said";
@@ -30,24 +24,19 @@ export function kindWords(step) {
 }
 
 /** Make the element of a step. */
-export function stepElement(step, { colour, folded, onFold }) {
+function stepElement(step) {
   const id = `step-${step.number}`;
-  const body = h("div.step-body", { hidden: folded });
-  const fold = h("button.quiet.fold", {
-    type: "button", "aria-expanded": String(!folded), "aria-label": `Content of step ${step.number}`,
-    onclick: () => onFold(step.number),
-  }, icon("fold"));
+  const body = h("div.step-body");
   const article = h("article.step", {
     id, tabindex: "-1", class: `kind-${step.kind}${step.running ? " running" : ""}`, "aria-labelledby": `${id}-title`,
     "aria-posinset": step.number,
-  }, head(step, id, colour, fold), body);
-  article.style.setProperty("--agent", `var(--agent-${colour})`);
-  if (!folded) fill(step, body);
+  }, stepHead(step, id), body);
+  fillStep(step, body);
   article.step = step;
   return article;
 }
 
-function head(step, id, colour, fold) {
+function stepHead(step, id) {
   const speaker = step.agent || (step.kind === "task" ? "user" : "");
   const usage = step.usage;
   return h("header.step-head", null,
@@ -55,17 +44,16 @@ function head(step, id, colour, fold) {
     h("h2.who", { id: `${id}-title` },
       speaker ? h("span.agent", null, visible(speaker)) : null, speaker ? " " : null,
       h("span.what", null, visible(kindWords(step)))),
-    marks(step),
+    stepMarks(step),
     h("span.meta", null,
       step.running ? h("span.busy-dot", { role: "img", "aria-label": "running" }) : null,
       usage ? h("span.tokens", { title: `${count(usage.prompt_tokens, "token")} read, ${count(usage.completion_tokens, "token")} written` },
         `${short(usage.prompt_tokens + usage.completion_tokens)} tok`) : null,
-      step.duration_s >= 0.001 ? timingBar(step.timing || {}, step.duration_s) : null,
       step.duration_s >= 0.0005 ? h("span.seconds", null, seconds(step.duration_s)) : null,
-      h("time", { datetime: step.time, title: step.time }, clock(step.time)), fold));
+      h("time", { datetime: step.time, title: step.time }, clock(step.time))));
 }
 
-function marks(step) {
+function stepMarks(step) {
   const all = [];
   if (step.outcome && !["ok", "running"].includes(step.outcome)) {
     all.push(chip(step.outcome, step.exit_code ? ` · exit code ${step.exit_code}` : null));
@@ -76,10 +64,10 @@ function marks(step) {
   return h("span.marks", null, all);
 }
 
-function fill(step, body) {
+function fillStep(step, body) {
   const parts = {
     task: words, message: words, model_call: words, handoff: words, event: quietText, resumed: quietText, gap: quietText,
-    block, decision, end,
+    block: blockStep, decision, end: endStep,
   };
   if (step.thought) body.append(thought(step.thought));
   (parts[step.kind] || quietText)(step, body);
@@ -93,7 +81,7 @@ function thought(text) {
 }
 
 function words(step, body) {
-  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, outputUrl(step.number)));
+  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, data.outputUrl(step.number)));
   if (step.calls && step.calls.length) body.append(calls(step.calls));
   if (step.error) body.append(failure(step.error));
 }
@@ -111,7 +99,7 @@ function failure(text) {
 }
 
 function quietText(step, body) {
-  if (step.text) body.append(h("div.quiet-text", null, longText(step.text, { size: step.text_bytes ?? null, url: outputUrl(step.number) })));
+  if (step.text) body.append(h("div.quiet-text", null, longText(step.text, { size: step.text_bytes ?? null, url: data.outputUrl(step.number) })));
   if (step.error) body.append(failure(step.error));
 }
 
@@ -120,7 +108,7 @@ function decision(step, body) {
   if (step.error) body.append(failure(step.error));
 }
 
-function end(step, body) {
+function endStep(step, body) {
   if (step.stop_reason) body.append(h("p.reason", null, visible(step.stop_reason)));
   if (step.error) body.append(failure(step.error));
 }
@@ -137,12 +125,12 @@ function savedImages(list, displays) {
 function savedSvg(name, file) {
   const box = h("figure");
   const failed = () => box.replaceChildren(h("p.muted", null, `${SVG}, ${bytes(file.size)}: ${file.note || "not stored"}`));
-  fileText(file.sha256).then((text) => box.append(svgFrame(text, `${name}, an SVG image`) || ""), failed);
+  data.fileText(file.sha256).then((text) => box.append(svgFrame(text, `${name}, an SVG image`) || ""), failed);
   return labelled("display", box);
 }
 
-function block(step, body) {
-  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, outputUrl(step.number)));
+function blockStep(step, body) {
+  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, data.outputUrl(step.number)));
   if (step.code) body.append(code(step));
   if (step.running) {
     body.append(labelled("output", runningOutput(step)));
@@ -171,7 +159,7 @@ function runningOutput(step) {
 }
 
 /** Append output to the element of a running block. */
-export function appendOutput(article, text) {
+function appendOutput(article, text) {
   const box = article.querySelector(".output");
   if (box && box.growing) box.growing.append(text);
 }

@@ -1,11 +1,10 @@
 // Long text, in parts: however long a text or a line is, the page stays quick.
-import { bytes, count, h, visible } from "./dom.js";
 
 const LONGEST_LINE = 2000;
 const MORE_CHARACTERS = 100_000;
 
 /** Cut the lines that are too long to lay out. */
-export function cutLines(text) {
+function cutLines(text) {
   if (text.length <= LONGEST_LINE) return text;
   return text.split("\n").map(cutLine).join("\n");
 }
@@ -22,7 +21,7 @@ function cutLine(line) {
  * options: head, tail (lines shown at first), size (bytes of the whole text if this is only a part), url (of the whole text),
  * name (said to screen readers), draw (makes the nodes of a part, given its text and its first line; visible text if left out).
  */
-export function longText(text, { head = 24, tail = 12, size = null, url = null, name = "text", draw = visible } = {}) {
+function longText(text, { head = 24, tail = 12, size = null, url = null, name = "text", draw = visible } = {}) {
   const box = h("div.long");
   const lines = cutLines(text.slice(0, 2 * MORE_CHARACTERS)).replace(/\n$/, "").split("\n");
   const whole = text.length <= 2 * MORE_CHARACTERS;
@@ -53,7 +52,7 @@ function wholeText(size, url) {
 }
 
 /** The text of a block that is running: it grows, and its beginning goes when it gets long. */
-export class GrowingText {
+class GrowingText {
   constructor(name) {
     this.pre = h("pre", { tabindex: "0", role: "group", "aria-label": name });
     this.note = h("p.muted", { hidden: true }, "The beginning is left out while the block is running.");

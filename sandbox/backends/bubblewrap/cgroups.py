@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from autogen_codeact.sandbox.backends import owner
-from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.limits import Limits
+from autogen_codeact.sandbox.backends.owner import Leftover, OwnerState
+from autogen_codeact.sandbox.types.errors import SandboxStartError
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.limits import Limits
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -24,7 +28,7 @@ SOCKETS_SHARE = (
     8  # buffers of sockets may have this part of the memory limit again, where they have a limit of their own
 )
 REMOVE_TIMEOUT_S = 2.0
-REMOVE_PAUSE_S = 0.05
+END_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, name: str, limits: Limits) -> Cgroup | None:
-        """Make a control group with the limits.
-
-        Args:
-            name: Its name.
-            limits: What it may use.
-
-        Returns:
-            The group, or None where this process may not make one that bounds memory.
-        """
+        """Make a control group with the limits; None where this process may not make one that bounds memory."""
         make = _version_2 if (ROOT / "cgroup.controllers").exists() else _version_1
         try:
             pid = os.getpid()
@@ -77,19 +73,7 @@ class Cgroup:
 
 
 def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], object] = lambda: None) -> bool:
-    """Remove one folder of a control group, again and again until its processes are gone.
-
-    Args:
-        folder: The folder.
-        timeout_s: Seconds after which the last error is raised.
-        before_each: Called before each attempt; its errors count like those of the removal.
-
-    Returns:
-        Whether this call removed it; False if it did not exist any more.
-
-    Raises:
-        OSError: It can't be removed; at once if permission is missing.
-    """
+    """Try to remove a folder of a control group until its processes are gone; False if it did not exist any more."""
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -172,14 +156,7 @@ def _allow(folder: Path, controller: str) -> None:
 
 
 def _make_group(parent: Path, name: str, settings: Mapping[str, object], optional: Mapping[str, object]) -> Path:
-    """Make one folder and write its settings; it is removed again if that fails.
-
-    Args:
-        parent: The folder of all groups of this package.
-        name: The name of the new one.
-        settings: Values by file name.
-        optional: The same for files that some kernels do not have.
-    """
+    """Make a folder and write its settings, then those that some kernels do not have; it is removed again if that fails."""
     parent.mkdir(exist_ok=True)
     folder = parent / name
     folder.mkdir()
@@ -200,11 +177,7 @@ def _quota_us(limits: Limits) -> int:
 
 
 def owner_state(name: str) -> OwnerState:
-    """Return whether the owner of a control group still runs.
-
-    Args:
-        name: The owner's part of the group's name: PID namespace, process id, start time.
-    """
+    """Return whether the owner of a control group still runs."""
     namespace, _, rest = name.partition("-")
     pid, _, started = rest.partition("-")
     if not pid.isdigit() or namespace != owner.pid_namespace():
@@ -212,30 +185,54 @@ def owner_state(name: str) -> OwnerState:
     return owner.owner_state(int(pid), started)
 
 
-def remove_orphans(until: float) -> None:
-    """Remove the groups whose owner is dead, once their processes have ended, which they do by themselves. This call blocks.
-
-    Args:
-        until: Monotonic time at which this stops, because there still are processes.
-
-    Raises:
-        OSError: There are no control groups here.
-    """
-    while orphans := [
-        folder
-        for parent in _parents()
-        for folder in parent.iterdir()
-        if owner_state(folder.name.rpartition(".")[2]) == "dead"
-    ]:
-        for folder in orphans:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        if time.monotonic() > until:
-            break
-        time.sleep(REMOVE_PAUSE_S)
+def leftover_groups(root: Path | None = None) -> list[Leftover]:
+    """List the control groups of sandboxes whose owner does not run in this PID namespace now, by name."""
+    found: dict[str, list[Path]] = {}
+    for parent, below, _ in os.walk(root or ROOT):
+        if Path(parent).name == PARENT:
+            for folder in below:
+                found.setdefault(folder, []).append(Path(parent, folder))
+            below.clear()
+    return [item for name in sorted(found) if (item := _leftover(name, found[name])) is not None]
 
 
-def _parents() -> list[Path]:
-    """List the folders of all groups of this package in which this process may remove some."""
-    above = [_parent_group()] if (ROOT / "cgroup.controllers").exists() else ROOT.iterdir()
-    return [folder / PARENT for folder in above if os.access(folder / PARENT, os.W_OK)]
+def _leftover(group: str, folders: list[Path]) -> Leftover | None:
+    name, _, its_owner = group.rpartition(".")
+    state = owner_state(its_owner)
+    if not name or state == "alive":
+        return None
+    number = its_owner.split("-")[1] if its_owner.count("-") == 2 else its_owner
+    count = len({pid for folder in folders for pid in _processes(folder)})
+    content = format_count(count, "process", "processes") if count else "empty"
+    return Leftover("bubblewrap", name, content, f"process {number}", state, lambda: _end(folders))
+
+
+def _end(folders: list[Path]) -> bool:
+    """End the processes of a group and remove it; False if it did not exist any more."""
+    removed = False
+    for folder in folders:
+        try:
+            removed |= remove_folder(folder, END_TIMEOUT_S, partial(_kill_processes, folder))
+        except OSError as error:
+            raise SandboxStartError(f"the control group {folder} can't be removed: {error.strerror}") from error
+    return removed
+
+
+def _processes(folder: Path) -> set[int]:
+    try:
+        # 0 stands for a process of another PID namespace.
+        return {int(line) for line in (folder / "cgroup.procs").read_text().split()} - {0}
+    except OSError:
+        return set()
+
+
+def _kill_processes(folder: Path) -> None:
+    for pid in _processes(folder):
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                # Its number may belong to another process since the list was read.
+                if pid in _processes(folder):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import NOBODY
-from autogen_codeact.sandbox.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
 OLDEST = (3, 8)
@@ -71,9 +71,6 @@ def host_user(bind_dir: Path | None = None) -> HostUser:
     """Return the user of this machine that the sandbox's processes belong to: never root.
 
     As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
-
-    Args:
-        bind_dir: A folder that the code may write to, or None.
     """
     if os.geteuid() != 0 or not _mapped(NOBODY):
         return HostUser(os.geteuid(), os.getegid(), changed=False)

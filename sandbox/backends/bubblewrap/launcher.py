@@ -13,11 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from autogen_codeact.sandbox.backends.bubblewrap.inherited_files import InheritedFiles
 from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
@@ -30,10 +28,12 @@ from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
 )
 from autogen_codeact.sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
 from autogen_codeact.sandbox.backends.seccomp import bpf_program
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.options import BubblewrapOptions
+from autogen_codeact.sandbox.types.paths import ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -62,29 +62,6 @@ shift && exec "$@"
 """
 
 
-@dataclass(frozen=True)
-class BubblewrapOptions:
-    """The options of a sandbox.
-
-    Args:
-        name: Name of the sandbox.
-        limits: What it may use.
-        python: The requested interpreter, or None.
-        readable: Further folders of the host that can be read.
-        data: Files and folders of the host for /data.
-        bind_dir: Host folder mounted at /workspace, or None.
-        write_back: Which protected names in it may be written to; the others are mounted read-only.
-    """
-
-    name: str
-    limits: Limits
-    python: str | None
-    readable: tuple[Path, ...]
-    data: tuple[Path | str, ...]
-    bind_dir: Path | None
-    write_back: ProtectedNames
-
-
 class _NoMountsError(Exception):
     """Folders with a limited number of files can't be mounted on this machine."""
 
@@ -97,12 +74,17 @@ class BubblewrapLauncher:
     """Starts one bubblewrap process.
 
     Args:
-        options: Its options.
+        options: The sandbox's options.
+        name: Its name.
+        limits: What it may use on this machine.
     """
 
-    def __init__(self, options: BubblewrapOptions) -> None:
+    def __init__(self, options: BubblewrapOptions, name: str, limits: Limits) -> None:
         self._options = options
-        self._user = host_user(options.bind_dir)
+        self._name = name
+        self._limits = limits
+        self._bind_dir = Path(options.bind_dir).resolve() if options.bind_dir is not None else None
+        self._user = host_user(self._bind_dir)
         self.python: Hashable | None = None
         """The path of its interpreter and the file that is there now."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,10 +120,10 @@ class BubblewrapLauncher:
             _warn_once(python.note)
         with contextlib.suppress(OSError):  # without it nothing is kept
             self.python = ("bubblewrap", python.identity())
-        shown = shown_arguments([python.path, *python.folders, *self._options.readable])
+        shown = shown_arguments([python.path, *python.folders, *map(Path, self._options.readable)])
         for target, source in data_sources(self._options.data).items():
             shown += ["--ro-bind", str(source), target]
-        self._cgroup = Cgroup.create(self._options.name, self._options.limits)
+        self._cgroup = Cgroup.create(self._name, self._limits)
         _warn_of_missing_limits(self._cgroup)
         command = [bwrap, "--", str(python.path), "-I", "-S", "-c", boot]
         environment = _environment_arguments(python.path)
@@ -235,7 +217,7 @@ class BubblewrapLauncher:
 
     def _sizes(self) -> dict[str, int]:
         """Return the size of each writable folder in bytes."""
-        limits = self._options.limits
+        limits = self._limits
         tmp = parse_size(limits.tmp)
         return {"tmp": tmp, "packages": tmp, "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
 
@@ -246,16 +228,14 @@ class BubblewrapLauncher:
             raise _NoMountsError("unshare, sh and mount are needed")
         lines = ["codeact /dev/pts tmpfs size=64k,mode=0755 0 0\n"]
         for name, size in self._sizes().items():
-            options = (
-                f"nosuid,nodev,size={size},nr_inodes={self._options.limits.files},mode={WRITABLE[name]},X-mount.mkdir"
-            )
+            options = f"nosuid,nodev,size={size},nr_inodes={self._limits.files},mode={WRITABLE[name]},X-mount.mkdir"
             lines.append(f"codeact /dev/pts/{name} tmpfs {options} 0 0\n")
         unshare = [str(tools[0]), "--user", "--map-root-user", "--mount", "--propagation", "private"]
         fstab = inherited.file("".join(lines).encode())
         return [*unshare, "--", str(tools[1]), "-c", MOUNT_SCRIPT, "sh", str(fstab)]
 
     def _arguments(self, shown: list[str], *, mounted: bool) -> list[str]:
-        sizes, bind_dir = self._sizes(), self._options.bind_dir
+        sizes, bind_dir = self._sizes(), self._bind_dir
 
         def writable(name: str, path: str) -> list[str]:
             if mounted:
@@ -279,8 +259,8 @@ class BubblewrapLauncher:
 
     def _read_only(self) -> list[str]:
         """Return arguments that mount protected entries again, read-only."""
-        folder = self._options.bind_dir
-        names = self._options.write_back.existing(folder) if folder is not None else []
+        folder = self._bind_dir
+        names = ProtectedNames(self._options.write_back).existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
 
     def cancel(self) -> None:
@@ -306,7 +286,7 @@ class BubblewrapLauncher:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout)
         if process.poll() is None:
-            logger.warning("the process %d of the sandbox %s can't be ended", process.pid, self._options.name)
+            logger.warning("the process %d of the sandbox %s can't be ended", process.pid, self._name)
 
     def _kill_pid_one(self) -> None:
         if self._pid_one is not None:
@@ -335,11 +315,7 @@ class BubblewrapLauncher:
 
 
 def find_bubblewrap() -> str:
-    """Find the `bwrap` command.
-
-    Raises:
-        SandboxUnavailable: It is not installed, or this is not Linux.
-    """
+    """Find the `bwrap` command."""
     if sys.platform != "linux":
         raise SandboxUnavailable("bubblewrap runs on Linux only: install Docker, or run this in WSL 2")
     found = shutil.which("bwrap")
@@ -351,11 +327,7 @@ def find_bubblewrap() -> str:
 
 
 def check_bubblewrap() -> None:
-    """Check that bubblewrap can make a sandbox on this machine; takes some milliseconds.
-
-    Raises:
-        SandboxUnavailable: It can't; the message says what to do.
-    """
+    """Check that bubblewrap can make a sandbox on this machine; takes some milliseconds."""
     user = host_user()
     command = [find_bubblewrap(), *ISOLATION, *system_arguments(), *proc_arguments(), "/bin/sh", "-c", ":"]
     try:
@@ -376,11 +348,7 @@ def check_bubblewrap() -> None:
 
 
 def explain(output: str) -> SandboxStartError | SandboxUnavailable:
-    """Convert bubblewrap's message to an error that says what to do.
-
-    Args:
-        output: Its standard error.
-    """
+    """Convert bubblewrap's message to an error that says what to do."""
     lowered = output.lower()
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends import HOME, PACKAGES, WORKSPACE
-from autogen_codeact.sandbox.errors import SandboxStartError
+from autogen_codeact.sandbox.types.errors import SandboxStartError
+from autogen_codeact.sandbox.types.paths import HOME
 
 NOBODY = 65534
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
@@ -28,16 +28,10 @@ ETC_FILES = {
 HIDDEN_FILES = ("kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_debug", "timer_list")
 HIDDEN_FOLDERS = ("acpi", "asound", "scsi")
 MAX_LINKS = 40
-# Each sandbox has its own, so folders of the host can't be shown there.
-OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:
-    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need.
-
-    Args:
-        root: Where the host's folders are.
-    """
+    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need."""
     arguments = ["--ro-bind", str(root / "usr"), "/usr"]
     for name in SYSTEM:
         path = root / name
@@ -63,34 +57,8 @@ def proc_arguments() -> list[str]:
     return arguments
 
 
-def check_readable(folder: Path) -> Path:
-    """Check a folder that the code may read, and return it.
-
-    Args:
-        folder: A folder of the host.
-
-    Raises:
-        ValueError: It can't be shown, or would show everything.
-    """
-    for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
-        if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
-            raise ValueError(
-                f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it"
-            )
-        if any(path.is_relative_to(own) for own in OWN_FOLDERS):
-            raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
-    return folder
-
-
 def shown_arguments(paths: Iterable[Path]) -> list[str]:
-    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links.
-
-    Args:
-        paths: The files and folders.
-
-    Raises:
-        SandboxStartError: One does not exist.
-    """
+    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links."""
     shown: list[Path] = []
     links: dict[Path, str] = {}
     for path in paths:

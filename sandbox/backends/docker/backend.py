@@ -5,26 +5,21 @@ from __future__ import annotations
 import posixpath
 import sys
 import uuid
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.backends import NO_INDEX, WORKSPACE
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
-from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
-from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.docker.image import resolve_image
+from autogen_codeact.sandbox.backends.docker.image_requests import Progress
+from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.multi_engine import MultiEngineLauncher
-from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import MOST_DEFAULT_MEMORY
-from autogen_codeact.sandbox.options import DockerOptions
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import MOST_DEFAULT_MEMORY
+from autogen_codeact.sandbox.types.options import DockerOptions
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -35,7 +30,7 @@ PIDS_PER_BLOCK = 8
 
 def make_client(
     options: DockerOptions,
-    tools: Mapping[str, Any],
+    settings: RunnerSettings,
     gateway: Gateway | None,
     progress: Progress | None,
     *,
@@ -45,29 +40,20 @@ def make_client(
 
     Args:
         options: The sandbox's options.
-        tools: Settings of the host tools, for the runner.
+        settings: Those of its runner that all backends have.
         gateway: Its proxy, or None without network and package index.
         progress: Called with a line for each step that takes long. None to write it to standard error.
         engine_wait_s: Seconds that the start waits for one of several engines to have room.
     """
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
-    container = _container(options, name)
-    settings = RunnerSettings(
-        mode=options.mode,
-        workspace=WORKSPACE,
-        preload=tuple(options.preload),
-        output_limit=options.limits.output,
-        split_streams=options.split_streams,
-        checkpoint=options.checkpoint,
-        proxy=gateway.settings if gateway is not None else None,
-        no_index=NO_INDEX if gateway is None and options.network == "none" else None,
-        tools=tools,
+    settings = replace(
+        settings,
+        no_index=settings.no_index if options.network == "none" else None,
         memory_bytes=options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY,
         rlimits={"NOFILE": options.limits.nofile},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
         lease_s=options.lease,
-        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in container.volumes.values()),
-        environment=environment.resolve(options.variables),
+        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),
     )
     say = progress or _print_progress
 
@@ -76,32 +62,11 @@ def make_client(
             packages = options.all_packages
             return resolve_image(client, options.image, packages, progress=say, engine=engine, cancelled=cancelled)
 
-        return DockerLauncher(replace(container, engine=engine), say, resolve)
+        return DockerLauncher(options, name, engine, say, resolve)
 
     hosts = options.engines
     chosen = MultiEngineLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
     return RunnerClient(chosen, settings, name, gateway=gateway)
-
-
-def _container(options: DockerOptions, name: str) -> ContainerOptions:
-    return ContainerOptions(
-        image=options.image,
-        name=name,
-        limits=options.limits,
-        user=_user(options),
-        network=options.network,
-        read_only=options.read_only,
-        seccomp=docker_profile(options.seccomp),
-        bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
-        write_back=ProtectedNames(options.write_back),
-        data=tuple(options.data),
-        volumes=options.extra_volumes or {},
-        extra_hosts=options.extra_hosts or {},
-        # Imported late: it takes a tenth of a second, and only GPUs need it.
-        device_requests=[_device(request) for request in options.device_requests or ()],
-        auto_remove=options.auto_remove,
-        engine=options.docker_host,
-    )
 
 
 def external_effects(options: DockerOptions) -> str | None:
@@ -119,26 +84,10 @@ def external_effects(options: DockerOptions) -> str | None:
     return None
 
 
-def _user(options: DockerOptions) -> str:
-    if options.user is not None:
-        return options.user
-    if options.bind_dir is not None and Path(options.bind_dir).is_dir():
-        owner = Path(options.bind_dir).stat()
-        if owner.st_uid != 0:
-            return f"{owner.st_uid}:{owner.st_gid}"
-    return NOBODY
-
-
 def _covers_shm(target: str) -> bool:
     """Return whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
     mounted = posixpath.join("/", posixpath.normpath(target))
     return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
-
-
-def _device(request: Mapping[str, Any]) -> Any:
-    from docker.types import DeviceRequest  # noqa: PLC0415 - see above
-
-    return DeviceRequest(**request)
 
 
 def _print_progress(line: str) -> None:

@@ -12,22 +12,18 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
-from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.limits import Limits
 from autogen_codeact.sandbox.packages.index import PackageIndex
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
-
-if TYPE_CHECKING:
-    from docker import APIClient
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.options import DockerOptions
+from autogen_codeact.sandbox.types.paths import WORKSPACE
 
 PORT = 3141
 """Nothing else listens in that network."""
@@ -59,7 +55,7 @@ class BuildIndex:
 class _IndexLauncher(DockerLauncher):
     @property
     def engine(self) -> str:
-        """Another name, because the start of a sandbox that waits for its image counts among the engine's starts."""
+        """Another name: the start of a sandbox that waits for its image counts among the engine's starts."""
         return f"{super().engine}, for a build"
 
 
@@ -89,7 +85,7 @@ def serve_index(
     asyncio.run(client.start())
     try:
         cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
-        assert client.gateway is not None
+        assert isinstance(client.gateway, Gateway)
         arguments = {
             "PIP_CONFIG_FILE": "/dev/null",
             **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),
@@ -103,39 +99,20 @@ def serve_index(
 
 def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) -> RunnerClient:
     gateway = Gateway(None, PackageIndex(TOTAL_LIMIT, config, total_limit=TOTAL_LIMIT))
-    limits, name = Limits(memory="1g"), f"codeact-index-{uuid.uuid4().hex[:12]}"
-    container = ContainerOptions(
-        image=image,
-        name=name,
-        limits=limits,
-        user=NOBODY,
-        network=network,
-        read_only=True,
-        # Its own: only the runner runs there, and some engines can't apply another one.
-        seccomp=None,
-        bind_dir=None,
-        write_back=ProtectedNames(),
-        data=(),
-        volumes={},
-        extra_hosts={},
-        device_requests=(),
-        auto_remove=True,
-        engine=engine,
-    )
+    name = f"codeact-index-{uuid.uuid4().hex[:12]}"
+    # The engine's own list of system calls: only the runner runs there, and some engines can't apply another one.
+    options = DockerOptions(image=image, memory="1g", network=network, seccomp="engine")
     settings = RunnerSettings(
         mode="process",
         workspace=WORKSPACE,
         preload=(),
-        output_limit=limits.output,
+        output_limit=options.limits.output,
         split_streams=False,
         checkpoint=False,
         proxy={**gateway.settings, "port": PORT},
-        memory_bytes=limits.memory_bytes,
+        memory_bytes=options.limits.memory_bytes,
         concurrency=1,
         lease_s=LEASE_S,
     )
-
-    def resolve(_client: APIClient, _cancelled: Future[None]) -> str:
-        return image
-
-    return RunnerClient(_IndexLauncher(container, lambda _: None, resolve), settings, name, gateway=gateway)
+    launcher = _IndexLauncher(options, name, engine, lambda _: None, lambda _client, _cancelled: image)
+    return RunnerClient(launcher, settings, name, gateway=gateway)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends import DATA
-from autogen_codeact.sandbox.errors import SandboxStartError
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.errors import SandboxStartError
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.paths import DATA
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -35,9 +35,6 @@ def bind_mounts(sources: Mapping[str, Path]) -> list[Mount]:
     """Return read-only mounts of files and folders of this machine.
 
     Engines before Docker 25 leave file systems that are mounted below a folder writable, so these are mounts of their own.
-
-    Args:
-        sources: The files and folders, by their paths in the sandbox.
     """
     from docker.types import Mount
 
@@ -69,21 +66,7 @@ def upload(
     """Send files and folders to the engine, without holding them in memory.
 
     They go into the anonymous volume of a container that is never started. The sandbox mounts the volume. The engine removes it
-    with the last container that has it.
-
-    Args:
-        client: The engine.
-        image: An image that it has.
-        sources: Files and folders of this machine, by their paths in the sandbox.
-        labels: Labels of the container.
-        stopped: Whether the start was cancelled; asked for each piece.
-
-    Returns:
-        The container's id, for `volumes_from`; remove it when the sandbox's container exists.
-
-    Raises:
-        SandboxStartError: The files are too many or too large, can't be read, or have changed meanwhile.
-        docker.errors.DockerException: The engine refused, or stopped answering.
+    with the last container that has it. Returns the container's id; remove it when the sandbox's container exists.
     """
     import requests
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
-import selectors
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -30,15 +28,16 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     pull,
     remove_nameless,
 )
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker
 
     from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
-DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
 """Python and pip, without libraries."""
 Variant = Literal["default", "slim"]
@@ -54,11 +53,7 @@ _SCRIPT_STALL_S = 180.0
 
 
 def image_name(variant: Variant) -> str:
-    """Return the name of the image that `build_default_image` makes.
-
-    Args:
-        variant: `default` or `slim`.
-    """
+    """Return the name of the image that `build_default_image` makes."""
     return DEFAULT_IMAGE if variant == "default" else SLIM_IMAGE
 
 
@@ -125,16 +120,7 @@ def _package_index(base: str, engine: EngineAddress, variant: Variant) -> Abstra
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
-    """Return why a base can't be made on this machine.
-
-    Args:
-        platform: Name as `sys.platform` has it.
-        uid: The user's number.
-        debootstrap: Whether that program is installed.
-
-    Returns:
-        A sentence with what to do, or None if it can be made.
-    """
+    """Return why a base can't be made on this machine."""
     if platform != "linux":
         return (
             "Without a registry the image can only be built on Linux: connect to one, or build it there and bring it "
@@ -180,53 +166,39 @@ def _has_debootstrap() -> bool:
 
 
 def _bootstrap(client: docker.APIClient, tag: str, variant: Variant, reporter: Reporter) -> None:
-    """Run the script and import the tar that it writes, without storing it."""
+    """Run the script and import the tar that it writes."""
     sdk: Any = client
     repository, _, version = tag.partition(":")
-    script = subprocess.Popen(
-        ["/bin/sh", str(SOURCE / "build-base.sh"), variant],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with script:
-        try:
-            chunks = _output(script, reporter)
-            # The request begins with the tar, so that the engine does not wait while packages are fetched.
-            first = next(chunks, b"")
-            with engine_errors(f"importing {tag}"):
-                answer = sdk.import_image_from_stream(itertools.chain([first], chunks), repository, version)
-        finally:
-            _end(script)
+    with tempfile.TemporaryFile() as tar:
+        _run_script(["/bin/sh", str(SOURCE / "build-base.sh"), variant], tar, reporter)
+        tar.seek(0)
+        with engine_errors(f"importing {tag}"):
+            answer = sdk.import_image_from_stream(iter(lambda: tar.read(1 << 18), b""), repository, version)
     if not find_image(client, tag):
         raise SandboxStartError(f"The Docker engine did not take the base image: {answer.strip()}")
 
 
-def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[bytes]:
-    """Iterate over the script's output and report its log meanwhile; raise an error if the script fails."""
-    assert script.stdout is not None
-    assert script.stderr is not None
-    with selectors.DefaultSelector() as ready:
-        ready.register(script.stdout, selectors.EVENT_READ)
-        ready.register(script.stderr, selectors.EVENT_READ)
-        while ready.get_map():
-            events = ready.select(_SCRIPT_STALL_S)
-            if not events:
-                raise SandboxStartError(
-                    f"Making the base was cut off after {_SCRIPT_STALL_S:.0f} s of silence.\n"
-                    f"{_advice(None, '')}\nThe end of its log:\n{reporter.tail}"
-                )
-            for key, _ in events:
-                data = os.read(key.fd, 1 << 18)
-                if not data:
-                    ready.unregister(key.fileobj)
-                elif key.fileobj is script.stdout:
-                    yield data
-                else:
+def _run_script(command: list[str], output: IO[bytes], reporter: Reporter) -> None:
+    """Run a script whose log is its standard error."""
+    script = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, start_new_session=True
+    )
+    problem = "failed"
+    with script:
+        assert script.stderr is not None
+        try:
+            while select.select([script.stderr], [], [], _SCRIPT_STALL_S)[0]:
+                if data := os.read(script.stderr.fileno(), 1 << 18):
                     _report(data, reporter)
-    if script.wait(_SCRIPT_STALL_S) != 0:
-        raise SandboxStartError(f"Making the base failed.\n{_advice(None, '')}\nThe end of its log:\n{reporter.tail}")
+                elif script.wait(_SCRIPT_STALL_S) == 0:
+                    return
+                else:
+                    break
+            else:
+                problem = f"was cut off after {_SCRIPT_STALL_S:.0f} s of silence"
+        finally:
+            _end(script)
+    raise SandboxStartError(f"Making the base {problem}.\n{_advice(None, '')}\nThe end of its log:\n{reporter.tail}")
 
 
 def _report(log: bytes, reporter: Reporter) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS, EngineAddress
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker
@@ -35,18 +35,62 @@ _memories: dict[str, int] = {}
 
 
 class EngineFailure(enum.Enum):
-    """Why no engine answers."""
+    """Why no engine answers: what is wrong, then what to do about the user's own engine, then about one of `hosts`.
 
-    NO_SOCKET = "no socket"
-    REFUSED = "refused"
-    NO_PERMISSION = "no permission"
-    BAD_ADDRESS = "bad address"
-    UNREACHABLE = "unreachable"
-    NO_ANSWER = "no answer"
-    TLS = "TLS"
-    OLD_VERSION = "old version"
-    NOT_DOCKER = "not Docker"
-    OTHER = "other"
+    `{name}` is the engine's address or name, `{engine}` the same behind "the Docker engine".
+    """
+
+    NO_SOCKET = "No Docker engine at {name}: there is no such socket. ", "{start}.", "Start it, or correct its url."
+    REFUSED = "No Docker engine at {name}: nothing listens there. ", "{start}.", "Start it, or correct its url."
+    NO_PERMISSION = (
+        "No permission to use the Docker engine {engine}. ",
+        "Add yourself to its group with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker.",
+        "Its socket is for its group.",
+    )
+    BAD_ADDRESS = (
+        "{name} is not the address of a Docker engine ({error}). ",
+        "Correct DOCKER_HOST, docker_host or the Docker context: an address looks like unix:///var/run/docker.sock or "
+        "tcp://host:2376.",
+        "Correct its url.",
+    )
+    UNREACHABLE = (
+        "The machine of the Docker engine {engine} can't be reached ({error}). ",
+        "Check DOCKER_HOST and the network.",
+        "Check the network.",
+    )
+    NO_ANSWER = (
+        "The Docker engine {engine} does not answer in time. ",
+        "It may hang: restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
+        "It may hang: restart it.",
+    )
+    TLS = (
+        "No TLS connection to the Docker engine {engine} ({error}). ",
+        "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
+        "Check its tls: ca, cert and key.",
+    )
+    OLD_VERSION = (
+        "The Docker engine {engine} is too old: {error}. Upgrade Docker there",
+        ", or use another one with DOCKER_HOST.",
+        ".",
+    )
+    NOT_DOCKER = (
+        "What answers at {name} does not speak as a Docker engine ({error}). ",
+        "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
+        "If its port is for TLS, give its tls files.",
+    )
+    OTHER = (
+        "The Docker engine {engine} can't be used: {error}. ",
+        "Does `docker version` work?",
+        "Does `docker version` work there?",
+    )
+
+
+_ELSEWHERE = "; if the engine is elsewhere, set DOCKER_HOST or run `docker context use NAME`"
+_STARTS = {
+    "linux": "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop)",
+    "darwin": "Start Docker Desktop (or `colima start`)",
+    "win32": "Start Docker Desktop",
+}
 
 
 class OldApiError(Exception):
@@ -72,27 +116,13 @@ def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.API
     try:
         version = in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
     except Exception as error:
-        if isinstance(engine, DockerHost):
-            raise SandboxUnavailable(host_advice(classify(error), engine.label, error)) from error
-        host = where.get("base_url") or "the default socket"
-        raise SandboxUnavailable(advice(classify(error), host, error)) from error
+        shown = engine if isinstance(engine, DockerHost) else where.get("base_url") or "the default socket"
+        raise SandboxUnavailable(advice(classify(error), shown, error)) from error
     return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
 
 
 def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
-    """Check that an engine answers the request that costs it the least.
-
-    Args:
-        engine: The engine.
-        client: What the last call has returned, or None for a new connection; it is closed if the check fails.
-        timeout: Seconds within which the engine answers or this function raises.
-
-    Returns:
-        A client for the next call.
-
-    Raises:
-        SandboxUnavailable: It does not answer; the message says why.
-    """
+    """Check within `timeout` seconds that an engine answers the request that costs it the least."""
     import docker.constants
 
     try:
@@ -105,7 +135,7 @@ def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) ->
             client.close()
         if isinstance(error, SandboxUnavailable):
             raise
-        raise SandboxUnavailable(host_advice(classify(error), engine.label, error)) from error
+        raise SandboxUnavailable(advice(classify(error), engine, error)) from error
     return client
 
 
@@ -134,14 +164,7 @@ def _check_version(version: str) -> str:
 
 
 def check_socket(client: docker.APIClient) -> None:
-    """Check that a local engine's socket accepts connections. Without it the SDK leaves its own socket open.
-
-    Args:
-        client: A client that was connected before.
-
-    Raises:
-        OSError: It does not.
-    """
+    """Raise an OSError if a local engine's socket accepts no connections. Without it the SDK leaves its own socket open."""
     path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
     if path is not None and hasattr(socket, "AF_UNIX"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
@@ -155,15 +178,7 @@ def is_local(client: docker.APIClient) -> bool:
 
 
 def memory_of(client: docker.APIClient, engine: str) -> int | None:
-    """Return the memory of an engine's machine in bytes; None for this machine. Each engine is asked once.
-
-    Args:
-        client: A client of it.
-        engine: What it is called.
-
-    Raises:
-        SandboxError: It does not answer.
-    """
+    """Return the memory of an engine's machine in bytes; None for this machine. Each engine is asked once."""
     if is_local(client) and sys.platform == "linux":
         return None
     if engine not in _memories:
@@ -174,15 +189,7 @@ def memory_of(client: docker.APIClient, engine: str) -> int | None:
 
 @contextlib.contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Convert exceptions of the Docker SDK to those of this package.
-
-    Args:
-        doing: The operation, for the message ("starting the container").
-
-    Raises:
-        SandboxUnavailable: The engine stopped answering.
-        SandboxStartError: The engine answered and refused.
-    """
+    """Convert exceptions of the Docker SDK to those of this package."""
     import docker.errors
     import requests
 
@@ -195,14 +202,7 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 
 def classify(error: BaseException) -> EngineFailure:
-    """Return which failure an exception stands for, from the exception and everything that it wraps.
-
-    Args:
-        error: Exception of a socket, requests or the Docker SDK.
-
-    Returns:
-        The failure; `OTHER` if it is unknown.
-    """
+    """Return which failure an exception stands for, from the exception and everything that it wraps."""
     inside = list(_unwrap(error))
     numbers = {each.errno for each in inside if isinstance(each, OSError)}
     names = {cls.__name__ for each in inside for cls in type(each).__mro__}
@@ -210,85 +210,40 @@ def classify(error: BaseException) -> EngineFailure:
     return next(matching, EngineFailure.OTHER)
 
 
-def advice(failure: EngineFailure, host: str, error: BaseException, *, platform: str = sys.platform) -> str:
-    """Return a sentence or two on what is wrong and what to do about it.
-
-    Args:
-        failure: The result of `classify`.
-        host: The engine's address, as the user wrote it.
-        error: The exception, whose text is quoted where it helps.
-        platform: Name of the platform as `sys.platform` has it (default: this one).
-
-    Returns:
-        The text for a `SandboxUnavailable`.
-    """
-    start = {
-        "linux": "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop)",
-        "darwin": "Start Docker Desktop (or `colima start`)",
-        "win32": "Start Docker Desktop",
-    }.get(platform, "Start Docker")
-    elsewhere = "if the engine is elsewhere, set DOCKER_HOST or run `docker context use NAME`"
-    return {
-        EngineFailure.NO_SOCKET: f"No Docker engine at {host}: there is no such socket. {start}; {elsewhere}.",
-        EngineFailure.REFUSED: f"No Docker engine at {host}: nothing listens there. {start}; {elsewhere}.",
-        EngineFailure.NO_PERMISSION: f"No permission to use the Docker engine at {host}. Add yourself to its group "
-        "with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker.",
-        EngineFailure.BAD_ADDRESS: f"{host} is not the address of a Docker engine ({error}). Correct DOCKER_HOST, "
-        "docker_host or the Docker context: an address looks like unix:///var/run/docker.sock or tcp://host:2376.",
-        EngineFailure.UNREACHABLE: f"The Docker engine's machine at {host} can't be reached ({error}). "
-        "Check DOCKER_HOST and the network.",
-        EngineFailure.NO_ANSWER: f"The Docker engine at {host} accepts but does not answer in time. It may hang: "
-        "restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
-        EngineFailure.TLS: f"No TLS connection to the Docker engine at {host} ({error}). Check DOCKER_TLS_VERIFY and "
-        "that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
-        EngineFailure.OLD_VERSION: f"The Docker engine at {host} is too old: {error}. Upgrade Docker there, or "
-        "use another one with DOCKER_HOST.",
-        EngineFailure.NOT_DOCKER: f"What answers at {host} does not speak as a Docker engine ({error}). "
-        "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
-        EngineFailure.OTHER: f"The Docker engine at {host} can't be used: {error}. Does `docker version` work?",
-    }[failure]
-
-
-def host_advice(failure: EngineFailure, name: str, error: BaseException) -> str:
-    """Return what is wrong with an engine that was given as a `DockerHost`, and what to do about it.
-
-    Args:
-        failure: The result of `classify`.
-        name: The engine's name.
-        error: The exception, whose text is quoted where it helps.
-
-    Returns:
-        The text for a `SandboxUnavailable`; no environment variable plays a part in it.
-    """
-    return {
-        EngineFailure.NO_SOCKET: f"No Docker engine at {name}: there is no such socket. Start it, or correct its url.",
-        EngineFailure.REFUSED: f"No Docker engine at {name}: nothing listens there. Start it, or correct its url.",
-        EngineFailure.NO_PERMISSION: f"No permission to use the Docker engine at {name}: its socket is for its group.",
-        EngineFailure.BAD_ADDRESS: f"The Docker engine {name} has an address that can't be used ({error}). Correct its url.",
-        EngineFailure.UNREACHABLE: f"The machine of the Docker engine {name} can't be reached ({error}). Check the network.",
-        EngineFailure.NO_ANSWER: f"The Docker engine {name} does not answer in time. It may hang: restart it.",
-        EngineFailure.TLS: f"No TLS connection to the Docker engine {name} ({error}). Check its tls: ca, cert and key.",
-        EngineFailure.OLD_VERSION: f"The Docker engine {name} is too old: {error}. Upgrade Docker there.",
-        EngineFailure.NOT_DOCKER: f"What answers at {name} does not speak as a Docker engine ({error}). If its port is for TLS, "
-        "give its tls files.",
-        EngineFailure.OTHER: f"The Docker engine {name} can't be used: {error}.",
-    }[failure]
+def advice(
+    failure: EngineFailure, engine: DockerHost | str, error: BaseException, *, platform: str = sys.platform
+) -> str:
+    """Return a sentence or two on what is wrong with an engine and what to do about it."""
+    problem, own, listed = failure.value
+    if isinstance(engine, DockerHost):
+        return (problem + listed).format(name=engine.label, engine=engine.label, error=error)
+    start = _STARTS.get(platform, "Start Docker") + _ELSEWHERE
+    return (problem + own).format(name=engine, engine=f"at {engine}", error=error, start=start)
 
 
 def _endpoint(engine: EngineAddress) -> dict[str, Any]:
-    """Return the keyword arguments of `APIClient` for an engine's address."""
-    if not isinstance(engine, DockerHost):
-        return _endpoint_of_environment(engine)
+    """Return the keyword arguments of `APIClient` for an engine's address, or for what the `docker` command would use."""
+    import docker.utils
+
+    address = engine or os.environ.get("DOCKER_HOST")
     try:
-        where: dict[str, Any] = {"base_url": engine.url}
-        if engine.tls is not None:
-            where["tls"] = _tls_config(engine.tls)
-        _sdk_address(where)
-    except Exception as error:  # of the SDK
+        if isinstance(address, DockerHost):
+            where: dict[str, Any] = {"base_url": address.url}
+            if address.tls is not None:
+                where["tls"] = _tls_config(address.tls)
+        elif address:
+            where = {**docker.utils.kwargs_from_env(environment={**os.environ, "DOCKER_HOST": address})}
+        else:
+            where = _context_endpoint()
+        # Raises on an address that the SDK can't read.
+        docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls")))
+    except SandboxUnavailable:
+        raise
+    except Exception as error:  # the SDK raises a bare Exception for a context file that it can't read
         failure = classify(error)
         known = failure if failure is EngineFailure.TLS else EngineFailure.BAD_ADDRESS
-        raise SandboxUnavailable(host_advice(known, engine.label, error)) from error
-    if engine.url.startswith("ssh://"):
+        raise SandboxUnavailable(advice(known, address or "The current Docker context", error)) from error
+    if str(where.get("base_url")).startswith("ssh://"):
         where["use_ssh_client"] = True
     return where
 
@@ -303,35 +258,6 @@ def _tls_config(tls: DockerTLS) -> Any:
             raise TLSParameterError(f"its {field} file {path} does not exist or can't be read")
     certificate = (tls.cert, tls.key) if tls.cert is not None and tls.key is not None else None
     return TLSConfig(client_cert=certificate, ca_cert=tls.ca, verify=tls.verify)
-
-
-def _endpoint_of_environment(docker_host: str | None) -> dict[str, Any]:
-    """Return the keyword arguments of `APIClient` for an address, or for what the `docker` command would use."""
-    import docker.utils
-
-    named = docker_host or os.environ.get("DOCKER_HOST")
-    try:
-        if named:
-            where: dict[str, Any] = {**docker.utils.kwargs_from_env(environment={**os.environ, "DOCKER_HOST": named})}
-        else:
-            where = _context_endpoint()
-        _sdk_address(where)
-    except SandboxUnavailable:
-        raise
-    except Exception as error:  # the SDK raises a bare Exception for a context file that it can't read
-        failure = classify(error)
-        known = failure if failure is EngineFailure.TLS else EngineFailure.BAD_ADDRESS
-        raise SandboxUnavailable(advice(known, named or "The current Docker context", error)) from error
-    if str(where.get("base_url")).startswith("ssh://"):
-        where["use_ssh_client"] = True
-    return where
-
-
-def _sdk_address(where: dict[str, Any]) -> str:
-    """Return the address as the SDK writes it (`http+unix://…`, `https://…`); raises on one that it can't read."""
-    import docker.utils
-
-    return str(docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls"))))
 
 
 def _context_endpoint() -> dict[str, Any]:
@@ -375,11 +301,7 @@ def _tls_adapter(*, verify: bool) -> Any:
 
 
 def tls_context(*, verify: bool = True) -> ssl.SSLContext:
-    """Return a context for connections to an engine, without certificates.
-
-    Args:
-        verify: Whether the engine's certificate and name are checked. Default True.
-    """
+    """Return a context for connections to an engine, without certificates."""
     import urllib3.util.ssl_
 
     context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
@@ -413,18 +335,8 @@ def _api_version(where: dict[str, Any], timeout: float) -> str:
 
 
 def in_time(work: Callable[[], T], seconds: float) -> T:
-    """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket.
-
-    Args:
-        work: The function.
-        seconds: How long to wait for it.
-
-    Returns:
-        What it returned.
-
-    Raises:
-        TimeoutError: It takes longer; its thread goes on.
-        Exception: What it raised.
+    """Run `work` in a thread, which goes on if it takes longer: a name server, or an engine that sends byte after byte, exceeds
+    no timeout of a socket.
     """
     # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
     outcomes: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()

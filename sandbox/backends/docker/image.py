@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
-from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
+from autogen_codeact.sandbox.backends.docker.default_image import SLIM_IMAGE
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -26,30 +23,20 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     is_about_certificate,
     pull,
 )
-from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     import docker
 
     from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
-__all__ = [
-    "DEFAULT_IMAGE",
-    "FALLBACK_IMAGE",
-    "SLIM_IMAGE",
-    "ImageInfo",
-    "Progress",
-    "build_default_image",
-    "list_images",
-    "resolve_image",
-]
-
 FALLBACK_IMAGE = "python:3-slim"
 """Used if the default image is missing: plain Python, from the public registry."""
 DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
-_KINDS: dict[str, Literal["default", "derived"]] = {"sandbox-image": "default", "derived-image": "derived"}
 _WHEELS = "/usr/share/autogen-codeact/wheels"
 _CHECK_NAMES = "Check the names and versions of the packages; what a local wheel needs must be given too."
 _CHECK_PACKAGES = "Check the packages, or build an image of your own from a Dockerfile and give its name."
@@ -57,19 +44,6 @@ _PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
 
 _locks: dict[str, threading.Lock] = {}
 _locks_guard = threading.Lock()
-
-
-@dataclass(frozen=True)
-class ImageInfo:
-    """One image that this package made."""
-
-    reference: str
-    """Name and tag, or the id if a newer build has taken its name."""
-    id: str
-    size: int
-    """Bytes, all layers."""
-    created: datetime
-    kind: Literal["default", "derived"]
 
 
 @dataclass(frozen=True)
@@ -93,10 +67,6 @@ class Packages:
     def have_url(self) -> bool:
         """Whether a requirement names a URL, which pip fetches itself."""
         return any("://" in requirement for requirement in self.requirements)
-
-
-Serve = Callable[[str, Packages], AbstractContextManager["BuildIndex | None"]]
-"""Serves packages to a build on an image; None where only local wheels are installed."""
 
 
 def resolve_image(
@@ -132,31 +102,11 @@ def resolve_image(
     found = _find(client, image, progress)
     if not requested:
         return found
-
-    def serve(base: str, packages: Packages) -> AbstractContextManager[BuildIndex | None]:
-        if not packages.requirements:
-            return nullcontext()
-        # Imported here: programs that need no packages must not wait for the libraries of the index.
-        from autogen_codeact.sandbox.backends.docker.build_index import serve_index  # noqa: PLC0415
-
-        network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
-        return serve_index(base, engine, network, cancelled or Completion())
-
-    return _derive(client, found, requested, progress, serve=serve)
+    return _derive(client, found, requested, progress=progress, engine=engine, cancelled=cancelled or Completion())
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
-    """Separate local wheels and requirements.
-
-    Args:
-        packages: As for `resolve_image`.
-
-    Returns:
-        Both, each sorted and without duplicates.
-
-    Raises:
-        ValueError: An entry is neither, such as an option of pip.
-    """
+    """Separate local wheels and requirements."""
     # A requirement may end with the URL of a wheel.
     paths = [entry for entry in packages if entry.endswith(".whl") and "://" not in entry]
     wheels = {_wheel(entry) for entry in paths}
@@ -167,12 +117,7 @@ def parse_packages(packages: Sequence[str]) -> Packages:
 
 
 def build_advice(index: BuildIndex, log: str) -> str:
-    """Return what to do about packages that a build with the host's index could not install.
-
-    Args:
-        index: How the build reached packages.
-        log: The end of its log.
-    """
+    """Return what to do about packages that a build with the host's index could not install."""
     if index.problems:
         return f"This machine fetches the packages for a build. {' '.join(index.problems)} Or give paths of local .whl files."
     if index.log is not None and _is_about_network(log):
@@ -185,11 +130,7 @@ def build_advice(index: BuildIndex, log: str) -> str:
 
 
 def install_advice(log: str) -> str:
-    """Return a sentence or two on what to do about packages that could not be installed.
-
-    Args:
-        log: The end of the build's log.
-    """
+    """Return a sentence or two on what to do about packages that could not be installed."""
     for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
         if sign in log:
             return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
@@ -211,40 +152,6 @@ def install_advice(log: str) -> str:
 
 def _is_about_network(log: str) -> bool:
     return any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable"))
-
-
-def list_images(client: docker.APIClient) -> list[ImageInfo]:
-    """List the images that this package made, the newest first.
-
-    Returns:
-        One entry for each name, and one for each image that has none.
-
-    Raises:
-        SandboxUnavailable: The engine does not answer.
-    """
-    sdk: Any = client
-    with engine_errors("listing the images"):
-        found = sdk.images(filters={"label": KIND_LABEL})
-    infos = [
-        ImageInfo(
-            reference=name,
-            id=entry["Id"],
-            size=int(entry["Size"]),
-            created=datetime.fromtimestamp(entry["Created"], UTC),
-            kind=_KINDS[entry["Labels"][KIND_LABEL]],
-        )
-        for entry in found
-        if entry["Labels"][KIND_LABEL] in _KINDS
-        for name in _names(entry)
-    ]
-    # The engine lists images of the same second in any order.
-    return sorted(infos, key=lambda info: (info.created, info.reference), reverse=True)
-
-
-def _names(entry: dict[str, Any]) -> list[str]:
-    names = [name for name in entry.get("RepoTags") or () if name != "<none>:<none>"]
-    # An image that users build on one of these inherits the labels, but not the name.
-    return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
@@ -282,9 +189,10 @@ def _derive(
     client: docker.APIClient,
     base: str,
     packages: Packages,
-    progress: Progress,
     *,
-    serve: Serve,
+    progress: Progress,
+    engine: EngineAddress,
+    cancelled: Future[None],
 ) -> str:
     found = find_image(client, base)
     if found is None:
@@ -296,27 +204,24 @@ def _derive(
         if not find_image(client, tag):
             reporter = Reporter(progress)
             reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
-            with serve(found["Id"], packages) as index:
-                _build_derived(client, found, tag, packages, index=index, reporter=reporter)
+            with _served(found["Id"], packages, engine, cancelled) as index:
+                files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
+                files["Dockerfile"] = _dockerfile(found, packages, index.pip_options).encode()
+                with build_context(files) as context:
+                    build(client, context, tag, reporter=reporter, advise=partial(build_advice, index), **index.options)
             reporter.say(f"built {tag}")
     return tag
 
 
-def _build_derived(
-    client: docker.APIClient,
-    base: dict[str, Any],
-    tag: str,
-    packages: Packages,
-    *,
-    index: BuildIndex | None,
-    reporter: Reporter,
-) -> None:
-    files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
-    files["Dockerfile"] = _dockerfile(base, packages, () if index is None else index.pip_options).encode()
-    options = {"network_mode": "none"} if index is None else index.options
-    advise = install_advice if index is None else partial(build_advice, index)
-    with build_context(files) as context:
-        build(client, context, tag, reporter=reporter, advise=advise, **options)
+def _served(
+    base: str, packages: Packages, engine: EngineAddress, cancelled: Future[None]
+) -> AbstractContextManager[BuildIndex]:
+    # Imported here: programs that need no packages must not wait for the libraries of the index.
+    from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex, serve_index  # noqa: PLC0415
+
+    if not packages.requirements:
+        return nullcontext(BuildIndex({"network_mode": "none"}))
+    return serve_index(base, engine, "bridge" if packages.have_url else "none", cancelled)
 
 
 def _dockerfile(base: dict[str, Any], packages: Packages, pip_options: Sequence[str]) -> str:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, engine_errors
-from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
     import docker
@@ -79,19 +79,7 @@ class Reporter:
 
 
 def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
-    """Look up an image of the engine.
-
-    Args:
-        client: The engine.
-        image: Reference or id.
-
-    Returns:
-        Its description by the engine, or None if it does not exist.
-
-    Raises:
-        ValueError: `image` can't be the name of an image.
-        SandboxUnavailable: The engine does not answer.
-    """
+    """Return the engine's description of an image, or None if it does not exist; a ValueError if no image can have that name."""
     import docker.errors
 
     sdk: Any = client
@@ -111,30 +99,17 @@ def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
 
 
 def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the labels of an image.
-
-    Args:
-        image: Its description by the engine.
-    """
+    """Return the labels of an image."""
     return (image.get("Config") or {}).get("Labels") or {}
 
 
 def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
-    """Pull an image, for as long as data arrives.
-
-    Args:
-        client: The engine.
-        image: Reference; without a tag, `latest`.
-        progress: Called with lines about its progress.
-
-    Raises:
-        SandboxUnavailable: No registry answers in `ANSWER_TIMEOUT_S` seconds, it has no such image, or the pull stalls.
-    """
+    """Pull an image, for as long as data arrives and if a registry answers in `ANSWER_TIMEOUT_S` seconds."""
     import requests
 
     reporter = Reporter(progress)
     reporter.say(f"pulling {image} …")
-    layers: dict[str, tuple[int, int]] = {}
+    answered = False
     try:
         with closing(_request_pull(client, image)) as response:
             if not response.ok:
@@ -142,22 +117,18 @@ def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
             for event in _events(response):
                 if "error" in event:
                     raise SandboxUnavailable(pull_advice(image, str(event["error"])))
-                reporter.detail(f"{image}: {_pull_line(event, layers)}")
+                answered = True
+                reporter.detail(f"{image}: {event.get('status', '')} {event.get('progress', '')}".rstrip())
     except requests.RequestException as error:
         if classify(error) is not EngineFailure.NO_ANSWER:
             raise SandboxUnavailable(f"The Docker engine broke off while pulling {image}: {error}") from error
-        reason = f"nothing came for {PULL_STALL_S:.0f} s" if layers else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        reason = f"nothing came for {PULL_STALL_S:.0f} s" if answered else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
         raise SandboxUnavailable(pull_advice(image, reason)) from error
     reporter.say(f"pulled {image}")
 
 
 def pull_advice(image: str, reason: str) -> str:
-    """Return the message on why a pull failed and what to do.
-
-    Args:
-        image: The image.
-        reason: The engine's error text.
-    """
+    """Return the message on why a pull failed and what to do."""
     lowered = reason.lower()
     if any(sign in lowered for sign in ("dial tcp", "no such host", "timeout", "no answer", "proxyconnect", ": eof")):
         return (
@@ -178,20 +149,7 @@ def build(
     advise: Callable[[str], str],
     **options: Any,
 ) -> None:
-    """Build an image.
-
-    Args:
-        client: The engine.
-        context: What `build_context` made.
-        tag: Its name.
-        reporter: Receives the build's log.
-        advise: Returns a sentence on what to do from the end of the log.
-        options: Further arguments of the SDK's `build`.
-
-    Raises:
-        SandboxStartError: The build failed or nothing moved for `BUILD_STALL_S` seconds; the message has the log's end.
-        SandboxUnavailable: The engine does not answer.
-    """
+    """Build an image."""
     import requests
 
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
@@ -243,12 +201,7 @@ class _Steps:
 
 
 def remove_nameless(client: docker.APIClient, image_id: str) -> None:
-    """Remove an image without a name, unless a container or another image needs it.
-
-    Args:
-        client: The engine.
-        image_id: The image; one with a name stays.
-    """
+    """Remove an image without a name, unless a container or another image needs it."""
     import docker.errors
     import requests
 
@@ -259,14 +212,7 @@ def remove_nameless(client: docker.APIClient, image_id: str) -> None:
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
-    """Pack files for a build.
-
-    Args:
-        files: Name inside the context to content, or to the file that has it.
-
-    Returns:
-        The tar, at its beginning; the caller closes it.
-    """
+    """Pack files for a build."""
     packed = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sorted(files.items()):
@@ -306,16 +252,6 @@ def _events(response: Any) -> Iterator[dict[str, Any]]:
         first = False
         if line.strip():
             yield json.loads(line)
-
-
-def _pull_line(event: dict[str, Any], layers: dict[str, tuple[int, int]]) -> str:
-    detail = event.get("progressDetail") or {}
-    if event.get("status") == "Downloading" and detail.get("total"):
-        layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
-    if not layers:
-        return str(event.get("status", ""))
-    done, total = (sum(column) / 1e6 for column in zip(*layers.values(), strict=True))
-    return f"{event.get('status', '')}, {done:.1f} of {total:.1f} MB"
 
 
 def _message(text: str) -> str:

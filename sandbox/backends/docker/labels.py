@@ -31,14 +31,7 @@ def owner_labels() -> dict[str, str]:
 
 
 def owner_state(labels: Mapping[str, str]) -> OwnerState:
-    """Return whether the owner of a container still runs.
-
-    Args:
-        labels: The container's labels.
-
-    Returns:
-        `dead` only where this machine is certain.
-    """
+    """Return whether the owner of a container still runs."""
     host, _, pid = labels.get(OWNER, "").rpartition(":")
     boot_and_namespace, _, started = labels.get(LIFE, "").rpartition("/")
     if host != socket.gethostname() or not pid.isdigit() or boot_and_namespace != _boot_and_namespace():

@@ -9,14 +9,11 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import (
     EngineFailure,
@@ -26,21 +23,23 @@ from autogen_codeact.sandbox.backends.docker.engine import (
     is_local,
     memory_of,
 )
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
 from autogen_codeact.sandbox.backends.docker.image_requests import Progress, find_image, labels_of
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.placement import placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.files.data import data_sources
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host.waiting import Completion
-from autogen_codeact.sandbox.limits import Limits, parse_size
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, EngineAddress, name_of
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import DockerOptions
+from autogen_codeact.sandbox.types.paths import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 
 if TYPE_CHECKING:
     from docker import APIClient
-    from docker.types import DeviceRequest
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -54,60 +53,32 @@ LOCALHOST_LABEL = "org.autogen-codeact.localhost"
 NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 
 
-@dataclass(frozen=True)
-class ContainerOptions:
-    """The options of a container; each weaker choice is the user's own and explicit.
-
-    Args:
-        image: Image reference.
-        name: The container's name.
-        limits: What it may use.
-        user: `uid:gid`.
-        network: Docker network; `none` has only a loopback interface.
-        read_only: Whether its root file system is read-only.
-        seccomp: Profile as JSON text, or None for the engine's own.
-        bind_dir: Host folder mounted at /workspace, or None.
-        write_back: Which protected names in it may be written to; the others are mounted read-only.
-        data: Files and folders of this machine for /data, read-only.
-        volumes: Further mounts, as Docker's SDK has them.
-        extra_hosts: Names for its /etc/hosts.
-        device_requests: GPUs and other devices.
-        auto_remove: Whether Docker removes it when it ends.
-        engine: The engine.
-    """
-
-    image: str
-    name: str
-    limits: Limits
-    user: str
-    network: str
-    read_only: bool
-    seccomp: str | None
-    bind_dir: str | None
-    write_back: ProtectedNames
-    data: tuple[Path | str, ...]
-    volumes: Mapping[str, Mapping[str, str]]
-    extra_hosts: Mapping[str, str]
-    device_requests: Sequence[DeviceRequest]
-    auto_remove: bool
-    engine: EngineAddress
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
 class DockerLauncher:
     """Starts one container.
 
     Args:
-        options: Its options.
+        options: The sandbox's options.
+        name: The container's name.
+        engine: The engine.
         progress: Called with a line for each step that takes long.
         resolve: Returns the image to run; it may pull or build it, and is given a future that is completed when the start has
             been cancelled.
     """
 
     def __init__(
-        self, options: ContainerOptions, progress: Progress, resolve: Callable[[APIClient, Future[None]], str]
+        self,
+        options: DockerOptions,
+        name: str,
+        engine: EngineAddress,
+        progress: Progress,
+        resolve: Callable[[APIClient, Future[None]], str],
     ) -> None:
         self._options = options
+        self._name = name
+        self._engine = engine
+        self._limits = options.limits
+        self._bind_dir = Path(options.bind_dir).resolve() if options.bind_dir is not None else None
+        self._seccomp = docker_profile(options.seccomp)
         self._progress = progress
         self._resolve = resolve
         self.image_failed = False
@@ -124,12 +95,12 @@ class DockerLauncher:
     @property
     def engine(self) -> str:
         """The engine's address."""
-        return f"docker {name_of(self._options.engine) or ''}"
+        return f"docker {name_of(self._engine) or ''}"
 
     @property
     def host_name(self) -> str | None:
         """Name of the engine, or None for the one that the `docker` command uses."""
-        return name_of(self._options.engine)
+        return name_of(self._engine)
 
     def launch(self, boot: str) -> DockerStream:
         """Create the container, attach to it, start it.
@@ -145,11 +116,10 @@ class DockerLauncher:
         """
         import docker.errors
 
-        client = self._client = connect(self._options.engine)
+        client = self._client = connect(self._engine)
         sources = data_sources(self._options.data)
-        if self._options.limits.memory is None:
-            limits = self._options.limits.resolved(memory_of(client, self.engine))
-            self._options = replace(self._options, limits=limits)
+        if self._limits.memory is None:
+            self._limits = self._limits.resolved(memory_of(client, self.engine))
         try:
             image = self._resolve(client, self._cancelled)
             managed = self._needs_managed_network(client, image)
@@ -171,11 +141,11 @@ class DockerLauncher:
                 self._container = self._created_without_reply(client)
             self.kill()
             if isinstance(error, docker.errors.DockerException):
-                raise _explain(error, self._options) from error
+                raise _explain(error, self._options, self._name) from error
             raise SandboxUnavailable(
                 f"the Docker engine stopped answering while the sandbox was started: {error}"
             ) from error
-        remove_orphans_in_background(self._options.engine)
+        remove_orphans_in_background(self._engine)
         return stream
 
     def _needs_managed_network(self, client: APIClient, image: str) -> bool:
@@ -190,7 +160,7 @@ class DockerLauncher:
 
     def _find_python(self, client: APIClient, container: str) -> Hashable | None:
         """Look up the container's image: another program can give the name to another one at any time."""
-        if self._options.volumes:
+        if self._options.extra_volumes:
             return None
         image = client.inspect_container(container).get("Image")
         return ("docker", self.host_name, image) if image else None
@@ -202,7 +172,7 @@ class DockerLauncher:
             found = created_as(client, self._creation)
         except (SandboxError, OSError):
             # The engine has ended. When it is back, it may have the container.
-            remove_later(self._options.engine, self._creation)
+            remove_later(self._engine, self._creation)
             return None
         return found[0] if found else None
 
@@ -216,7 +186,7 @@ class DockerLauncher:
         else:
             self._progress("sending the files of data= to the Docker engine")
             creation = uuid.uuid4().hex
-            labels = {**self._options.labels, **owner_labels(), CREATION: creation}
+            labels = {**owner_labels(), CREATION: creation}
             sent = upload(client, image, sources, labels, self._cancelled.done)
             try:
                 yield {"volumes_from": [f"{sent}:ro"]}
@@ -225,7 +195,7 @@ class DockerLauncher:
                     client.remove_container(sent, force=True, v=True)  # the volume stays if the sandbox has it
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the sandbox does not depend on it
                     logger.warning("a container with the files of data= could not be removed: %s", str(error))
-                    remove_later(self._options.engine, creation)
+                    remove_later(self._engine, creation)
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
@@ -233,29 +203,20 @@ class DockerLauncher:
             self._cancelled.set_result(None)
 
     def _create(
-        self,
-        client: APIClient,
-        image: str,
-        boot: str,
-        data: Mapping[str, Any] = MappingProxyType({}),
-        *,
-        managed_network: bool = True,
+        self, client: APIClient, image: str, boot: str, data: Mapping[str, Any], *, managed_network: bool
     ) -> str:
-        options = self._options
+        labels = {**owner_labels(), CREATION: self._creation}
+        if not self._options.auto_remove:
+            labels[KEEP] = "1"
         created = client.create_container(
             image,
-            name=options.name,
+            name=self._name,
             entrypoint=["python3", "-I", "-S", "-c", boot],
             command=[],
-            user=options.user,
+            user=self._user(),
             working_dir=WORKSPACE,
             environment=ENVIRONMENT,
-            labels={
-                **options.labels,
-                **owner_labels(),
-                CREATION: self._creation,
-                **({} if options.auto_remove else {KEEP: "1"}),
-            },
+            labels=labels,
             # PID 1 ignores signals without a handler, and a handler would also accept signals of the code inside.
             stop_signal="SIGKILL",
             stdin_open=True,
@@ -268,14 +229,14 @@ class DockerLauncher:
         return str(created["Id"])
 
     def _host_config(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        from docker.types import LogConfig, Ulimit
+        from docker.types import DeviceRequest, LogConfig, Ulimit
 
-        options, limits = self._options, self._options.limits
+        options, limits = self._options, self._limits
         memory = limits.memory_bytes
-        binds = {host: dict(mount) for host, mount in options.volumes.items()}
-        uid, _, gid = options.user.partition(":")
+        binds = {host: dict(mount) for host, mount in (options.extra_volumes or {}).items()}
+        uid, _, gid = self._user().partition(":")
         owner = f"uid={uid},gid={gid or uid}," if uid.isdigit() else ""
-        seccomp = [f"seccomp={options.seccomp}"] if options.seccomp is not None else []
+        seccomp = [f"seccomp={self._seccomp}"] if self._seccomp is not None else []
         temporary = f"rw,exec,nosuid,nodev,size={parse_size(limits.tmp)},nr_inodes={limits.files},mode=1777"
         tmpfs = {"/tmp": temporary}  # noqa: S108 - a path in the sandbox
         if not any(mount.get("bind") == PACKAGES for mount in binds.values()):
@@ -283,12 +244,12 @@ class DockerLauncher:
         if "mounts" in data:
             # New files could otherwise appear beside the mounts, if the root file system can be written.
             tmpfs[DATA] = "ro,nosuid,nodev,noexec,size=64k,mode=0755"
-        if options.bind_dir is not None:
-            binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
+        if self._bind_dir is not None:
+            binds[str(self._bind_dir)] = {"bind": WORKSPACE, "mode": "rw"}
             mounted = {mount.get("bind") for mount in binds.values()}
-            for entry in options.write_back.existing(Path(options.bind_dir)):
+            for entry in ProtectedNames(options.write_back).existing(self._bind_dir):
                 if f"{WORKSPACE}/{entry}" not in mounted:
-                    binds[f"{options.bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
+                    binds[f"{self._bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
         else:
             size = parse_size(limits.workspace)
             tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"
@@ -296,8 +257,8 @@ class DockerLauncher:
             "auto_remove": options.auto_remove,
             "binds": binds,
             "cap_drop": ["ALL"],
-            "device_requests": list(options.device_requests) or None,
-            "extra_hosts": dict(options.extra_hosts) or None,
+            "device_requests": [DeviceRequest(**request) for request in options.device_requests or ()] or None,
+            "extra_hosts": dict(options.extra_hosts or {}) or None,
             "ipc_mode": "private",
             "shm_size": limits.shm_bytes,
             "log_config": LogConfig(type=LogConfig.types.NONE),
@@ -316,6 +277,15 @@ class DockerLauncher:
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         }
 
+    def _user(self) -> str:
+        if self._options.user is not None:
+            return self._options.user
+        if self._bind_dir is not None and self._bind_dir.is_dir():
+            owner = self._bind_dir.stat()
+            if owner.st_uid != 0:
+                return f"{owner.st_uid}:{owner.st_gid}"
+        return NOBODY
+
     def kill(self) -> None:
         """End the container now; with `auto_remove` it is removed.
 
@@ -325,21 +295,21 @@ class DockerLauncher:
             client, container, self._container = self._client, self._container, None
         if client is None or container is None:
             return
-        if isinstance(self._options.engine, DockerHost) and placement().why_out(self._options.engine) is not None:
+        if isinstance(self._engine, DockerHost) and placement().why_out(self._engine) is not None:
             # It would take every request without an answer. It removes the container when it answers again.
-            remove_later(self._options.engine, self._creation)
+            remove_later(self._engine, self._creation)
             return
         if self._started and self._ends_by_itself(client, container):
             return
         until = time.monotonic() + REMOVE_TIMEOUT_S
         while (problem := self._end(client, container, until)) is not None:
             if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
-                remove_later(self._options.engine, self._creation)
+                remove_later(self._engine, self._creation)
                 logger.warning(
                     "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
                     "`docker rm -f %s` removes it by hand.",
                     # As text: the traceback of an error can refer to a socket, and a log record can live long.
-                    *(self._options.name, str(problem), self._options.name),
+                    *(self._name, str(problem), self._name),
                 )
                 return
             time.sleep(REMOVE_PAUSE_S)
@@ -386,12 +356,12 @@ class DockerLauncher:
             client.close()
 
 
-def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
+def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError:
     """Convert the engine's error to one that says what to do."""
     text = str(getattr(error, "explanation", None) or error)
     if getattr(error, "status_code", None) == 409 and "already in use" in text:
         return SandboxNameInUse(
-            f"a container named {options.name!r} exists already and was left alone: stop it, or choose another container_name"
+            f"a container named {name!r} exists already and was left alone: stop it, or choose another container_name"
         )
     if "no space left on device" in text:
         return SandboxStartError(
@@ -402,7 +372,7 @@ def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
         return SandboxStartError(
             f"the image {options.image} has no python3: the sandbox needs an image with Python 3.8 or later"
         )
-    if options.seccomp is not None and ("seccomp" in text.lower() or "file name too long" in text):
+    if options.seccomp != "engine" and ("seccomp" in text.lower() or "file name too long" in text):
         return SandboxStartError(
             "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman may take it for a path). "
             f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'

@@ -9,14 +9,13 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
-from autogen_codeact.sandbox.backends.owner import OwnerState
-from autogen_codeact.sandbox.errors import SandboxError
+from autogen_codeact.sandbox.backends.owner import Leftover
+from autogen_codeact.sandbox.types.docker_hosts import EngineAddress
+from autogen_codeact.sandbox.types.errors import SandboxError
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -31,42 +30,9 @@ _to_remove: dict[EngineAddress, set[str]] = {}
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """A sandbox whose owner is gone, or can't be judged from here.
-
-    Args:
-        ident: The container's id.
-        name: Its name.
-        owner: Machine and process that started it.
-        owner_state: `dead`, or `unknown` for an owner on another machine or of before a restart.
-        state: Its state by the engine: `running`, `exited`, `created`, …
-        kept: Whether it has ended and stays because its user wanted that (`auto_remove=False`).
-    """
-
-    ident: str
-    name: str
-    owner: str
-    owner_state: OwnerState
-    state: str
-    kept: bool
-
-    @property
-    def orphan(self) -> bool:
-        """Whether its owner is dead and nobody wants to keep it."""
-        return self.owner_state == "dead" and not self.kept
-
-
-def leftovers(client: APIClient) -> list[Leftover]:
-    """List the sandboxes whose owner does not run on this machine now; one request.
-
-    Returns:
-        Those of dead owners and those of owners that can't be judged, by name.
-
-    Raises:
-        SandboxError: The engine can't answer.
-    """
-    items = [_leftover(container) for container in _containers(client, f"{KIND}={SANDBOX}")]
+def leftovers(client: APIClient, engine: str | None = None) -> list[Leftover]:
+    """List the sandboxes of an engine whose owner does not run on this machine now, by name; one request."""
+    items = [_leftover(client, engine, container) for container in _containers(client, f"{KIND}={SANDBOX}")]
     return sorted((item for item in items if item.owner_state != "alive"), key=lambda item: item.name)
 
 
@@ -76,34 +42,19 @@ def _containers(client: APIClient, label: str) -> list[dict[str, Any]]:
         return list(sdk.containers(all=True, filters={"label": label}))
 
 
-def _leftover(container: dict[str, Any]) -> Leftover:
-    labels = container.get("Labels") or {}
-    state = str(container.get("State", "unknown"))
+def _leftover(client: APIClient, engine: str | None, container: dict[str, Any]) -> Leftover:
+    labels, state = container.get("Labels") or {}, str(container.get("State", "unknown"))
+    name = str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/")
     return Leftover(
-        ident=str(container["Id"]),
-        name=str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/"),
+        kind="container",
+        name=name,
+        state=state,
         owner=labels.get(OWNER, "unknown"),
         owner_state=owner_state(labels),
-        state=state,
+        remove=lambda: _remove(client, container["Id"], name) == "removed",
         kept=KEEP in labels and state == "exited",
+        engine=engine,
     )
-
-
-def remove(client: APIClient, ident: str, name: str) -> bool:
-    """Remove one container with its anonymous volumes.
-
-    Args:
-        client: The engine.
-        ident: The container's id.
-        name: Its name, for error messages.
-
-    Returns:
-        Whether this call removed it; False if it did not exist, or was being removed already.
-
-    Raises:
-        SandboxError: The engine could not.
-    """
-    return _remove(client, ident, name) == "removed"
 
 
 def _remove(client: APIClient, ident: str, name: str) -> Literal["removed", "missing", "in progress"]:
@@ -127,19 +78,13 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
 
     Containers of other machines, of running processes, and those that are to be kept are left alone. One that can't be
     removed is logged.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        SandboxError: The engine can't list the containers.
     """
     removed = []
     for item in leftovers(client):
         if not item.orphan:
             continue
         try:
-            if remove(client, item.ident, item.name):
+            if item.remove():
                 removed.append(item)
         except SandboxError as error:
             logger.warning("an orphaned sandbox stays: %s (`codeact clean` tries again)", str(error))
@@ -147,25 +92,12 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
 
 
 def created_as(client: APIClient, creation: str) -> list[str]:
-    """List the ids of the containers, at most one, with a label.
-
-    Args:
-        client: The engine.
-        creation: Value of the label `CREATION`.
-
-    Raises:
-        SandboxError: The engine can't answer.
-    """
+    """List the ids of the containers, at most one, with a label."""
     return [str(found["Id"]) for found in _containers(client, f"{CREATION}={creation}")]
 
 
 def remove_later(engine: EngineAddress, creation: str) -> None:
-    """Note a container of this process that could not be removed; the next start on the same engine tries again.
-
-    Args:
-        engine: The engine, as the user gave it.
-        creation: Value of the container's label `CREATION`. Its id is unknown if the engine ended while it created it.
-    """
+    """Note a container of this process that could not be removed; the next start on the same engine tries again."""
     with _lock:
         _to_remove.setdefault(engine, set()).add(creation)
 
@@ -174,9 +106,6 @@ def remove_orphans_in_background(engine: EngineAddress) -> None:
     """Remove orphans in a thread, once per process and engine, and what this process could not remove before.
 
     Failures are logged.
-
-    Args:
-        engine: The engine, as the user gave it.
     """
     with _lock:
         own = _to_remove.pop(engine, set())

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
 from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
 from autogen_codeact.sandbox.backends.docker.placement import Address, Slot, placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
 from autogen_codeact.sandbox.host.waiting import Completion
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
 
 
 class MultiEngineLauncher:
@@ -61,38 +61,43 @@ class MultiEngineLauncher:
         until = time.monotonic() + self._wait_s
         while True:
             slot = self._slot = placement().take(self._hosts, tried, until, self._cancelled)
-            launcher = self._make(slot.host)
-            with self._lock:
-                self._launcher = launcher
-                if self._cancelled.done():
-                    launcher.cancel()
             try:
-                stream = _launch(launcher, slot, boot)
-            except (SandboxNameInUse, ValueError):
-                slot.release()
-                raise
-            except SandboxError as error:
-                if not isinstance(error, _AbandonedError):
-                    launcher.close()
-                unavailable = isinstance(error, SandboxUnavailable)
-                no_image = launcher.image_failed and _answers(slot.host)
-                if self._cancelled.done() or (no_image and not unavailable):
-                    # Another engine would build the same image in vain.
-                    slot.release()
-                    raise
-                if unavailable and not no_image and slot.host.address not in unreachable:
-                    unreachable.add(slot.host.address)
-                    slot.unreachable(error)
-                else:
-                    tried[slot.host.address] = str(error)
-                    slot.refused(error)
-                continue
+                stream = self._launch_on(slot, boot, tried, unreachable)
             except BaseException:
                 slot.release()
                 raise
-            stream.when_closed = slot.release
-            slot.started(partial(_abandon, stream, slot.host))
-            return stream
+            if stream is not None:
+                stream.when_closed = slot.release
+                slot.started(partial(_abandon, stream, slot.host))
+                return stream
+
+    def _launch_on(
+        self, slot: Slot, boot: str, tried: dict[Address, str], unreachable: set[Address]
+    ) -> DockerStream | None:
+        """Return its stream; None if another engine, or this one once more, should be tried."""
+        launcher = self._make(slot.host)
+        with self._lock:
+            self._launcher = launcher
+            if self._cancelled.done():
+                launcher.cancel()
+        try:
+            return _launch(launcher, slot, boot)
+        except SandboxNameInUse:
+            raise
+        except SandboxError as error:
+            if not isinstance(error, _AbandonedError):
+                launcher.close()
+            unavailable = isinstance(error, SandboxUnavailable)
+            no_image = launcher.image_failed and _answers(slot.host)
+            if self._cancelled.done() or (no_image and not unavailable):
+                raise  # another engine would build the same image in vain
+            if unavailable and not no_image and slot.host.address not in unreachable:
+                unreachable.add(slot.host.address)
+                slot.unreachable(error)
+            else:
+                tried[slot.host.address] = str(error)
+                slot.refused(error)
+            return None
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""

@@ -5,7 +5,7 @@ pings it. The rule: an engine is *out* when `FAILURES` pings in a row have faile
 and `PING_AGAIN_S` after one that has failed. It fails at once if nothing accepts the connection, and after `PING_TIMEOUT_S`
 without an answer. So a killed engine is out within 4 s, and one that hangs within 20 s; one slow answer never takes one out.
 An engine that is out gets no sandboxes, and those that it has are ended from this side. The first answer brings it back. If it
-went out again within `SETTLED_S` of coming back, others are preferred for `BACK_PAUSE_S`, and each time for twice as long.
+went out again within `SETTLED_S` of coming back, others are preferred for `BACK_PAUSE_S`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import ping
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
-from autogen_codeact.sandbox.errors import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.formatting import format_count
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS
+from autogen_codeact.sandbox.types.errors import SandboxError, SandboxUnavailable
+from autogen_codeact.sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -38,10 +38,9 @@ PING_TIMEOUT_S = 8.0
 FAILURES = 2
 STARTS_AT_ONCE = 8
 """An engine that starts dozens of containers at once answers none of them in time."""
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0
+PAUSE_S = 10.0
 SETTLED_S = 60.0
-BACK_PAUSE_S = 2.0
+BACK_PAUSE_S = 10.0
 LONGEST_REASON = 500
 
 Address = tuple[str, DockerTLS | None]
@@ -59,26 +58,24 @@ class _Engine:
     """Why it is out, or None."""
     suspect: str | None = None
     """Why a connection has just failed, until a ping decides; or None."""
+    problem: str | None = None
+    """Why the last start failed although it answers, or None."""
     since: float = 0.0
     """When it went out."""
     came_back: float = -math.inf
-    back_pause_s: float = 0.0
-    """How long others were preferred when it came back."""
     paused_until: float = 0.0
-    pause_s: float = FIRST_PAUSE_S
-    problem: str | None = None
-    """Why the last start failed although it answers, or None."""
+    """Until when others are preferred."""
     last_used: float = 0.0
     ping_now: bool = False
     monitored: bool = False
 
-    @property
-    def starting(self) -> int:
-        return sum(slot.end is None for slot in self.slots)
-
-    @property
-    def usable(self) -> bool:
-        return self.out is None and self.suspect is None
+    def load(self, host: DockerHost) -> tuple[bool, int, float] | None:
+        """Return a key by which the best engine is the smallest, or None if it has no room."""
+        starting = sum(slot.end is None for slot in self.slots)
+        if starting >= STARTS_AT_ONCE or (host.capacity is not None and len(self.slots) >= host.capacity):
+            return None
+        # One that has just failed to start a sandbox has the least load, and would get all of them.
+        return self.paused_until > time.monotonic(), len(self.slots), self.last_used
 
     def describe(self, host: DockerHost, failed: str | None) -> str:
         """Say why a sandbox can't be started there, or how many it has."""
@@ -94,11 +91,7 @@ class _Engine:
 
 @dataclass(eq=False)
 class Slot:
-    """The place of a sandbox on an engine, until `release`.
-
-    Args:
-        host: The engine.
-    """
+    """The place of a sandbox on an engine, until `release`."""
 
     host: DockerHost
     _placement: Placement
@@ -110,58 +103,69 @@ class Slot:
     _taken: float = field(default_factory=time.monotonic)
 
     def started(self, end: Callable[[str], None]) -> None:
-        """Note that the sandbox has started.
-
-        Args:
-            end: Ends its connection, with a reason, when the engine goes out; from any thread. Called at once if it has.
-        """
-        self._placement.started(self, end)
+        """Note that the sandbox has started."""
+        with self._placement.changed:
+            self.end = end
+            self._engine.problem, self._engine.paused_until = None, 0.0
+            lost = self.lost.done()
+            self._placement.changed.notify_all()
+        if lost:
+            end(self.lost.result())
 
     def unreachable(self, error: SandboxError) -> None:
         """Release it, because no connection could be made: the engine gets no sandboxes until it has answered a ping."""
-        self._placement.suspect(self._engine, str(error)[:LONGEST_REASON])
-        if (took := time.monotonic() - self._taken) > PING_TIMEOUT_S:  # it may answer pings, and hang at this
-            self._placement.pause(self._engine, str(error)[:LONGEST_REASON], took)
+        with self._placement.changed:
+            if self._engine.out is None:
+                self._engine.suspect = str(error)[:LONGEST_REASON]
+            self._engine.ping_now = True
+            self._placement.changed.notify_all()
+        if time.monotonic() - self._taken > PING_TIMEOUT_S:  # it may answer pings, and hang at this
+            self._pause(error)
         self.release()
 
     def refused(self, error: SandboxError) -> None:
         """Release it, because the engine answers and could not start the sandbox: for a while, others are preferred."""
-        self._placement.pause(self._engine, str(error)[:LONGEST_REASON])
+        self._pause(error)
         self.release()
+
+    def _pause(self, error: SandboxError) -> None:
+        engine, reason = self._engine, str(error)[:LONGEST_REASON]
+        pause_s = max(PAUSE_S, time.monotonic() - self._taken)
+        with self._placement.changed:
+            level = logging.INFO if engine.problem == reason else logging.WARNING
+            engine.problem, engine.paused_until, engine.ping_now = reason, time.monotonic() + pause_s, True
+            self._placement.changed.notify_all()
+        message = "the Docker engine %s could not start a sandbox, and others are preferred for %.0f s: %s"
+        logger.log(level, message, engine.host.label, pause_s, reason)
 
     def release(self) -> None:
         """Give it up; repeated calls are harmless."""
-        self._placement.release(self, self._engine, self._hosts)
+        with self._placement.changed:
+            if self in self._engine.slots:
+                self._engine.slots.discard(self)
+                self._placement.end_use(self._hosts)
 
 
 class Placement:
     """The engines of this process."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
         self._engines: dict[Address, _Engine] = {}
 
     @contextlib.contextmanager
     def in_use(self, hosts: Sequence[DockerHost]) -> Iterator[None]:
-        """Have engines watched.
-
-        Args:
-            hosts: The engines.
-        """
-        with self._changed:
+        """Have engines watched."""
+        with self.changed:
             self._use(hosts)
         try:
             yield
         finally:
-            with self._changed:
-                self._end_use(hosts)
+            with self.changed:
+                self.end_use(hosts)
 
     def take(
-        self,
-        hosts: Sequence[DockerHost],
-        tried: Mapping[Address, str],
-        until: float,
-        cancelled: Future[Any],
+        self, hosts: Sequence[DockerHost], tried: Mapping[Address, str], until: float, cancelled: Future[Any]
     ) -> Slot:
         """Wait for an engine with room; blocks.
 
@@ -177,29 +181,27 @@ class Placement:
         Raises:
             SandboxUnavailable: There is none, or not in time; the message says why for each engine.
         """
-        with self._changed:
+        with self.changed:
             self._use(hosts)
             try:
                 return self._wait(hosts, tried, until, cancelled)
             except BaseException:
-                self._end_use(hosts)
+                self.end_use(hosts)
                 raise
 
     def _wait(
-        self,
-        hosts: Sequence[DockerHost],
-        tried: Mapping[Address, str],
-        until: float,
-        cancelled: Future[Any],
+        self, hosts: Sequence[DockerHost], tried: Mapping[Address, str], until: float, cancelled: Future[Any]
     ) -> Slot:
         began = time.monotonic()
         while not cancelled.done():
-            usable = [host for host in hosts if self._engine(host).usable]
-            untried = [host for host in usable if host.address not in tried]
+            engines = [(host, self._engine(host)) for host in hosts]
+            usable = [each for each in engines if each[1].out is None and each[1].suspect is None]
+            untried = [each for each in usable if each[0].address not in tried]
             if usable and not untried:
                 raise SandboxUnavailable(f"No Docker engine could start the sandbox. {self._why(hosts, tried)}")
-            if (host := self._least_loaded(untried)) is not None:
-                engine = self._engine(host)
+            loads = [(load, *each) for each in untried if (load := each[1].load(each[0])) is not None]
+            if loads:
+                _, host, engine = min(loads, key=lambda each: each[0])
                 slot = Slot(host, self, engine, hosts)
                 engine.slots.add(slot)
                 engine.last_used = time.monotonic()
@@ -209,33 +211,17 @@ class Placement:
                 waited = f"within {time.monotonic() - began:.0f} s"
                 problem = f"had room {waited}" if usable else f"answered {waited}"
                 raise SandboxUnavailable(f"No Docker engine {problem}. {self._why(hosts, tried)}")
-            self._changed.wait(min(left, PING_AGAIN_S))
+            self.changed.wait(min(left, PING_AGAIN_S))
         raise SandboxUnavailable("the start of the sandbox was cancelled")
-
-    def _least_loaded(self, hosts: Iterable[DockerHost]) -> DockerHost | None:
-        now = time.monotonic()
-        engines = [(host, self._engine(host)) for host in hosts]
-        # One that has just failed to start a sandbox has the least load, and would get all of them.
-        working = [each for each in engines if each[1].paused_until <= now]
-        with_room = [
-            (len(engine.slots), engine.last_used, number, host)
-            for number, (host, engine) in enumerate(working or engines)
-            if engine.starting < STARTS_AT_ONCE and (host.capacity is None or len(engine.slots) < host.capacity)
-        ]
-        return min(with_room)[-1] if with_room else None
 
     def wake(self) -> None:
         """Let those who wait in `take` look again."""
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     def describe(self, hosts: Sequence[DockerHost]) -> str:
-        """Return a sentence on each engine.
-
-        Args:
-            hosts: The engines.
-        """
-        with self._changed:
+        """Return a sentence on each engine."""
+        with self.changed:
             return self._why(hosts, {})
 
     def _why(self, hosts: Sequence[DockerHost], tried: Mapping[Address, str]) -> str:
@@ -243,64 +229,13 @@ class Placement:
         return f"The engines: {'; '.join(part.rstrip('.') for part in parts)}."
 
     def why_out(self, host: DockerHost) -> str | None:
-        """Return why an engine is out, or None.
-
-        Args:
-            host: The engine.
-        """
-        with self._changed:
+        """Return why an engine is out, or None."""
+        with self.changed:
             engine = self._engines.get(host.address)
             return engine.out if engine is not None else None
 
-    # For slots
-
-    def started(self, slot: Slot, end: Callable[[str], None]) -> None:
-        """See `Slot.started`."""
-        with self._changed:
-            slot.end = end
-            engine = slot._engine
-            engine.problem, engine.paused_until, engine.pause_s = None, 0.0, FIRST_PAUSE_S
-            lost = slot.lost.done()
-            self._changed.notify_all()
-        if lost:
-            end(slot.lost.result())
-
-    def suspect(self, engine: _Engine, reason: str) -> None:
-        """See `Slot.unreachable`."""
-        with self._changed:
-            if engine.out is None:
-                engine.suspect = reason
-            engine.ping_now = True
-            self._changed.notify_all()
-
-    def pause(self, engine: _Engine, reason: str, at_least: float = 0.0) -> None:
-        """See `Slot.refused`."""
-        with self._changed:
-            known, engine.problem = engine.problem == reason, reason
-            pause_s = min(max(engine.pause_s, at_least), LONGEST_PAUSE_S)
-            engine.pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            engine.paused_until = time.monotonic() + pause_s
-            engine.ping_now = True
-            self._changed.notify_all()
-        level = logging.INFO if known else logging.WARNING
-        message = "the Docker engine %s could not start a sandbox, and others are preferred for %.0f s: %s"
-        logger.log(level, message, engine.host.label, pause_s, reason)
-
-    def release(self, slot: Slot, engine: _Engine, hosts: Sequence[DockerHost]) -> None:
-        """See `Slot.release`."""
-        with self._changed:
-            if slot in engine.slots:
-                engine.slots.discard(slot)
-                self._end_use(hosts)
-                self._changed.notify_all()
-
-    # Watching engines
-
     def _engine(self, host: DockerHost) -> _Engine:
-        engine = self._engines.get(host.address)
-        if engine is None:
-            engine = self._engines[host.address] = _Engine(host)
-        return engine
+        return self._engines.setdefault(host.address, _Engine(host))
 
     def _use(self, hosts: Sequence[DockerHost]) -> None:
         for host in hosts:
@@ -314,17 +249,18 @@ class Placement:
                 except RuntimeError:  # no more threads, or the program is ending
                     engine.monitored = False
 
-    def _end_use(self, hosts: Sequence[DockerHost]) -> None:
+    def end_use(self, hosts: Sequence[DockerHost]) -> None:
+        """End what `in_use` or `take` has begun; the caller holds the lock."""
         for host in hosts:
             self._engine(host).users -= 1
-        self._changed.notify_all()
+        self.changed.notify_all()
 
     def _monitor(self, engine: _Engine) -> None:
         """Ping an engine for as long as it is used; a thread."""
         client: APIClient | None = None
         # A connection that is being made says as much; only one that is out or suspect must answer before it gets a sandbox.
-        with self._changed:
-            due = 0.0 if not engine.usable else time.monotonic() + PING_EVERY_S
+        with self.changed:
+            due = 0.0 if engine.out or engine.suspect else time.monotonic() + PING_EVERY_S
         while self._used(engine, due):
             try:
                 client = ping(engine.host, client, PING_TIMEOUT_S)
@@ -339,15 +275,15 @@ class Placement:
 
     def _used(self, engine: _Engine, due: float) -> bool:
         """Wait for the next ping; return False when nobody uses the engine any more."""
-        with self._changed:
+        with self.changed:
             while engine.users and not engine.ping_now and (left := due - time.monotonic()) > 0:
-                self._changed.wait(left)
+                self.changed.wait(left)
             engine.ping_now = False
             engine.monitored = engine.users > 0
             return engine.monitored
 
     def _has_failed(self, engine: _Engine, reason: str) -> None:
-        with self._changed:
+        with self.changed:
             engine.failures += 1
             if engine.out is not None or engine.failures < FAILURES:
                 return
@@ -356,34 +292,24 @@ class Placement:
             for slot in slots:
                 if not slot.lost.done():
                     slot.lost.set_result(reason)
-            self._changed.notify_all()
-        logger.warning(
-            "the Docker engine %s is out, which ends %s on it: %s",
-            engine.host.label,
-            format_count(len(slots), "sandbox", "sandboxes"),
-            reason,
-        )
+            self.changed.notify_all()
+        ends = format_count(len(slots), "sandbox", "sandboxes")
+        logger.warning("the Docker engine %s is out, which ends %s on it: %s", engine.host.label, ends, reason)
         for slot in slots:
             if slot.end is not None:
                 slot.end(reason)
 
     def _has_answered(self, engine: _Engine) -> None:
-        with self._changed:
-            engine.failures, engine.suspect = 0, None
-            was_out, engine.out = engine.out, None
-            if was_out is not None:
-                now, engine.pause_s = time.monotonic(), FIRST_PAUSE_S
+        with self.changed:
+            was_out, now = engine.out is not None, time.monotonic()
+            engine.failures, engine.suspect, engine.out = 0, None, None
+            if was_out:
                 # With no load it would get the next tasks, and end them when it goes out once more.
                 settled = engine.since - engine.came_back > SETTLED_S
-                engine.back_pause_s = (
-                    0.0 if settled else min(max(2 * engine.back_pause_s, BACK_PAUSE_S), LONGEST_PAUSE_S)
-                )
-                engine.came_back, engine.paused_until = now, now + engine.back_pause_s
-            self._changed.notify_all()
-        if was_out is not None:
-            logger.warning(
-                "the Docker engine %s answers again after %.0f s", engine.host.label, time.monotonic() - engine.since
-            )
+                engine.came_back, engine.paused_until = now, now + (0.0 if settled else BACK_PAUSE_S)
+            self.changed.notify_all()
+        if was_out:
+            logger.warning("the Docker engine %s answers again after %.0f s", engine.host.label, now - engine.since)
             remove_orphans_in_background(engine.host)
 
 

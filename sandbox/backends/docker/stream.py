@@ -152,11 +152,7 @@ class DockerStream:
         return requested_s if self._over_network else max(requested_s, LOCAL_LEASE_S)
 
     def abandon(self, reason: str) -> None:
-        """End the stream because its engine is lost: whoever reads it gets its end. From any thread.
-
-        Args:
-            reason: Why, for `wait_exit`.
-        """
+        """End the stream because its engine is lost: whoever reads it gets its end. From any thread."""
         with self._ending:
             self.lost = reason
             if self._socket.fileno() >= 0:

@@ -15,8 +15,8 @@ from autogen_codeact.executors import SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.egress import channel
 from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import MAX_CHANNELS, Gateway
-from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.types.allowed_domains import Policy
 from tests.executors.local_runner import LocalRunner, find_python
 from tests.executors.test_frames import HELLO, message, raw, sandbox
 from tests.executors.test_runner_old_python import VERSIONS, needs_namespaces

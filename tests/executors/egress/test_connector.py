@@ -10,7 +10,7 @@ import pytest
 
 from autogen_codeact.sandbox.egress import connector
 from autogen_codeact.sandbox.egress.connector import Connector, in_order, is_own_address
-from autogen_codeact.sandbox.egress.policy import Policy, Refused
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
 from tests.abuse.canaries import host_addresses
 
 from .servers import echo_request, hosts_in

@@ -3,7 +3,7 @@
 import pytest
 
 from autogen_codeact.sandbox.egress.http_proxy import ProxyRequest, check_headers, parse_head, read_request
-from autogen_codeact.sandbox.egress.policy import Refused
+from autogen_codeact.sandbox.types.allowed_domains import Refused
 
 
 def read(head: bytes) -> ProxyRequest:

@@ -22,8 +22,8 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
 from autogen_codeact.sandbox.backends.docker.labels import OWNER, owner_labels
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
-from autogen_codeact.sandbox.errors import SandboxStartError
 from autogen_codeact.sandbox.packages import pip_config
+from autogen_codeact.sandbox.types.errors import SandboxStartError
 from tests.executors.egress.servers import Hosts, hosts_in
 from tests.executors.images import build_from, make_wheel, run, silent
 

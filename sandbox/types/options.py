@@ -22,30 +22,29 @@ from pydantic import (
     model_validator,
 )
 
-from autogen_codeact.sandbox.backends import DATA
-from autogen_codeact.sandbox.backends.bubblewrap.mounts import check_readable
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, SerializedHosts, parse_hosts
-from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
-from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.files.data import parse_data
-from autogen_codeact.sandbox.files.protected_names import ProtectedNames
-from autogen_codeact.sandbox.host import environment as variables
-from autogen_codeact.sandbox.host.environment import EnvironmentValue
-from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.keyword_model import KeywordModel, M, argument_error
-from autogen_codeact.sandbox.limits import (
+from autogen_codeact.sandbox.types import environment as variables
+from autogen_codeact.sandbox.types.allowed_domains import Policy
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost, SerializedHosts, parse_hosts
+from autogen_codeact.sandbox.types.environment import EnvironmentValue
+from autogen_codeact.sandbox.types.host_paths import check_readable, parse_data
+from autogen_codeact.sandbox.types.keyword_model import KeywordModel, M, argument_error
+from autogen_codeact.sandbox.types.languages import merge
+from autogen_codeact.sandbox.types.limits import (
     Limits,
     parse_checkpoint,
     parse_names,
     parse_seconds,
     parse_timeout,
 )
-from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.types.paths import DATA
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
+from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 if TYPE_CHECKING:
-    from autogen_codeact.sandbox.option_types import BubblewrapKeywords, ContainerKeywords
+    from autogen_codeact.sandbox.types.option_types import BubblewrapKeywords, ContainerKeywords
 
 Mode = Literal["process", "session"]
+DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
 WRONG_LIMITS = (
     "limits must be Limits(memory='512m', ...), not {!r}; each limit is also an option by its name: memory='512m'"

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from autogen_codeact.sandbox.result import ToolCall
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.result import ToolCall
+from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
 
 RecordedAnswers = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Returns the recorded answer to a call of a host tool, by its name and arguments, or raises `NotAllowed`."""

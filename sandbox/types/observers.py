@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from autogen_codeact.sandbox.result import Result, ToolCall
+from autogen_codeact.sandbox.types.result import Result, ToolCall
 
 logger = logging.getLogger("autogen_codeact")
 

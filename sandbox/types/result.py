@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.tools.tool import ToolImage
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
+from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.tool import ToolImage
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""

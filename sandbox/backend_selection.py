@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.host.messages import RunnerSettings
+from autogen_codeact.sandbox.types import environment
+from autogen_codeact.sandbox.types.allowed_domains import Policy
+from autogen_codeact.sandbox.types.errors import SandboxUnavailable
+from autogen_codeact.sandbox.types.limits import parse_size
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
 
 Progress = Callable[[str], None]
 
@@ -40,25 +42,32 @@ def make_client(
         reusable: Whether the sandbox may be reset for another use: see `check_reusable`.
     """
     gateway = _make_gateway(options, resolve_name)
+    settings = RunnerSettings(
+        mode=options.mode,
+        workspace=WORKSPACE,
+        preload=tuple(options.preload),
+        output_limit=options.limits.output,
+        split_streams=options.split_streams,
+        checkpoint=options.checkpoint,
+        memory_bytes=None,
+        proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None else None,
+        tools=tools,
+        environment=environment.resolve(options.variables),
+        reusable=reusable,
+    )
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 
-        client = docker.make_client(options, tools, gateway, progress, engine_wait_s=engine_wait_s)
-    else:
-        assert isinstance(options, BubblewrapOptions)
-        from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
+        return docker.make_client(options, settings, gateway, progress, engine_wait_s=engine_wait_s)
+    assert isinstance(options, BubblewrapOptions)
+    from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
 
-        client = bubblewrap.make_client(options, tools, gateway)
-    client.settings = replace(client.settings, reusable=reusable)
-    return client
+    return bubblewrap.make_client(options, settings, gateway)
 
 
 def check_reusable(options: SandboxOptions) -> None:
-    """Check that a sandbox with some options can be used several times.
-
-    Raises:
-        ValueError: Something of a use could survive a reset; the message names the option.
-    """
+    """Check that a sandbox with some options can be used several times."""
     if not isinstance(options, DockerOptions):
         return
     volumes = (options.extra_volumes or {}).values()
@@ -148,17 +157,7 @@ def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
 
 
 def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend this machine has; blocks for some milliseconds.
-
-    Args:
-        docker_option: An option that only Docker has, or None.
-
-    Returns:
-        "docker" where an engine answers, else "bubblewrap".
-
-    Raises:
-        SandboxUnavailable: Neither can be used.
-    """
+    """Find out which backend this machine has; blocks for some milliseconds."""
     from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
     from autogen_codeact.sandbox.backends.docker.engine import connect
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autogen_codeact.sandbox.egress.hosts import (
+from autogen_codeact.sandbox.types.host_names import (
     Address,
     Network,
     is_address,

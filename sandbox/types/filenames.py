@@ -29,13 +29,7 @@ _KEPT_IN_TEXT = "\n\t\xa0\u3000\u200c\u200d"
 
 
 def safe_name(name: str) -> str:
-    """Check a file name that came from a model or from the sandbox.
-
-    Args:
-        name: Path relative to the workspace, with forward slashes.
-
-    Returns:
-        The same path without `.` components and doubled slashes.
+    """Return a file name from a model or the sandbox without `.` components and doubled slashes.
 
     Raises:
         ValueError: The name could leave the workspace, or programs could not handle it; the message says why.
@@ -83,10 +77,6 @@ def printable(text: str, keep: str = "") -> str:
 
     Controls, line ends, bidirectional characters, unassigned ones, lone surrogates, and all that Unicode says is invisible become
     escapes.
-
-    Args:
-        text: A name, code that is to be approved, or other text.
-        keep: Characters that are not escaped. Default: none.
     """
     return _escaped(text, _INVISIBLE, keep)
 
@@ -95,10 +85,6 @@ def printable_text(text: str, keep: str = "") -> str:
     """Make untrusted text of several lines safe, as `printable` does, except for what ordinary text needs.
 
     Kept are line ends, tabs, spaces of fixed width, joiners, variation selectors where they select, and blanks among braille.
-
-    Args:
-        text: Output, or words of a model.
-        keep: Further characters that are not escaped. Default: none.
     """
     blank = "\u2800" if not text.isascii() and _BRAILLE.search(text) else ""
     return _escaped(text, _INVISIBLE_IN_TEXT, f"{_KEPT_IN_TEXT}{blank}{keep}")

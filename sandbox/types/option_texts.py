@@ -8,9 +8,9 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from autogen_codeact.sandbox.keyword_model import did_you_mean
-from autogen_codeact.sandbox.limits import Limits
-from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.keyword_model import did_you_mean
+from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
 
 
 def parse_texts(texts: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,15 +26,11 @@ MAX_HOSTS = 1000
 MAX_FILE_BYTES = 1024 * 1024
 
 
-def _file(value: str | None) -> str | None:
-    return None if value is None else os.path.abspath(os.path.expanduser(value))
+def _absolute(value: Any) -> Any:
+    return os.path.abspath(os.path.expanduser(value)) if isinstance(value, str | os.PathLike) else value
 
 
-def _path(value: Any) -> Any:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-FilePath = Annotated[str | None, BeforeValidator(_path), AfterValidator(_file)]
+FilePath = Annotated[str | None, BeforeValidator(_absolute)]
 
 
 class DockerTLS(BaseModel):
@@ -64,18 +59,12 @@ class DockerTLS(BaseModel):
             raise ValueError("the TLS files of an engine are cert and key together, with or without ca")
         return self
 
-    @classmethod
-    def in_folder(cls, folder: str | os.PathLike[str]) -> Self:
-        """Return the files of a folder as the `docker` command has it: ca.pem, cert.pem and key.pem.
-
-        Args:
-            folder: The folder.
-        """
-        return cls(ca=str(Path(folder, "ca.pem")), cert=str(Path(folder, "cert.pem")), key=str(Path(folder, "key.pem")))
-
 
 def _in_folder(value: Any) -> Any:
-    return DockerTLS.in_folder(value) if isinstance(value, str | os.PathLike) else value
+    """Return the files of a folder as the `docker` command has it."""
+    if not isinstance(value, str | os.PathLike):
+        return value
+    return {name: str(Path(value, f"{name}.pem")) for name in ("ca", "cert", "key")}
 
 
 class DockerHost(BaseModel):
@@ -136,11 +125,7 @@ EngineAddress = DockerHost | str | None
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of an engine's address.
-
-    Raises:
-        ValueError: It can't be one.
-    """
+    """Return the parts of an engine's address, or raise a ValueError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -155,21 +140,13 @@ def _split(url: str) -> SplitResult:
 
 
 def public_address(url: str) -> str:
-    """Return an engine's address as it may be shown: without a user and password.
-
-    Args:
-        url: The address.
-    """
+    """Return an engine's address as it may be shown: without a user and password."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def name_of(engine: EngineAddress) -> str | None:
-    """Return what an engine is called in results and messages; None for the one that the `docker` command uses.
-
-    Args:
-        engine: The engine.
-    """
+    """Return what an engine is called in results and messages; None for the one that the `docker` command uses."""
     if isinstance(engine, DockerHost):
         return engine.label
     return public_address(engine) if engine else None
@@ -239,25 +216,20 @@ def read_hosts(path: Path) -> list[dict[str, Any] | str]:
     if not isinstance(entries, list) or not entries or not all(isinstance(each, str | dict) for each in entries):
         example = '["unix:///var/run/docker.sock", {"url": "tcp://a:2376", "tls": "folder-of-its-pem-files"}]'
         raise ValueError(f"the file of engines {path} must have a list such as {example}")
-    return [{**each, **_relative_tls(each, path.parent)} if isinstance(each, dict) else each for each in entries]
+    return [
+        {**each, "tls": _below(path.parent, each.get("tls"))} if isinstance(each, dict) else each for each in entries
+    ]
 
 
-def _relative_tls(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    tls = entry.get("tls")
-    if isinstance(tls, str):
-        return {"tls": str(folder / Path(tls).expanduser())}
-    if not isinstance(tls, dict):
-        return {}
-    files = {name: str(folder / Path(file).expanduser()) for name, file in tls.items() if isinstance(file, str)}
-    return {"tls": {**tls, **files}}
+def _below(folder: Path, tls: Any) -> Any:
+    """Return the TLS files of an engine with paths relative to a folder."""
+    if isinstance(tls, dict):
+        return {name: _below(folder, file) for name, file in tls.items()}
+    return str(folder / Path(tls).expanduser()) if isinstance(tls, str) else tls
 
 
 def dump_hosts(hosts: Iterable[DockerHost]) -> list[dict[str, Any]]:
-    """Return engines as a config or a file has them: only what differs from the defaults.
-
-    Args:
-        hosts: The engines.
-    """
+    """Return engines as a config or a file has them: only what differs from the defaults."""
     return [host.model_dump(mode="json", exclude_defaults=True) for host in hosts]
 
 

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
-from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.filenames import DEFAULT_IGNORABLE
+from autogen_codeact.sandbox.types.errors import SandboxFileError
+from autogen_codeact.sandbox.types.filenames import DEFAULT_IGNORABLE
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -58,12 +58,6 @@ def protected_name(part: str) -> str | None:
     """Find the protected name that some file system treats a name as.
 
     Some ignore case, invisible characters, and dots and spaces at the end, or have streams and short names.
-
-    Args:
-        part: One component of a path.
-
-    Returns:
-        The protected name, or None.
     """
     plain = _plain(part)
     if plain in PROTECTED:
@@ -109,11 +103,7 @@ class ProtectedNames:
             self._refused -= found
 
     def refused_part(self, name: str) -> str | None:
-        """Return the protected name because of which a path is not written back, or None.
-
-        Args:
-            name: The path, with forward slashes.
-        """
+        """Return the protected name because of which a path is not written back, or None."""
         for part in name.split("/"):
             found = protected_name(part)
             if found is not None and found in self._refused:
@@ -121,12 +111,7 @@ class ProtectedNames:
         return None
 
     def makes_repository(self, folder: int, part: str) -> bool:
-        """Return whether another entry makes a folder a git repository: git accepts such a folder by any name.
-
-        Args:
-            folder: Its descriptor.
-            part: The entry's name.
-        """
+        """Return whether another entry makes a folder a git repository: git accepts such a folder by any name."""
         if GIT not in self._refused:
             return False
         new = _plain(part)
@@ -142,14 +127,7 @@ class ProtectedNames:
         return exists(_HEAD) and (exists(_COMMON_FOLDER) or all(map(exists, _FOLDERS)))
 
     def existing(self, folder: Path) -> list[str]:
-        """List the protected names in a mounted folder, which must be mounted read-only.
-
-        Args:
-            folder: The folder, if it is on this machine.
-
-        Returns:
-            Their names, sorted. Nothing can be mounted over a symbolic link, which is logged.
-        """
+        """List the protected names in a folder, to be mounted read-only; nothing can be mounted over a link, which is logged."""
         found = []
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from autogen_codeact.sandbox.result import ToolCall
+    from autogen_codeact.sandbox.types.result import ToolCall
 
 
 class SandboxError(Exception):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
-from autogen_codeact.sandbox.limits import Limits
-from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 
 class LimitKeywords(TypedDict, total=False):

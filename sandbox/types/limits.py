@@ -12,8 +12,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from autogen_codeact.sandbox.keyword_model import KeywordModel
+from autogen_codeact.sandbox.types.keyword_model import KeywordModel
 
+MAX_PAYLOAD = 8 * 1024 * 1024
+"""Bytes of a frame between the host and a sandbox."""
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 20 * 1024**2
 """With less, the interpreter of the sandbox is killed as it starts."""

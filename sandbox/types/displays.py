@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.files.filenames import printable_text
-from autogen_codeact.sandbox.json_nesting import check_nesting
+from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.filenames import printable_text
+from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -93,12 +93,16 @@ class Display:
             None for what is not JSON), all others as `str`.
         metadata: What the code has said about the forms.
         path: Its file on the host, or None.
+        output_line: The line that stands for it in the output, without the line end; empty if there is none.
+        offset: Where in the output it was shown, and its line begins, in characters; None if the output was cut there.
     """
 
     name: str
     data: Mapping[str, Any]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     path: Path | None = None
+    output_line: str = ""
+    offset: int | None = None
 
     @property
     def text(self) -> str:
@@ -118,15 +122,6 @@ class Display:
             kind: form if isinstance(form, bytes) and len(form) > SMALL_JSON else self.data[kind]
             for kind, form in raw.items()
         }
-
-    @property
-    def output_line(self) -> str:
-        """The text that stands for it in the output, without the line end; the output can say more if a part was left out."""
-        if "." not in self.name:  # it has no file
-            return self.text
-        if self.text.startswith("<") and self.text.endswith(">") and "\n" not in self.text:
-            return f"{self.text[:-1]}: {self.name}>"
-        return f"{self.text}\n<{self.name}>" if self.text else f"<{self.name}>"
 
     def to_html(self) -> str:
         """Return HTML that shows it without running or loading anything of it.
@@ -149,23 +144,23 @@ class Display:
 
 
 def interleave(output: str, displays: Sequence[Display]) -> list[str | Display]:
-    """Return what code has printed and shown in its order, with displays in place of the text that stands for them.
+    """Return what code has printed and shown in its order, with displays instead of the lines that stand for them.
 
     Args:
         output: What it has printed.
-        displays: What it has shown. One whose text is not found, as after a cut of the output, comes at the end.
+        displays: What it has shown. One without an offset, as after a cut of the output, comes at the end.
     """
     pieces: list[str | Display] = []
     left: list[str | Display] = []
-    lines, at = f"\n{output}", 1
+    at = 0
     for display in displays:
-        found = lines.find(f"\n{display.output_line}\n", at - 1)
-        if found < 0:
+        line = f"{display.output_line}\n" if display.output_line else ""
+        if display.offset is None or display.offset < at or not output.startswith(line, display.offset):
             left.append(display)
             continue
-        pieces += [lines[at : found + 1], display] if found >= at else [display]
-        at = found + len(display.output_line) + 2
-    return [*pieces, *([lines[at:]] if at < len(lines) else []), *left]
+        pieces += [output[at : display.offset], display]
+        at = display.offset + len(line)
+    return [piece for piece in [*pieces, output[at:], *left] if piece]
 
 
 def output_to_html(output: str, displays: Sequence[Display], max_chars: int = MAX_TEXT_CHARS) -> list[str]:
@@ -174,15 +169,19 @@ def output_to_html(output: str, displays: Sequence[Display], max_chars: int = MA
     Args:
         output: What it has printed.
         displays: What it has shown.
-        max_chars: Characters of the text that are shown, half of them from its end. Default 100,000.
+        max_chars: Characters of the text that are shown; of longer text, the same number before and after each display.
+            Default 100,000.
     """
     rows, left_bytes = [], MAX_SHOWN_BYTES
-    for piece in interleave(cut(output, max_chars), displays):
+    pieces = interleave(output, displays)
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    share = max_chars if sum(map(len, texts)) <= max_chars else max_chars // len(texts)
+    for piece in pieces:
         if isinstance(piece, Display):
             row = piece.to_html()
             left_bytes -= len(row)
             rows.append(row if left_bytes >= 0 else f"<pre>{escaped(piece.name)}: too large to be shown here</pre>")
-        elif text := piece.rstrip("\n"):
+        elif text := cut(piece, share).rstrip("\n"):
             rows.append(f'<pre class="codeact-output">{escaped(text)}</pre>')
     return rows
 

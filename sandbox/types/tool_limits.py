@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD
-from autogen_codeact.sandbox.keyword_model import KeywordModel
-from autogen_codeact.sandbox.limits import Size, parse_size
+from autogen_codeact.sandbox.types.keyword_model import KeywordModel
+from autogen_codeact.sandbox.types.limits import MAX_PAYLOAD, Size, parse_size
 
 MOST_BYTES_OF_A_CALL = 4 * 1024 * 1024
 MOST_BYTES_OF_AN_ANSWER = MAX_PAYLOAD - 64 * 1024

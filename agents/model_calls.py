@@ -1,0 +1,132 @@
+"""The chain that calls to a model pass: each middleware is a model client in front of another one, and sees each call once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_core import ComponentModel
+from autogen_core.models import (
+    ChatCompletionClient,
+    CreateResult,
+    LLMMessage,
+    ModelCapabilities,
+    ModelInfo,
+    RequestUsage,
+)
+from autogen_core.tools import Tool, ToolSchema
+
+Items = AsyncGenerator[str | CreateResult, None]
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A call on its way through the chain.
+
+    Args:
+        ask: `create` or `create_stream` of the client that comes next.
+        stream: Whether it is `create_stream`.
+        messages: The conversation.
+        options: The other arguments.
+    """
+
+    ask: Callable[..., Any]
+    stream: bool
+    messages: Sequence[LLMMessage]
+    options: dict[str, Any]
+
+    async def items(self) -> Items:
+        """Make the call; yield the answer as it comes, the whole result last."""
+        if not self.stream:
+            yield await self.ask(self.messages, **self.options)
+            return
+        stream = self.ask(self.messages, **self.options)
+        try:
+            async for item in stream:
+                yield item
+        finally:
+            if hasattr(stream, "aclose"):  # else it is an iterator that somebody wrote as a class
+                await stream.aclose()
+
+
+async def whole(items: Items) -> CreateResult:
+    """Return the result at the end of an answer."""
+    async with aclosing(items):
+        async for item in items:
+            result = item
+    return result  # type: ignore[return-value] # an answer ends with it
+
+
+class ModelMiddleware(ChatCompletionClient):
+    """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client.
+
+    Args:
+        client: The other one.
+    """
+
+    component_type = "model"
+
+    def __init__(self, client: ChatCompletionClient) -> None:
+        self.client = client
+        """The client that comes next."""
+
+    def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call: pieces, if it is streamed, and the result last.
+
+        Args:
+            call: The call; its `items()` are the answer of the next client.
+        """
+        return call.items()
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the model's answer."""
+        return await whole(self.handle(ModelCall(self.client.create, False, messages, options)))
+
+    async def create_stream(self, messages: Sequence[LLMMessage], **options: Any) -> Items:
+        """Yield the model's answer in pieces, and then as a whole."""
+        async with aclosing(self.handle(ModelCall(self.client.create_stream, True, messages, options))) as items:
+            async for item in items:
+                yield item
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self.client.close()
+
+    def actual_usage(self) -> RequestUsage:
+        """Return the tokens of all answers."""
+        return self.client.actual_usage()
+
+    def total_usage(self) -> RequestUsage:
+        """Return the tokens of all answers, those from caches included."""
+        return self.client.total_usage()
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """Return how many tokens messages have."""
+        return self.client.count_tokens(messages, tools=tools)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """Return how many tokens fit into the model's context beside messages."""
+        return self.client.remaining_tokens(messages, tools=tools)
+
+    @property
+    def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
+        """What the model can do."""
+        return self.client.capabilities
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """What the model can do."""
+        return self.client.model_info
+
+    def dump_component(self) -> ComponentModel:
+        """Return the configuration of the client."""
+        return self.client.dump_component()
+
+
+def innermost(client: Any) -> Any:
+    """Return the client behind all middleware, or any other object unchanged."""
+    while isinstance(client, ModelMiddleware):
+        client = client.client
+    return client

@@ -1,0 +1,1 @@
+"""Options, limits, errors, results and events of a sandbox; nothing here imports anything else of the library."""

@@ -1,0 +1,19 @@
+"""Paths and variables that every sandbox has, whatever its backend."""
+
+WORKSPACE = "/workspace"
+DATA = "/data"
+PACKAGES = "/packages"
+HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
+ENVIRONMENT = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    # The sandbox is discarded, so Debian's protection of its own Python is of no use here.
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""Variables of every process in the sandbox, besides those of its image or backend."""
+NO_INDEX = (
+    "pip can't install here: whoever runs this sandbox can set allow_pip=True (--allow-pip or --package NAME on the command "
+    "line); until then code has to use what is installed."
+)
+"""What pip shows in a sandbox without a network."""
