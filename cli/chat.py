@@ -16,8 +16,8 @@ from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.kept_runs import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.run import check_folder, silence_libraries
-from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import FileChanges, Transcript
 from autogen_codeact.executors import SandboxCodeExecutor
@@ -34,7 +34,7 @@ from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
-    from autogen_codeact.cli.live_page import LivePage
+    from autogen_codeact.cli.pages import LivePage
 
 MAX_FILES_NAMED = 10
 HISTORY = "chat-history"
@@ -183,7 +183,7 @@ class Chat:
         """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
         path = turns.conversation.path
         if self._job.view and self._page is None and path is not None:
-            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             self._page = LivePage(path, turns.end_turn)
             turns.control = self._page.control

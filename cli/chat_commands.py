@@ -12,8 +12,8 @@ from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.cli.chat_agent import exchange_model, model_names
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.export_run import export_run
 from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.kept_runs import export_run
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import SandboxCodeExecutor

@@ -195,7 +195,7 @@ class Turns:
         try:
             if self.control is None:
                 return await self._in_terminal()
-            from autogen_codeact.cli.live_page import first_answer  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import first_answer  # noqa: PLC0415 - of an extra
 
             return await first_answer(self._in_terminal(), self.control, request.code)
         except EOFError:

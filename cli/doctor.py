@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.cli.check import Check, Status
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
-from autogen_codeact.cli.leftovers import check_leftovers
+from autogen_codeact.cli.leftovers import Check, Status, check_leftovers
 from autogen_codeact.cli.model_servers import check_model, without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
-from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
@@ -16,6 +17,26 @@ from autogen_codeact.sandbox.backends.owner import Leftover
 from autogen_codeact.sandbox.leftovers import local_leftovers
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 from autogen_codeact.sandbox.types.filenames import printable
+
+Status = Literal["ok", "lack", "note"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check.
+
+    Args:
+        name: What was checked.
+        status: `lack` if something necessary is missing or wrong, `note` if it is only good to know.
+        detail: What was found.
+        advice: What to do; may be empty.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
 
 MAX_SHOWN = 5
 

@@ -113,7 +113,7 @@ def _exec(
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
     with clean_exit():
-        from autogen_codeact.cli.run_blocks import run_file
+        from autogen_codeact.cli.exec_file import run_file
 
         raise typer.Exit(run_file(file, sandbox, as_json=as_json, keep_going=keep_going))
 
@@ -263,7 +263,7 @@ def _runs(
     The exit status is 0, or 1 if one of them can't be read.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_runs import adopt, print_runs
+        from autogen_codeact.cli.kept_runs import adopt, print_runs
 
         if adopted is None:
             raise typer.Exit(print_runs(folder, as_json=as_json))
@@ -276,7 +276,7 @@ def _runs(
 def _show(run: RunArgument, as_json: JsonOption = False) -> None:
     """Print a run again, as it was printed while it ran."""
     with clean_exit():
-        from autogen_codeact.cli.saved_run import show_run
+        from autogen_codeact.cli.kept_runs import show_run
         from autogen_codeact.runs.store import find_run
 
         raise typer.Exit(show_run(find_run(run), as_json=as_json))
@@ -315,7 +315,7 @@ def _export(
 ) -> None:
     """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
     with clean_exit():
-        from autogen_codeact.cli.export_run import export_run
+        from autogen_codeact.cli.kept_runs import export_run
         from autogen_codeact.runs.store import find_run
 
         raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
@@ -344,7 +344,7 @@ def _view(
     Anyone who has the address can see the runs. Ctrl-C ends it.
     """
     with clean_exit():
-        from autogen_codeact.cli.view import view
+        from autogen_codeact.cli.pages import view
 
         raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from autogen_codeact.cli.check import Check
+from autogen_codeact.cli.leftovers import Check
 from autogen_codeact.cli.model_choice import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.json_file import parse_json
 from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
     NO_MODEL,
@@ -30,7 +29,7 @@ from autogen_codeact.cli.model_choice import (
     server_address,
     without_prefix,
 )
-from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted

@@ -11,7 +11,18 @@ from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsa
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.json_file import parse_json
+
+
+def parse_json(text: str, name: str, form: str = "") -> Any:
+    """Return what a JSON text contains."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"{name}:{error.lineno} is not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+    except (ValueError, RecursionError):
+        problem = f"{name} is nested too deep, or has a number that is too long"
+    raise CommandError(f"{problem}: {form}" if form else problem)
+
 
 _FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
 _WORDS = re.compile(r"\s*\S+\s*")

@@ -10,13 +10,13 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.live_page import CodeApproval
+from autogen_codeact.cli.kept_runs import rebuilds
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import key_for, without_key
+from autogen_codeact.cli.pages import CodeApproval
 from autogen_codeact.cli.progress import STARTING, Progress
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.run_printer import RunPrinter
-from autogen_codeact.cli.run_storage import rebuilds
 from autogen_codeact.runs import RunError, load_run, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first

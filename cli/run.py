@@ -20,10 +20,7 @@ from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.jobs import RunJob
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.models import open_model
-from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.run_printer import RunPrinter
-from autogen_codeact.cli.run_storage import (
+from autogen_codeact.cli.kept_runs import (
     choose_run_folder,
     has_log,
     max_total_size,
@@ -32,13 +29,16 @@ from autogen_codeact.cli.run_storage import (
     run_name,
     short_run_name,
 )
+from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.progress import STARTING, THINKING, Progress
+from autogen_codeact.cli.run_printer import RunPrinter
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
-    from autogen_codeact.cli.live_page import LivePage
+    from autogen_codeact.cli.pages import LivePage
 
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
@@ -138,7 +138,7 @@ class _Run:
 
     async def _open_page(self) -> None:
         if self._job.view and self._folder is not None:
-            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             # What a user stops on the page ends as with Ctrl-C.
             self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -157,7 +157,7 @@ class _Run:
         shown = job.stream or not job.as_json
         target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
         if job.approve:
-            from autogen_codeact.cli.live_page import CodeApproval  # noqa: PLC0415 - only then
+            from autogen_codeact.cli.pages import CodeApproval  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
 
             control = self._page.control if self._page is not None else None
