@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.progress import Notice as Notice
     from autogen_codeact.batch.progress import TaskFinished as TaskFinished
     from autogen_codeact.batch.progress import TaskStarted as TaskStarted
-    from autogen_codeact.batch.progress import Waiting as Waiting
-    from autogen_codeact.batch.ray_backend import Ray as Ray
+    from autogen_codeact.batch.ray.backend import Ray as Ray
     from autogen_codeact.batch.reading import read_tasks as read_tasks
     from autogen_codeact.batch.report import Comparison as Comparison
     from autogen_codeact.batch.report import compare as compare
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.summary import Summary as Summary
     from autogen_codeact.batch.summary import summarize as summarize
     from autogen_codeact.batch.summary import write_summary as write_summary
-    from autogen_codeact.batch.tables import write_parquet as write_parquet
     from autogen_codeact.batch.tasks import BadTask as BadTask
     from autogen_codeact.batch.tasks import Check as Check
     from autogen_codeact.batch.tasks import Task as Task

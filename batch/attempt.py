@@ -14,25 +14,18 @@ from typing import Any
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
-from autogen_core.code_executor import CodeExecutor
 
+from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.checks import check_answer
-from autogen_codeact.batch.components import (
-    AgentOrTeam,
-    AgentTemplate,
-    ExecutorPart,
-    MakeAgent,
-    call_make_agent,
-    checked,
-)
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
-from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
+from autogen_codeact.batch.make_agent import AgentOrTeam, MakeAgent, call_make_agent
+from autogen_codeact.batch.retries import is_retryable, is_unusable_log
 from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_answer
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
-from autogen_codeact.batch.waits import SANDBOX, WaitCounter
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.recording_parts import wrap_models
@@ -56,6 +49,7 @@ class AttemptWork:
         repeat: Which repetition of the task.
         attempt: Which attempt, from 1.
         count_log: Whether the tokens in the log have to be counted for the budget: an earlier process has used them.
+        has_files: Whether the files of the task are in `work_dir` already.
     """
 
     task: Task
@@ -64,6 +58,7 @@ class AttemptWork:
     repeat: int = 1
     attempt: int = 1
     count_log: bool = False
+    has_files: bool = False
 
 
 @dataclass
@@ -104,18 +99,16 @@ class WorkerContext:
     """What the attempts of one process share.
 
     Args:
-        make: The caller's function, or the template of a component config.
+        make: The caller's function.
         sandboxes: Where executors come from.
         gate: What each model call passes.
         task_timeout: Seconds that an attempt may take. Default: no limit.
-        waits: Counts the attempts that wait for a sandbox.
     """
 
-    make: MakeAgent | AgentTemplate
+    make: MakeAgent
     sandboxes: Sandboxes
     gate: ModelGate
     task_timeout: float | None = None
-    waits: WaitCounter = field(default_factory=WaitCounter)
     in_use: dict[int, str] = field(default_factory=dict)
     """Agents that run now, by identity, with the tasks that they work on."""
 
@@ -135,27 +128,14 @@ async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResul
     attempt = _Attempt(work, context)
     try:
         async with asyncio.timeout(context.task_timeout) as limit:
-            try:
-                return await attempt.run()
-            except TimeoutError as error:
-                if limit.expired():
-                    raise
-                raise _RaisedTimeout(error) from error
+            return await attempt.run()
     except BatchBudgetError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever an agent raises
-        cause: Exception = error.error if isinstance(error, _RaisedTimeout) else error
+        cause: Exception = error
         if limit.expired():
             cause = TaskTimeoutError(f"the attempt took longer than {context.task_timeout:g} s (task_timeout)")
         raise await attempt.failed(cause) from cause
-
-
-class _RaisedTimeout(Exception):
-    """Wraps a TimeoutError raised inside an attempt, to distinguish it from the attempt's own deadline."""
-
-    def __init__(self, error: TimeoutError) -> None:
-        super().__init__()
-        self.error = error
 
 
 class _Meter:
@@ -188,7 +168,7 @@ class _Attempt:
 
     async def run(self) -> AttemptResult:
         work = self._work
-        self._before = await in_thread(_prepare, work)
+        self._before = await in_thread(prepare, work)
         if self._before is not None and work.count_log:
             usage = self._before.usage
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
@@ -242,34 +222,12 @@ class _Attempt:
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
-        work, make = self._work, self._context.make
-        if not isinstance(make, AgentTemplate):
-            executor = await self._context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
-            await self._start(executor, opened)
-            return await call_make_agent(make, executor, work.task)
-        executors: dict[int, CodeExecutor] = {}
-        for number, part in enumerate(make.executors):
-            executors[number] = await self._executor_of(part, number)
-            await self._start(executors[number], opened)
-        return checked(make.load(executors))
-
-    async def _executor_of(self, part: ExecutorPart, number: int) -> CodeExecutor:
-        folder = self._work.work_dir
-        if number:
-            folder = folder.with_name(f"{folder.name}.{number}")
-            await in_thread(lambda: folder.mkdir(exist_ok=True))
-        if part.kind is None:
-            return CodeExecutor.load_component(part.component)
-        executor: CodeExecutor = await self._context.sandboxes.like(
-            part.kind, part.options, data=self._work.task.data, work_dir=folder
-        )
-        return executor
-
-    async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
+        work, context = self._work, self._context
+        executor = await context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
         opened.push_async_callback(_stop, executor)
-        with self._context.waits.on(SANDBOX):
-            await executor.start()
-        self._engine = getattr(executor, "engine", None) or self._engine
+        await executor.start()
+        self._engine = getattr(executor, "engine", None)
+        return await call_make_agent(context.make, executor, work.task)
 
     async def _finished(self, last: Any, end: LogEnd) -> AttemptResult:
         answer = last.to_text() if last is not None else None
@@ -289,13 +247,10 @@ class _Attempt:
         elif result.outcome == "stopped":
             result.error_class, result.error = "NoAnswer", NO_ANSWER
         if result.answer is not None and result.answer.strip():
-            result.checks = await self._check(result.answer)
+            result.checks = await check_answer(self._work.task, result.answer, self._context.sandboxes)
         result.answer = shorten_answer(result.answer)
         result.seconds = time.monotonic() - self._began
         return result
-
-    async def _check(self, answer: str) -> list[CheckResult]:
-        return await check_answer(self._work.task, answer, self._context.sandboxes)
 
 
 def _last_message(result: TaskResult) -> BaseChatMessage | None:
@@ -306,19 +261,25 @@ def _last_message(result: TaskResult) -> BaseChatMessage | None:
     return None
 
 
-async def _stop(executor: CodeExecutor) -> None:
+async def _stop(executor: SandboxCodeExecutor) -> None:
     async with asyncio.timeout(STOP_S):
         await executor.stop()
 
 
-def _prepare(work: AttemptWork) -> LogEnd | None:
+def prepare(work: AttemptWork) -> LogEnd | None:
     """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
 
     In a run that is continued the workspace is as it was.
+
+    Raises:
+        RunError: The log can't be read.
+        OSError: The files of the task can't be copied.
     """
     if has_begun(work.log):
         work.work_dir.mkdir(parents=True, exist_ok=True)
         return read_whole(work.log)
+    if work.has_files:
+        return None
     folder = work.work_dir
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

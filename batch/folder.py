@@ -10,9 +10,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,10 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.lines import MAX_LINE, RESULTS, TASKS, compact, lines, parse_json, parse_row, row_key
+from autogen_codeact.batch.index import MAX_LINE, RowCounts, RowIndex, parse_json
+from autogen_codeact.batch.results import RESULTS
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
 from autogen_codeact.sandbox.files.private_folders import keep_private
 from autogen_codeact.sandbox.types.formatting import format_count
@@ -41,39 +41,20 @@ def run_name(task: Task, repeat: int) -> str:
     A task that was changed has another one, so that the run of the old task is not continued.
     """
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", task.id).strip("-")[:MAX_SLUG].rstrip("-")
-    name = f"{slug or 'task'}-{_task_digest(task)[:10]}"
+    name = f"{slug or 'task'}-{_task_digest(task)}"
     return name if repeat == 1 else f"{name}.r{repeat}"
 
 
 def _task_digest(task: Task) -> str:
     # What is in the row only may change.
-    content = task.model_dump(mode="json", exclude={"metadata"})
-    return hashlib.sha256(
-        json.dumps(content, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    content = json.dumps(task.model_dump(mode="json", exclude={"metadata"}), sort_keys=True, default=repr)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
-@dataclass(frozen=True, slots=True)
-class _CountedRow:
-    """What a row adds to the sums."""
-
-    outcome: str
-    passed: bool | None
-    tokens: tuple[int, int]
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> _CountedRow:
-        return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
-
-
-def _short(digest: str) -> int:
-    return int(digest[:15], 16)
-
-
-def _is_of(row: Mapping[str, Any], digest: int) -> bool:
-    """Return whether a row is that of a task with a digest, and not of one that was changed since."""
-    found = _RUN_DIGEST.search(str(row.get("log")))
-    return found is None or int(found.group(1), 16) == digest >> 20
+def _is_of(log: str | None, task: Task) -> bool:
+    """Return whether the log of a row is of a task as it is now."""
+    found = _RUN_DIGEST.search(log or "")
+    return found is None or found.group(1) == _task_digest(task)
 
 
 class BatchFolder:
@@ -86,30 +67,20 @@ class BatchFolder:
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         self.path = path
-        self.rows = 0
-        """Rows that count."""
-        self.failed = 0
-        """Those of them that failed."""
-        self.invalid = 0
-        """Those whose task can't be used."""
-        self.tokens = (0, 0)
-        """Tokens of prompts and completions in all rows."""
-        self.passed = 0
-        self.checked = 0
         self.notices: list[str] = []
         """What the user should know about the state in which the folder was found."""
+        self.index: RowIndex
         self._accept = accept_changes
-        self._index: dict[int, int] = {}
-        """Offset of the row of a task and repeat, plus 1; negative if it need not be run again."""
-        self._replaced: dict[int, _CountedRow] = {}
-        """Rows that no longer count when there is a new one: of tasks that failed or were changed."""
-        self._known: dict[int, int] = {}
         self._left: set[str] = set()
         self._release: Callable[[], None] | None = None
         self._lock = -1
         self._results = -1
-        self._tasks = -1
         self._writing = threading.Lock()
+
+    @property
+    def counts(self) -> RowCounts:
+        """The rows in numbers."""
+        return self.index.counts
 
     @classmethod
     def open(cls, path: Path, configuration: Mapping[str, Any], *, accept_changes: bool = False) -> BatchFolder:
@@ -153,15 +124,18 @@ class BatchFolder:
         (self.path / RUNS).mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
             self._left = set(os.listdir(self.path / WORK))
-        for name in (TASKS, RESULTS):
-            os.close(self._open_lines(name))
-        if damaged := compact(self.path, invalid=False):
-            self.notices.append(
-                f"{format_count(damaged, 'damaged line')} of {RESULTS} left out: those tasks are run again"
-            )
-        self._tasks = self._open_lines(TASKS)
-        self._results = self._open_lines(RESULTS)
-        self._load()
+        results, flags = self.path / RESULTS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(results, flags, 0o600))
+        self.index = RowIndex(results, invalid=False)  # such a task may have been corrected, or gets a row again
+        if self.index.damaged:
+            left_out = f"{format_count(self.index.damaged, 'damaged line')} of {RESULTS} left out"
+            self.notices.append(f"{left_out}: those tasks are run again")
+        if self.index.damaged or self.index.replaced:
+            self._rewrite(self.index.offsets())
+            self.index.close()
+            self.index = RowIndex(results)
+        self._results = os.open(results, flags)
+        os.ftruncate(self._results, self.index.end)  # what is behind it, a killed process has left
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -209,140 +183,42 @@ class BatchFolder:
         with atomic_binary_file(self.path / MANIFEST, private=True, sync=True) as file:
             file.write(to_json(manifest, indent=2) + b"\n")
 
-    def _open_lines(self, name: str) -> int:
-        """Open a file of lines for appending; what a killed process has left of a last line is cut off."""
-        path = self.path / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        size = os.fstat(descriptor).st_size
-        end = size
-        while end > 0:
-            begin = max(0, end - 65536)
-            found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
-            if found >= 0:
-                end = begin + found + 1
-                break
-            end = begin
-        if end != size:
-            os.ftruncate(descriptor, end)
-        return descriptor
+    def _rewrite(self, offsets: list[int]) -> None:
+        """Keep the rows at these places, in their order; after a crash all rows are there, or these."""
+        path = self.path / RESULTS
+        with open(path, "rb") as rows, atomic_binary_file(path, private=True, sync=True) as file:
+            for offset in offsets:
+                rows.seek(offset)
+                file.write(rows.readline())
 
     # What there is
 
-    def _load(self) -> None:
-        for _, line in lines(self.path / TASKS):
-            with suppress(ValueError, KeyError, TypeError):
-                each = parse_json(line)
-                self._known[row_key(each["id"], 0)] = _short(each["sha256"])
-        for offset, line in lines(self.path / RESULTS):
-            row = parse_row(line)
-            key, counted = row_key(row["id"], row["repeat"]), _CountedRow.of(row)
-            self._add_row(key, counted, offset)
-            digest = self._known.get(row_key(row["id"], 0))
-            if digest is not None and not _is_of(row, digest):  # its task was changed, and then not finished
-                del self._index[key]
-                self._replaced[key] = counted
-
-    def _add_row(self, key: int, row: _CountedRow, offset: int) -> None:
-        if (before := self._replaced.pop(key, None)) is not None:
-            self._count(before, -1)
-        self._count(row)
-        self._index[key] = -offset - 1
-        if row.outcome == "failed":
-            self._index[key] = offset + 1
-            self._replaced[key] = row
-
-    def _count(self, row: _CountedRow, by: int = 1) -> None:
-        self.rows += by
-        self.failed += by * (row.outcome == "failed")
-        self.invalid += by * (row.outcome == "invalid")
-        self.checked += by * (row.passed is not None)
-        self.passed += by * bool(row.passed)
-        self.tokens = (self.tokens[0] + by * row.tokens[0], self.tokens[1] + by * row.tokens[1])
-
-    def is_done(self, task_id: str, repeat: int) -> bool:
-        """Return whether a task has a row that stays."""
-        return self._index.get(row_key(task_id, repeat), 0) < 0
-
-    def failed_row(self, task_id: str, repeat: int) -> Row | None:
-        """Return the row of a task that failed in an earlier command, or None."""
-        place = self._index.get(row_key(task_id, repeat), 0)
-        if place <= 0:
-            return None
-        with open(self.path / RESULTS, "rb") as file:
-            file.seek(place - 1)
-            try:
-                return Row.model_validate_json(file.readline(MAX_LINE))
-            except ValueError:
-                return None
-
-    def rows_of(self, task_id: str, repeats: int) -> int:
-        """Return how many rows a task has.
-
-        Args:
-            task_id: The task.
-            repeats: Only repetitions up to this one count.
-        """
-        keys = (row_key(task_id, repeat) for repeat in range(1, repeats + 1))
-        return sum(key in self._index or key in self._replaced for key in keys)
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether earlier commands have seen tasks that this one has not seen yet."""
-        return bool(self._known)
-
-    @property
-    def unseen(self) -> int:
-        """How many tasks earlier commands have seen, and this one has not."""
-        return len(self._known)
-
-    def compare_tasks(self, tasks: Iterable[Task]) -> None:
-        """Compare tasks with what they were.
-
-        Raises:
-            BatchChangedError: One has changed, and that is not accepted.
-        """
-        for task in tasks:
-            before = self._known.get(row_key(task.id, 0))
-            if before is not None and not self._accept and before != _short(_task_digest(task)):
-                raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
-
-    def knows(self, task: Task) -> bool:
-        """Return whether an earlier command has seen a task as it is now; then it counts as seen. It asks no disk."""
-        key = row_key(task.id, 0)
-        if self._known.get(key) != _short(_task_digest(task)):
-            return False
-        del self._known[key]
-        return True
-
-    def see_task(self, task: Task, repeats: int) -> None:
-        """Remember a task, and compare it with what it was.
-
-        Args:
-            task: The task.
-            repeats: How often it is done.
+    def see(self, task: Task) -> None:
+        """Take note that a task is among the tasks, and compare it with what its rows are of.
 
         Raises:
             BatchChangedError: It has changed, and that is not accepted.
         """
-        self.compare_tasks([task])
-        digest = _task_digest(task)
-        before = self._known.pop(row_key(task.id, 0), None)
-        if before is not None:
-            for repeat in range(1, repeats + 1):
-                self._forget(row_key(task.id, repeat))
-        self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
+        if not self._accept and not all(_is_of(log, task) for log in self.index.logs(task.id)):
+            raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
+        self.index.see(task.id)
 
-    def _forget(self, key: int) -> None:
-        """Mark a task to be run again; its old row counts until there is a new one."""
-        place = self._index.pop(key, 0)
-        if place < 0:
-            with open(self.path / RESULTS, "rb") as file:
-                file.seek(-place - 1)
-                self._replaced[key] = _CountedRow.of(parse_row(file.readline(MAX_LINE)))
+    def is_done(self, task: Task, repeat: int) -> bool:
+        """Return whether a task has a row that stays."""
+        found = self.index.find(task.id, repeat)
+        return found is not None and found[1] != "failed" and _is_of(found[2], task)
 
-    def see_bad_task(self, task: BadTask) -> None:
-        """Remember a task that can't be used, for the order of the rows."""
-        self._append(self._tasks, to_json({"id": task.id, "sha256": None}) + b"\n", sync=False)
+    def failed_row(self, task: Task, repeat: int) -> Row | None:
+        """Return the row of a task that failed in an earlier command, or None."""
+        found = self.index.find(task.id, repeat)
+        if found is None or found[1] != "failed" or not _is_of(found[2], task):
+            return None
+        with open(self.path / RESULTS, "rb") as file:
+            file.seek(found[0])
+            try:
+                return Row.model_validate_json(file.readline())
+            except ValueError:
+                return None
 
     def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
         """Return the folder of a task's last run, or of its next one, absolute.
@@ -381,25 +257,23 @@ class BatchFolder:
         """
         line = _as_line(row)
         with self._writing:
-            offset = self._append(self._results, line, sync=True)
-            self._add_row(row_key(row.id, row.repeat), _CountedRow.of(vars(row)), offset)
+            offset = self._append(line)
+            self.index.put(vars(row), offset)
         if task is not None and row.outcome != "failed":
-            work = self.work_folder(task, row.repeat)
-            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(self.work_folder(task, row.repeat), ignore_errors=True)
 
-    def _append(self, descriptor: int, data: bytes, *, sync: bool) -> int:
-        """Append whole lines, and return where they begin."""
+    def _append(self, line: bytes) -> int:
+        """Append a line, wait until it is on the disk, and return where it begins."""
         try:
-            size = os.fstat(descriptor).st_size
+            size = os.fstat(self._results).st_size
             try:
-                view = memoryview(data)
+                view = memoryview(line)
                 while view:
-                    view = view[os.write(descriptor, view) :]
-                if sync:
-                    os.fdatasync(descriptor)
+                    view = view[os.write(self._results, view) :]
+                os.fdatasync(self._results)
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(descriptor, size)
+                    os.ftruncate(self._results, size)
                 raise
         except OSError as error:
             raise BatchFolderError(_reason(self.path, error)) from error
@@ -411,21 +285,26 @@ class BatchFolder:
         Raises:
             BatchFolderError: They could not be; they are as they were.
         """
+        offsets = self.index.offsets(by_task=True)
+        if not self.index.replaced and offsets == sorted(offsets):
+            return
         try:
-            compact(self.path)
+            self._rewrite(offsets)
         except OSError as error:
             raise BatchFolderError(_reason(self.path, error)) from error
 
     def close(self) -> None:
         """Let other processes work on it; repeated calls are harmless."""
         with self._writing:
-            for name in ("_results", "_tasks", "_lock"):
+            for name in ("_results", "_lock"):
                 descriptor = getattr(self, name)
                 setattr(self, name, -1)
                 if descriptor >= 0:
                     os.close(descriptor)
             if self._release is not None:
                 self._release()
+            if hasattr(self, "index"):
+                self.index.close()
         with suppress(OSError):
             (self.path / WORK).rmdir()
 

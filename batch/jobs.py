@@ -15,8 +15,6 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.types.formatting import format_count
 
-COMPARED_AT_ONCE = 500
-
 
 @dataclass
 class Job:
@@ -77,73 +75,50 @@ class Jobs:
 
     async def read(self) -> AsyncGenerator[Job, None]:
         """Yield what is to be run, in order: all tasks once, then again for each repetition."""
-        source, folder, repeats = self._source, self._folder, self._repeats
-        earlier = folder.rows
-        if source.is_repeatable and folder.has_tasks:
-            await self._compare()
+        folder, repeats = self._folder, self._repeats
+        if self._source.is_repeatable and folder.counts.rows:
+            async for _ in self._read_once(again=True):  # whether one has changed is found out before anything runs
+                pass
         for repeat in range(1, repeats + 1):
-            good = bad = own = 0
-            async with aclosing(source.read(again=repeat < repeats)) as tasks:
+            async with aclosing(self._read_once(again=repeat < repeats)) as tasks:
                 async for task in tasks:
                     if isinstance(task, BadTask):
-                        bad += 1
                         if repeat == 1:
                             await self._refuse(task)
-                        continue
-                    good += 1
-                    if repeat == 1 and earlier:
-                        own += folder.rows_of(task.id, repeats)
-                    known = repeat > 1 or folder.knows(task)
-                    if known and folder.is_done(task.id, repeat):
+                    elif folder.is_done(task, repeat):
                         folder.remove_left(task, repeat)
-                    elif (job := await in_thread(self._job, task, repeat, known)) is not None:
-                        yield job
-            if repeat == 1:
-                self.total = good * repeats + bad + earlier - own
-                self._tell_unseen()
+                    else:
+                        yield await in_thread(self._job, task, repeat)
+            if repeat == 1 and (gone := folder.index.unseen()):
+                text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
+                self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
-    def _tell_unseen(self) -> None:
-        if gone := self._folder.unseen:
-            text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
-            self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
-
-    async def _compare(self) -> None:
-        """Find out before anything runs whether a task has changed, and how many rows there will be."""
-        good, bad, own, some = 0, 0, 0, list[Task]()
-        folder, repeats = self._folder, self._repeats
-        async with aclosing(self._source.read(again=True)) as tasks:
+    async def _read_once(self, *, again: bool) -> AsyncGenerator[Task | BadTask, None]:
+        """Yield the tasks, compare them with what they were, and count them."""
+        number = 0
+        async with aclosing(self._source.read(again=again)) as tasks:
             async for task in tasks:
-                if isinstance(task, BadTask):
-                    bad += 1
-                    continue
-                good += 1
-                own += folder.rows_of(task.id, repeats)
-                some.append(task)
-                if len(some) == COMPARED_AT_ONCE:
-                    await in_thread(folder.compare_tasks, some)
-                    some = []
-        await in_thread(folder.compare_tasks, some)
+                number += 1 if isinstance(task, BadTask) else self._repeats
+                if isinstance(task, Task):
+                    self._folder.see(task)
+                yield task
         # The rows of tasks that are no longer among the tasks stay, and count as done.
-        self.total = good * repeats + bad + folder.rows - own
+        self.total = number + self._folder.index.others(self._repeats)
 
     async def _refuse(self, task: BadTask) -> None:
         """Write the row of a task that can't be used, beside the one that the same id may have of an earlier command."""
-        if self._folder.is_done(task.id, 1):
+        if self._folder.index.find(task.id, 1) is not None:
             task = replace(task, id=f"{task.id[:120]} ({task.place[-60:]})")
-        await in_thread(self._folder.see_bad_task, task)
+        self._folder.index.see(task.id)
         row = Row(id=task.id, outcome="invalid", attempts=0)
         row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
         await self._add_row(row)
 
-    def _job(self, task: Task, repeat: int, known: bool) -> Job | None:
-        """Return what is to be done for a task, or None; blocks for the disk."""
+    def _job(self, task: Task, repeat: int) -> Job:
+        """Return what is to be done for a task; blocks for the disk."""
         folder = self._folder
-        if not known:
-            folder.see_task(task, self._repeats)
-        if folder.is_done(task.id, repeat):
-            return None
         job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
-        if (before := folder.failed_row(task.id, repeat)) is not None:
+        if (before := folder.failed_row(task, repeat)) is not None:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
             job.failures = before.failures
             if before.started is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from typing import Protocol
 
 from autogen_core import CancellationToken
@@ -15,7 +15,6 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.waits import MODEL_CALLS, WaitCounter
 from autogen_codeact.sandbox.types.formatting import format_count
 
 
@@ -24,23 +23,16 @@ class RateLimit:
 
     Args:
         per_minute: Their number; None for no limit.
-        reason: What callers wait for, in words.
-        waits: Counts the callers that wait; None to count none.
     """
 
-    def __init__(self, per_minute: float | None, reason: str, waits: WaitCounter | None = None) -> None:
+    def __init__(self, per_minute: float | None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
-        self._reason = reason
-        self._waits = waits or WaitCounter()
         self._next = 0.0
         self._turn = asyncio.Lock()
 
     async def enter(self) -> None:
         """Wait until it may begin. Whoever is cancelled meanwhile takes nobody's place."""
-        if not self._interval:
-            return
-        waits = self._turn.locked() or self._next > time.monotonic()
-        with self._waits.on(self._reason) if waits else nullcontext():
+        if self._interval:
             async with self._turn:  # asyncio's lock is given in the order of asking
                 await asyncio.sleep(max(0.0, self._next - time.monotonic()))
                 self._next = time.monotonic() + self._interval
@@ -66,18 +58,12 @@ class LocalGate:
     Args:
         settings: The limits.
         on_spent: Called once, when the budget is used up, with the reason. Default: nothing.
-        waits: Counts the calls that wait for `model_calls_per_minute`. Default: nobody does.
     """
 
-    def __init__(
-        self,
-        settings: BatchSettings,
-        on_spent: Callable[[str], None] = lambda reason: None,
-        waits: WaitCounter | None = None,
-    ) -> None:
+    def __init__(self, settings: BatchSettings, on_spent: Callable[[str], None] = lambda reason: None) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._rate_limit = RateLimit(settings.model_calls_per_minute, MODEL_CALLS, waits)
+        self._rate_limit = RateLimit(settings.model_calls_per_minute)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from autogen_codeact.batch.rows import Row
 
@@ -20,8 +19,6 @@ class BatchCounts:
         invalid: Those of all whose task can't be used.
         running: Attempts under way.
         waiting: Tasks that wait for their next attempt.
-        waits: How many attempts and model calls have waited for more than 2 s, by what for: "a sandbox", "model calls a minute",
-            "tasks a minute" or "back-off". Those in actors of Ray that wait for sandboxes are not known.
         next_attempt_in: Seconds until the first of the tasks that wait is tried again; None if there are none.
         passed: Rows whose checks passed.
         checked: Rows with a result of checks.
@@ -40,7 +37,6 @@ class BatchCounts:
     invalid: int = 0
     running: int = 0
     waiting: int = 0
-    waits: Mapping[str, int] = field(default_factory=dict)
     next_attempt_in: float | None = None
     passed: int = 0
     checked: int = 0
@@ -109,17 +105,6 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """Attempts or model calls wait.
-
-    Args:
-        reason: For what; None: they no longer do.
-    """
-
-    reason: str | None
-
-
-@dataclass(frozen=True)
 class Notice:
     """Something that a user should know.
 
@@ -130,4 +115,4 @@ class Notice:
     text: str
 
 
-BatchEvent = TaskStarted | TaskFinished | AttemptFailed | Waiting | Notice
+BatchEvent = TaskStarted | TaskFinished | AttemptFailed | Notice

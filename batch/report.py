@@ -119,7 +119,7 @@ def _sort_in(found: Comparison, name: str, first: float | None, second: float | 
 def _configuration(folder: Path | str) -> dict[str, Any]:
     """Return the configuration in the manifest; a folder without a readable one has none."""
     try:
-        with open(Results(folder).folder / MANIFEST, "rb") as file:
+        with open(Results(folder).path.with_name(MANIFEST), "rb") as file:
             configuration = json.loads(file.read(MAX_MANIFEST))["configuration"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}

@@ -8,8 +8,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.lines import MAX_LINE, RESULTS, parse_json, row_key
+from autogen_codeact.batch.index import RowIndex
 from autogen_codeact.batch.rows import Row
+
+RESULTS = "results.jsonl"
 
 
 class Results:
@@ -30,38 +32,19 @@ class Results:
         if not self.path.is_file():
             raise BatchFolderError(f"{folder} is not the folder of a batch: there is no {RESULTS}.")
 
-    @property
-    def folder(self) -> Path:
-        """Folder of the batch."""
-        return self.path.parent
-
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows in the order in which they were written; they are not all in memory."""
-        last: dict[int, int] = {}
-        self.damaged = 0
-        for number, line in self._lines():
-            if (key := _key(line)) is not None:
-                last[key] = number
-        for number, line in self._lines():
-            key = _key(line)
-            if key is None:
-                self.damaged += 1
-            elif last.get(key) == number:
-                try:
-                    yield Row.model_validate_json(line)
-                except ValidationError:
-                    self.damaged += 1
-
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        number = 0
         try:
+            index = RowIndex(self.path)
+            self.damaged = index.damaged
             with open(self.path, "rb") as file:
-                while line := file.readline(MAX_LINE + 1):
-                    number += 1
-                    while line and not line.endswith(b"\n") and len(line) > MAX_LINE:
-                        line = file.readline(MAX_LINE + 1)
-                    if line.endswith(b"\n"):  # else it is being written
-                        yield number, line
+                for offset in index.offsets():
+                    file.seek(offset)
+                    try:
+                        yield Row.model_validate_json(file.readline())
+                    except ValidationError:
+                        self.damaged += 1
+            index.close()
         except OSError as error:
             raise BatchFolderError(f"{self.path} can't be read: {error.strerror or error}.") from error
 
@@ -76,11 +59,3 @@ def load_rows(folder: Path | str) -> list[Row]:
         BatchFolderError: There are no results.
     """
     return list(Results(folder))
-
-
-def _key(line: bytes) -> int | None:
-    try:
-        row = parse_json(line)
-        return row_key(row["id"], row.get("repeat", 1))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.errors import TaskTimeoutError
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.plan import RunIsFinishedError, RunNotResumableError
+from autogen_codeact.runs.plan import RunIsFinishedError
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox import (
     SandboxDied,
@@ -64,6 +63,3 @@ def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -
     delay = min(backoff_s * 2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
     delay *= random.uniform(0.75, 1.0)  # noqa: S311 - only so that many tasks don't begin again at the same time
     return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
-
-
-__all__ = ["RunNotResumableError", "backoff", "is_retryable", "is_unusable_log", "requested_delay"]

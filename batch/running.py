@@ -12,13 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
-from autogen_core import ComponentModel
 from pydantic_core import from_json, to_json
 
 from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
-from autogen_codeact.batch.components import MakeAgent, is_component
 from autogen_codeact.batch.errors import BatchBudgetError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.make_agent import MakeAgent
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.rows import Row
@@ -32,7 +31,7 @@ from autogen_codeact.sandbox.types.options import SandboxOptions
 
 
 def run_batch(
-    make_agent: MakeAgent | Mapping[str, Any] | ComponentModel,
+    make_agent: MakeAgent,
     tasks: Tasks,
     *,
     out: Path | str | None = None,
@@ -50,8 +49,7 @@ def run_batch(
 
     Args:
         make_agent: Called for each attempt with an executor, which is started and stopped for it, and with the `Task` if it
-            takes a second argument; returns an agent or a team, or awaits one. Or the component config of an agent or a team,
-            whose executors then come from pools with the same options, and whose model clients are shared.
+            takes a second argument; returns an agent or a team, or awaits one.
         tasks: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. They are read as
             they are needed.
         out: Folder of the batch. The same call again goes on where it was interrupted. Default: a temporary one, removed at
@@ -63,8 +61,8 @@ def run_batch(
             of the sandboxes.
         on_event: Called with what happens, for a display of progress.
         accept_changes: Whether changed tasks are run again, and a changed configuration is accepted. Default: both end the batch.
-        configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: the
-            component config, or name and source of the function, and the options of the sandbox.
+        configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: name
+            and source of the function, and the options of the sandbox.
         sandbox_uses: How many attempts and checks use a sandbox, one after the other, before it is replaced. Between two it is
             reset, and it is used again only if that is proven to be complete (docs/security.md). Default 1.
         sandbox_options: Options of the executors, such as `image`, `timeout` or `network`. Default of `mode`: "session".
@@ -74,15 +72,15 @@ def run_batch(
 
     Raises:
         ValueError: Arguments don't go together.
+        TypeError: make_agent is no function.
     """
     if pool is not None and (backend is not None or sandbox_options or sandbox_uses != 1):
         raise ValueError("pool= can't be combined with backend= or options of sandboxes: the pool has its own.")
     if sandbox_uses < 1:
         raise ValueError(f"sandbox_uses must be at least 1, not {sandbox_uses}")
-    if not callable(make_agent) and not is_component(make_agent):
-        raise ValueError(
-            f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}. Give a function "
-            "that makes a new agent for each task, or agent.dump_component()."
+    if not callable(make_agent):
+        raise TypeError(
+            f"make_agent has to be a function that makes a new agent for each task, not a {type(make_agent).__name__}."
         )
     settings = settings or BatchSettings()
     if isinstance(sandbox, SandboxOptions):
@@ -97,7 +95,7 @@ def run_batch(
         configuration = describe(make_agent, spec)
     chosen = backend or LocalBackend(pool)
     scheduler = Scheduler(tasks, settings, chosen, on_event or (lambda event: None))
-    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.waits, scheduler.expected)
+    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.expected)
     opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)
     return Batch(scheduler, _rows(scheduler, context, chosen, Path(out) if out is not None else None, opening))
 
@@ -190,30 +188,17 @@ def _close_folder(folder: BatchFolder, ended: bool) -> None:
         folder.close()
 
 
-def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:
+def describe(make_agent: MakeAgent, spec: SandboxSpec) -> dict[str, Any]:
     """Return what the results of a batch depend on, by name."""
-    described: dict[str, Any] = {}
-    if is_component(make_agent):
-        model = make_agent.model_dump() if isinstance(make_agent, ComponentModel) else dict(make_agent)
-        described["agent"] = _hash(from_json(to_json(_without_secrets(model), fallback=repr)))
-    else:
-        described["agent"] = (
-            f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}"
-        )
-        with suppress(OSError, TypeError):
-            described["source of make_agent"] = _hash(inspect.getsource(make_agent))
-    described["sandbox"] = spec.kind
+    described: dict[str, Any] = {
+        "agent": f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}",
+        "sandbox": spec.kind,
+    }
+    with suppress(OSError, TypeError):
+        described["source of make_agent"] = _hash(inspect.getsource(make_agent))
     for name, value in sorted(spec.options.items()):
         described[name] = _hash(from_json(to_json(value, fallback=repr)))
     return described
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_secrets(each) for name, each in value.items() if "key" not in str(name).lower()}
-    if isinstance(value, list):
-        return [_without_secrets(each) for each in value]
-    return value
 
 
 def _hash(value: object) -> str:

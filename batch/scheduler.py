@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sized
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -18,6 +18,7 @@ from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.index import RowCounts
 from autogen_codeact.batch.jobs import Job, Jobs
 from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import (
@@ -27,7 +28,6 @@ from autogen_codeact.batch.progress import (
     Notice,
     TaskFinished,
     TaskStarted,
-    Waiting,
 )
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
@@ -35,7 +35,6 @@ from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_te
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.batch.waits import BACK_OFF, TASKS, WaitCounter
 from autogen_codeact.sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -70,9 +69,7 @@ class Scheduler:
     def __init__(
         self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
-        self.waits = WaitCounter(lambda reason: on_event(Waiting(reason)))
-        """What attempts wait for."""
-        self.gate = LocalGate(settings, self._on_spent, self.waits)
+        self.gate = LocalGate(settings, self._on_spent)
         self.ended: Literal["complete", "stopped", "budget"] | None = None
         """How it has ended, if not with an error."""
         self._tasks = tasks
@@ -81,7 +78,7 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._rate_limit = RateLimit(settings.tasks_per_minute, TASKS, self.waits)
+        self._rate_limit = RateLimit(settings.tasks_per_minute)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -109,24 +106,23 @@ class Scheduler:
 
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
-        folder, now = self._folder, time.monotonic()
-        done = folder.rows if folder is not None else 0
+        now = time.monotonic()
+        rows = self._folder.counts if self._folder is not None else RowCounts()
         # The first rows say nothing about the rate unless the time before them counts, too.
         since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
         rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
-        left = max(0, self._total - done) / rate * 60.0 if self._total is not None and rate else None
+        left = max(0, self._total - rows.rows) / rate * 60.0 if self._total is not None and rate else None
         return BatchCounts(
             total=self._total,
-            done=done,
+            done=rows.rows,
             earlier=self._earlier,
-            failed=folder.failed if folder is not None else 0,
-            invalid=folder.invalid if folder is not None else 0,
+            failed=rows.failed,
+            invalid=rows.invalid,
             running=len(self._running),
             waiting=len(self._due),
-            waits=self.waits.counts(),
             next_attempt_in=self._next_attempt_in(),
-            passed=folder.passed if folder is not None else 0,
-            checked=folder.checked if folder is not None else 0,
+            passed=rows.passed,
+            checked=rows.checked,
             prompt_tokens=self.gate.prompt_tokens,
             completion_tokens=self.gate.completion_tokens,
             cost=self.gate.cost,
@@ -141,7 +137,7 @@ class Scheduler:
         if self._stopping or total is None or self._folder is None:
             return 0 if self._stopping else None
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
-        done = self._folder.rows - self._folder.failed
+        done = self._folder.counts.rows - self._folder.counts.failed
         return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
     @property
@@ -164,12 +160,12 @@ class Scheduler:
             BatchError: The batch can't go on.
             Exception: What reading the tasks raised.
         """
-        self._folder, self._earlier = folder, folder.rows
+        self._folder, self._earlier = folder, folder.counts.rows
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
-        self.gate.used(*folder.tokens)
+        self.gate.used(folder.counts.prompt_tokens, folder.counts.completion_tokens)
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
@@ -280,8 +276,7 @@ class Scheduler:
             left = max(0.0, self._due[0][0] - time.monotonic())
             timer = asyncio.get_running_loop().call_later(left, self._changed.set)
         try:
-            with self.waits.on(BACK_OFF) if self._due and not self._running else nullcontext():
-                await self._changed.wait()
+            await self._changed.wait()
         finally:
             if timer is not None:
                 timer.cancel()

@@ -14,12 +14,11 @@ from typing import Any, cast
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.progress import BatchCounts
-from autogen_codeact.batch.ray_backend import Ray
+from autogen_codeact.batch.ray.backend import Ray
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
-from autogen_codeact.batch.tables import require_parquet, write_parquet
 from autogen_codeact.cli.batch_agents import AgentMaker
 from autogen_codeact.cli.batch_display import (
     BatchDisplay,
@@ -58,8 +57,6 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     if job.sandbox.kind == "none":
         raise CommandError("A batch runs code in sandboxes only: use --sandbox auto, docker or bubblewrap.")
     job, settings, uses = read_settings(job)
-    if job.parquet:
-        require_parquet()
     silence_libraries()
     with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
@@ -201,8 +198,6 @@ class _Running:
         if ended == "stopped" and counts.done == counts.total and not counts.failed:
             ended = "complete"  # the tasks that ran were the last ones
         summary = await asyncio.to_thread(summarize, job.out)
-        if job.parquet:
-            await asyncio.to_thread(write_parquet, job.out)
         if self._end.enabled:
             fields = {"ended": ended, "ended_by": spent, "folder": str(job.out.absolute())}
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})

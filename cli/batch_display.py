@@ -20,7 +20,6 @@ from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEven
 from autogen_codeact.batch.report import compare, comparison_text, summary_text
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.summary import Summary, summarize
-from autogen_codeact.batch.waits import BACK_OFF, MODEL_CALLS, TASKS
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLines, find_terminal
@@ -43,7 +42,6 @@ MAX_WAITING = 1000
 """Rows that wait to be printed, before the batch waits."""
 _PAUSE_S = 0.05
 _END_S = 2.0
-_LIMITS = {MODEL_CALLS: "the limit of model calls a minute", TASKS: "the limit of tasks a minute"}
 _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 
 
@@ -111,9 +109,8 @@ class BatchDisplay:
         if self._counts is None:
             return [Text(self._stage, style="dim")] if self._stage else []
         counts = self._counts()
-        note = self._note if time.monotonic() - self._noted < NOTE_S else ""
-        reasons = [reason for reason in (describe_waits(counts), note) if reason]
         parts = describe_progress(counts)
+        reasons = [self._note] if self._note and time.monotonic() - self._noted < NOTE_S else []
         if self._is_plain:
             self._write_plain(counts, [*parts, *reasons])
         point = " · " if "utf" in console.encoding else ", "
@@ -248,16 +245,6 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     if counts.seconds_left is not None:
         parts.append(f"about {format_time_left(counts.seconds_left)} left")
     return parts
-
-
-def describe_waits(counts: BatchCounts) -> str:
-    """Describe what attempts wait for; empty if none waits: "waiting: 3 for a sandbox, 1 for the limit of tasks a minute"."""
-    waits = [
-        f"{format_number(number)} for {_LIMITS.get(reason, reason)}"
-        for reason, number in counts.waits.items()
-        if reason != BACK_OFF  # `describe_progress` names it
-    ]
-    return f"waiting: {', '.join(waits)}" if waits else ""
 
 
 def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_json: bool = False) -> int:

@@ -197,7 +197,6 @@ class BatchJob:
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Continue if the first tasks all fail in the same way.")
     ] = False
-    parquet: Annotated[bool, typer.Option("--parquet", help="Also write DIR/results.parquet.")] = False
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto."),

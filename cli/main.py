@@ -164,7 +164,6 @@ class _BatchCommand(JsonCommand):
             "max_cost",
             "price",
             "ray",
-            "parquet",
         ),
         *("accept_changes", "keep_going", "as_json", "help", "spec", "act", "team", "packages", "data", "others"),
     )

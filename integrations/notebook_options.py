@@ -14,7 +14,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from autogen_codeact.sandbox.lifecycle import BackendName
+from autogen_codeact.sandbox.managed_sandbox import BackendName
 from autogen_codeact.sandbox.types.keyword_model import did_you_mean
 from autogen_codeact.sandbox.types.limits import Limits, parse_timeout
 from autogen_codeact.sandbox.types.option_texts import parse_texts

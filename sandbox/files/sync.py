@@ -47,7 +47,7 @@ logger = logging.getLogger("autogen_codeact")
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
     """Send new and changed files of the host, before a block."""
-    for name in sandbox.undelivered:
+    for name in sandbox.blocks.undelivered:
         workspace.differs(name)
     if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
         return
@@ -151,7 +151,7 @@ async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[Hos
         if isinstance(content, SandboxError):
             raise content
         chunks = [content] if content is not None else in_threads(workspace.read(file))
-        await sandbox.write_file(file.name, file.mode, chunks)
+        await sandbox.requests.write_file(file.name, file.mode, chunks)
 
     return await asyncio.gather(*map(send, batch), return_exceptions=True)
 
@@ -181,7 +181,7 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     pulling = _Pull(workspace)
     try:
         async with workspace.transfer_lock:
-            missed, sandbox.undelivered = sandbox.undelivered, {}
+            missed, sandbox.blocks.undelivered = sandbox.blocks.undelivered, {}
             # Nearly always this is all: the files are few, and their content is in the reply.
             await in_thread(pulling.begin, reply, missed)
             while pulling.inline:
@@ -192,8 +192,8 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
                 del pulling.in_sandbox[: len(entries)]
             return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
     except asyncio.CancelledError:
-        sandbox.add_undelivered(missed.values())
-        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
+        sandbox.blocks.add_undelivered(missed.values())
+        sandbox.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
         raise
 
 
@@ -332,7 +332,7 @@ async def _fetch(
 
 
 async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
-    async with aclosing(sandbox.read_file(name)) as pieces:
+    async with aclosing(sandbox.requests.read_file(name)) as pieces:
         chunk, _ = await anext(pieces)
         return chunk
 
@@ -361,7 +361,7 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
 
     waiting: list[bytes] = []
     try:
-        async for chunk, size in sandbox.read_file(name):
+        async for chunk, size in sandbox.requests.read_file(name):
             if size > workspace.max_file_bytes:
                 most = workspace.max_file_bytes
                 raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.requests import RequestClient
+from autogen_codeact.sandbox.host.requests import Requests
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
 from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes, contained
@@ -195,7 +195,7 @@ class BlockCalls:
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
         self._files = FileBudget(parse_size(broker.limits.file_bytes))
-        self.sandbox: RequestClient | None = None
+        self.sandbox: Requests | None = None
         """Exchanges files with the sandbox for tools that take or return them."""
         self.work_dir: Path | None = None
         """The folder on the host whose files are in the workspace."""

@@ -9,8 +9,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.egress.connector import MAX_THREADS
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from autogen_codeact.sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
 
 from ..executors.egress.servers import Hosts, Server, echo_request, read_request
@@ -79,7 +79,7 @@ async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
         return ["127.0.0.1"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
+        patch.setattr(ManagedSandbox, "resolve_name", staticmethod(slow))
         await start(subject, "*.slow.example:80", allowed(server), nofile=1024)
     before = threading.active_count()
     code = """

@@ -20,7 +20,7 @@ def die_at(point: str) -> None:
     """Have the process killed before, in the middle of, or after a line.
 
     Args:
-        point: When, the file (`log` of a run, `tasks` or `results`), and the number of the task, such as
+        point: When, the file (`log` of a run, or `results`), and the number of the task, such as
             `torn:log:model_call_finished:1`.
     """
     when, file, kind, number = point.split(":")
@@ -36,10 +36,10 @@ def die_at(point: str) -> None:
                 die(lambda part: append_event(self, part), line)
             append_event(self, line)
 
-    def append_lines(self: folder.BatchFolder, descriptor: int, data: bytes, *, sync: bool) -> int:
-        if file == kind and descriptor == getattr(self, f"_{file}") and json.loads(data)["id"] == f"double/{number}":
-            die(lambda part: append_row(self, descriptor, part, sync=sync), data)
-        return append_row(self, descriptor, data, sync=sync)
+    def append_lines(self: folder.BatchFolder, line: bytes) -> int:
+        if file == "results" and json.loads(line)["id"] == f"double/{number}":
+            die(lambda part: append_row(self, part), line)
+        return append_row(self, line)
 
     LogWriter._append = append_events  # type: ignore[method-assign]
     folder.BatchFolder._append = append_lines  # type: ignore[method-assign]

@@ -46,14 +46,14 @@ def run_threads() -> set[threading.Thread]:
 async def test_repeated_cancellation_while_the_folder_is_opened_frees_its_lock(
     make: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, end, compact = threading.Event(), threading.Event(), folder.compact
+    begun, end, index = threading.Event(), threading.Event(), folder.RowIndex
 
-    def compact_slowly(path: Path, **options: Any) -> int:
+    def index_slowly(path: Path, **options: Any) -> folder.RowIndex:
         begun.set()
         assert end.wait(30)
-        return compact(path, **options)
+        return index(path, **options)
 
-    monkeypatch.setattr(folder, "compact", compact_slowly)
+    monkeypatch.setattr(folder, "RowIndex", index_slowly)
     work = asyncio.create_task(rows_of(make, [double(1)], tmp_path))
     await wait_until(begun.is_set)
     for _ in range(3):
@@ -139,7 +139,7 @@ async def test_attempt_that_ignores_its_end_is_left_alone(monkeypatch: pytest.Mo
 
 
 async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
-    pace, began, order = RateLimit(60 / 0.02, "a test"), time.monotonic(), list[int]()
+    pace, began, order = RateLimit(60 / 0.02), time.monotonic(), list[int]()
 
     async def enter(number: int) -> None:
         await pace.enter()

@@ -1,6 +1,5 @@
-"""What a batch says of itself while it runs: its counts, and what its attempts wait for."""
+"""What a batch says of itself while it runs: its counts."""
 
-import asyncio
 import itertools
 import time
 from contextlib import aclosing
@@ -9,44 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch import Batch, BatchEvent, Row, Waiting, attempt, folder, scheduler, waits
-from autogen_codeact.executors import SandboxPool
+from autogen_codeact.batch import Batch, Row, attempt, folder, scheduler
 from tests.batch.support import MakeAgent, batch, double, rows_of
-from tests.batch.test_cancellation import wait_until
 from tests.openai_server import OpenAIServer, Reply
-
-
-async def test_counts_say_what_attempts_wait_for(make: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sandbox that another one has, and then the limit of model calls."""
-    monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
-    events: list[BatchEvent] = []
-    async with SandboxPool(1, max_alive=1, sandbox="bubblewrap", mode="session") as pool:
-        held = pool.executor()
-        await held.start()
-        running = batch(make, [double(1), double(2)], None, pool=pool, on_event=events.append, concurrency=2)
-        rows = asyncio.ensure_future(_all(running))
-        await wait_until(lambda: running.counts.waits == {"a sandbox": 2})
-        await held.stop()
-        assert [row.answer for row in await rows] == ["2", "4"]
-        assert (running.counts.waits, running.counts.next_attempt_in) == ({}, None)
-    assert [event for event in events if isinstance(event, Waiting)] == []
 
 
 async def _all(running: Batch) -> list[Row]:
     return sorted([row async for row in running], key=lambda row: row.id)
-
-
-async def test_waits_are_reported_when_they_change_and_counted_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str | None] = []
-    found = waits.WaitCounter(told.append)
-    with found.on("tasks a minute"), found.on("tasks a minute"), found.on(waits.SANDBOX):
-        with found.on("back-off"):
-            pass
-        assert found.counts() == {}
-        monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
-        assert found.counts() == {"tasks a minute": 2, "a sandbox": 1}
-    assert found.counts() == {}
-    assert told == ["tasks a minute", "tasks a minute, back-off", "tasks a minute", None]
 
 
 async def test_rows_of_tasks_that_are_gone_are_part_of_the_total(make: MakeAgent, tmp_path: Path) -> None:

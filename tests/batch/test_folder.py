@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.batch import BatchEvent, BatchFolderError, Notice, Row, Task
+from autogen_codeact.batch import BatchChangedError, BatchEvent, BatchFolderError, Notice, Row, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
@@ -81,23 +81,31 @@ def row(name: str, outcome: str = "completed", repeat: int = 1) -> Row:
     return Row.model_validate({"id": name, "outcome": outcome, "repeat": repeat, "prompt_tokens": 1})
 
 
+def task(name: str, text: str = "x") -> Task:
+    return Task(id=name, task=text)
+
+
+def numbers(folder: BatchFolder) -> tuple[int, int, int]:
+    return folder.counts.rows, folder.counts.failed, folder.counts.prompt_tokens
+
+
 def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
     for name in "abc":
-        folder.see_task(Task(id=name, task="x"), 2)
+        folder.see(task(name))
     for name, outcome, repeat in (("c", "failed", 1), ("a", "completed", 2), ("b", "completed", 1), ("a", "failed", 1)):
         folder.add(row(name, outcome, repeat))
     folder.add(row("c"))
-    assert (folder.rows, folder.failed, folder.tokens) == (4, 1, (4, 0))
+    assert numbers(folder) == (4, 1, 4)
     folder.put_in_order()
     folder.close()
 
     found = [(each["id"], each["repeat"], each["outcome"]) for each in lines(tmp_path)]
     assert found == [("a", 1, "failed"), ("a", 2, "completed"), ("b", 1, "completed"), ("c", 1, "completed")]
     again = BatchFolder.open(tmp_path, {})
-    assert (again.rows, again.failed, again.tokens) == (4, 1, (4, 0))
-    assert [again.is_done("a", 1), again.is_done("a", 2), again.is_done("c", 1)] == [False, True, True]
-    failed = again.failed_row("a", 1)
+    assert numbers(again) == (4, 1, 4)
+    assert [again.is_done(task(name), repeat) for name, repeat in (("a", 1), ("a", 2), ("c", 1))] == [False, True, True]
+    failed = again.failed_row(task("a"), 1)
     assert failed is not None
     assert (failed.id, failed.repeat) == ("a", 1)
     again.close()
@@ -107,7 +115,7 @@ KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
 from pathlib import Path
-from autogen_codeact.batch import folder, lines
+from autogen_codeact.batch import folder
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -117,14 +125,14 @@ def replace_and_die(part, target, replace=os.replace):
     die()
 
 @contextmanager
-def torn(path, open_file=lines.atomic_binary_file, **options):
+def torn(path, open_file=folder.atomic_binary_file, **options):
     with open_file(path, **options) as file:
         yield file
         file.truncate(file.tell() // 2)
         die()
 
 points = {
-    "torn": lambda: setattr(lines, "atomic_binary_file", torn),
+    "torn": lambda: setattr(folder, "atomic_binary_file", torn),
     "before sync": lambda: setattr(os, "fsync", die),
     "before": lambda: setattr(os, "replace", die),
     "after": lambda: setattr(os, "replace", replace_and_die),
@@ -142,8 +150,6 @@ def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_
     points = {"torn": 1, "before sync": 1, "before": 1, "after": 0}
     for point in points:
         folder = BatchFolder.open(tmp_path / point, {})
-        for name in "ab":
-            folder.see_task(Task(id=name, task="x"), 1)
         for name, outcome in (("b", "completed"), ("a", "failed"), ("a", "completed")):
             folder.add(row(name, outcome))
         folder.close()
@@ -154,23 +160,23 @@ def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_
         assert len(list((tmp_path / point).glob(".*.part"))) == parts
         found = [(each["id"], each["outcome"]) for each in lines(tmp_path / point)]
         whole = [("b", "completed"), ("a", "failed"), ("a", "completed")]
-        assert found == (whole if parts else [("a", "completed"), ("b", "completed")])
+        assert found == (whole if parts else [("b", "completed"), ("a", "completed")])
         again = BatchFolder.open(tmp_path / point, {})
-        assert (again.is_done("a", 1), again.is_done("b", 1), again.rows, again.notices) == (True, True, 2, [])
+        assert [again.is_done(task(name), 1) for name in "ab"] == [True, True]
+        assert (again.counts.rows, again.notices) == (2, [])
         again.close()
-        assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl"]
+        assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs"]
 
 
 def test_folder_whose_first_file_was_not_finished_can_be_used(tmp_path: Path) -> None:
     (tmp_path / ".batch.json.x1.part").write_text("{")
     BatchFolder.open(tmp_path, {}).close()
-    assert sorted(os.listdir(tmp_path)) == ["batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl"]
+    assert sorted(os.listdir(tmp_path)) == ["batch.json", "lock", "results.jsonl", "runs"]
 
 
 def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
     for name in "ab":
-        folder.see_task(Task(id=name, task="x"), 1)
         folder.add(row(name))
     folder.close()
     results = tmp_path / "results.jsonl"
@@ -178,7 +184,7 @@ def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> Non
     results.write_bytes(first[:20] + b"\n" + second + second[: len(second) // 2])
 
     again = BatchFolder.open(tmp_path, {})
-    assert [again.is_done("a", 1), again.is_done("b", 1)] == [False, True]
+    assert [again.is_done(task(name), 1) for name in "ab"] == [False, True]
     again.close()
     assert results.read_bytes() == second
 
@@ -187,38 +193,29 @@ def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> Non
 def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: int) -> None:
     def row_of(task: Task, folder: BatchFolder) -> Row:
         log = folder.run_folder(task, repeat).relative_to(tmp_path.absolute())
-        return Row(id=task.id, repeat=repeat, outcome="completed", log=f"{log}.2")
+        return Row(id=task.id, repeat=repeat, outcome="completed", log=f"{log}.2", prompt_tokens=1)
 
-    old, new = Task(id="a", task="x"), Task(id="a", task="y")
+    old, new = task("a"), task("a", "y")
     folder = BatchFolder.open(tmp_path, {})
-    folder.see_task(old, repeat)
+    folder.see(old)
     folder.add(row_of(old, folder), old)
+    folder.see(old)
+    with pytest.raises(BatchChangedError, match=r"was made with another task 'a'; give another folder, or accept"):
+        folder.see(new)
     folder.close()
     folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
-    folder.see_task(new, repeat)
+    folder.see(new)
     folder.close()  # the process is killed while the task runs
 
-    folder = BatchFolder.open(tmp_path, {})
-    assert folder.knows(new)
-    assert (folder.is_done("a", repeat), folder.failed_row("a", repeat), folder.rows) == (False, None, 1)
-    folder.add(row_of(new, folder), new)
-    assert (folder.is_done("a", repeat), folder.rows) == (True, 1)
-    folder.close()
-    folder = BatchFolder.open(tmp_path, {})
-    assert (folder.is_done("a", repeat), folder.rows) == (True, 1)
-    folder.close()
-
-
-def test_row_of_a_changed_task_is_counted_until_there_is_a_new_one(tmp_path: Path) -> None:
-    folder = BatchFolder.open(tmp_path, {})
-    folder.see_task(Task(id="a", task="x"), 1)
-    folder.add(row("a"))
-    folder.close()
     folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
-    folder.see_task(Task(id="a", task="y"), 1)
-    assert (folder.is_done("a", 1), folder.rows, folder.tokens) == (False, 1, (1, 0))
-    folder.add(row("a"))
-    assert (folder.rows, folder.tokens) == (1, (1, 0))
+    folder.see(new)
+    assert (folder.is_done(new, repeat), folder.failed_row(new, repeat), numbers(folder)) == (False, None, (1, 0, 1))
+    folder.add(row_of(new, folder), new)
+    assert (folder.is_done(new, repeat), numbers(folder)) == (True, (1, 0, 1))
+    folder.close()
+    folder = BatchFolder.open(tmp_path, {})
+    folder.see(new)
+    assert (folder.is_done(new, repeat), numbers(folder)) == (True, (1, 0, 1))
     folder.close()
 
 
@@ -239,11 +236,11 @@ def test_line_with_wrong_types_is_left_out(tmp_path: Path, line: str) -> None:
     with open(tmp_path / "results.jsonl", "a") as results:
         results.write(line + "\n")
     folder = BatchFolder.open(tmp_path, {})
-    assert (folder.is_done("a", 1), folder.is_done("b", 1), folder.rows) == (True, False, 1)
+    assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.counts.rows) == (True, False, 1)
     assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
     folder.close()
     modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
-    assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl", "tasks.jsonl"], 0o600)
+    assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl"], 0o600)
 
 
 @pytest.mark.parametrize("configuration", ["[1]", "null", '"x"', "5"])

@@ -167,10 +167,9 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
     nowhere = Ray(cluster.address, actors=1, actor_options={"resources": {"moon": 1}}, start_timeout=0.5)
     with pytest.raises(BatchBackendError) as placed:
         await anext(run_batch(no_agent, ["1"], out=tmp_path / "2", backend=nowhere))
-    # A node that an earlier test has removed can still be counted.
     assert re.fullmatch(
-        r"no Ray actor was ready within 0\.5 s\. Each needs {'CPU': 1, 'moon': 1}, and the cluster has {'CPU': [46]\.0}: "
-        r"change actor_options=, or give a longer start_timeout= if nodes are still being added\.",
+        r"no Ray actor was ready within 0\.5 s\. Each has the options {'num_cpus': 1, 'resources': {'moon': 1}}, and the "
+        r"cluster has {.*}: change actor_options=, or give a longer start_timeout= if nodes are being added\.",
         str(placed.value),
     )
     no_sandbox = Ray(cluster.address, actors=1)
@@ -195,13 +194,12 @@ OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
     [
         (
             WITHOUT_BATCHES,
-            r"it has no autogen-codeact, or another version of it, and this machine has 0\.1\.0: install the same version on "
-            r"each node \(ModuleNotFoundError: No module named 'autogen_codeact\.batch'\)",
+            r"\w+: .*No module named 'autogen_codeact\.batch'.* Install the same version of autogen-codeact on each node",
         ),
         (
             OTHER_VERSION,
-            r"node \S+: it has version 9\.9 of autogen-codeact, and this machine has 0\.1\.0: install the same version on "
-            r"each node",
+            r"node \S+: it has version 9\.9 of autogen-codeact, and the driver has 0\.1\.0: install the same version on each "
+            r"node",
         ),
     ],
 )

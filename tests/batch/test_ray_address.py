@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch import BatchBackendError, Ray, ray_cluster, run_batch
+from autogen_codeact.batch import BatchBackendError, Ray, run_batch
+from autogen_codeact.batch.ray import cluster
 
 
 async def error_of(address: str | None, tmp_path: Path) -> str:
@@ -43,7 +44,7 @@ def web_server() -> Iterator[str]:
 async def test_a_server_that_does_not_answer_is_named(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_cluster, "PROBE_S", 0.2)
+    monkeypatch.setattr(cluster, "PROBE_S", 0.2)
     assert await error_of(silent, tmp_path) == (
         f"There is no Ray cluster at {silent}: it does not answer. "
         f"`ray status --address {silent}` on that machine says whether it runs."
@@ -60,19 +61,12 @@ async def test_a_closed_port_is_named(silent: str, tmp_path: Path) -> None:
     assert (await error_of("127.0.0.1:1", tmp_path)).startswith("There is no Ray cluster at 127.0.0.1:1: [Errno 111]")
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        (
-            "somewhere",
-            "'somewhere' is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` ",
-        ),
-        ("a:99999", "'a:99999' is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
-        ("ray://a:1", "ray://a:1 is an address of Ray Client. Run the batch on a node of the cluster, with 'auto' or "),
-    ],
-)
-async def test_a_wrong_address_is_explained(address: str, message: str, tmp_path: Path) -> None:
-    assert (await error_of(address, tmp_path)).startswith(message)
+async def test_a_wrong_address_is_explained(tmp_path: Path) -> None:
+    for address in ("somewhere", "a:99999", "ray://a:1"):
+        assert await error_of(address, tmp_path) == (
+            f"'{address}' is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` prints it, on a "
+            "machine of the cluster."
+        )
 
 
 async def test_a_cluster_that_has_ended_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +89,7 @@ def test_wrong_numbers_are_refused() -> None:
 
 def test_nothing_imports_ray_before_a_batch_uses_it() -> None:
     program = (
-        "import sys; from autogen_codeact.batch import Ray, run_batch; import autogen_codeact.batch.ray_worker; "
+        "import sys; from autogen_codeact.batch import Ray, run_batch; import autogen_codeact.batch.ray.worker; "
         "import autogen_codeact.cli.main; Ray('auto'); print([name for name in sys.modules if name.startswith('ray')])"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)

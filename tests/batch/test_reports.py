@@ -2,26 +2,22 @@
 
 import json
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.batch import tables
-from autogen_codeact.batch.errors import BatchError, BatchFolderError
+from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.report import Change, compare, comparison_text, summary_text
 from autogen_codeact.batch.results import Results, load_rows
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
 from autogen_codeact.batch.statistics import interval, pass_at, percentile
 from autogen_codeact.batch.summary import Group, Percentiles, summarize, write_summary
-from autogen_codeact.batch.tables import write_parquet
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -132,7 +128,7 @@ def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path)
 
 
 def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.batch.results.MAX_LINE", 500)
+    monkeypatch.setattr("autogen_codeact.batch.index.MAX_LINE", 500)
     results = Results(batch(tmp_path, row("a", answer="x" * 2000), row("b")))
     assert [each.id for each in results] == ["b"]
 
@@ -239,72 +235,18 @@ def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path) -> No
 
 
 def test_folder_without_results_is_an_error(tmp_path: Path) -> None:
-    for function in (summarize, write_summary, load_rows, write_parquet):
+    for function in (summarize, write_summary, load_rows):
         with pytest.raises(BatchFolderError, match=r" is not the folder of a batch: there is no results\.jsonl\.$"):
             function(tmp_path / "none")
 
 
-# Tables
-
-
 def test_rows_are_a_data_frame_in_one_line(tmp_path: Path) -> None:
-    batch(tmp_path, *ROWS)
-    write_parquet(tmp_path)
-    for frame in (pd.read_json(tmp_path / "results.jsonl", lines=True), pd.read_parquet(tmp_path / "results.parquet")):
-        assert list(frame.columns) == list(Row.model_fields)
-        assert frame["id"].tolist() == ["a", "b", "c", "d", "e"]
-        assert frame.groupby("outcome")["seconds"].sum()["completed"] == 6
-        assert frame["passed"].sum() == 1
-        assert frame["passed"].mean() == pytest.approx(1 / 3)
-
-
-def test_ids_and_answers_that_look_like_numbers_stay_texts_in_a_data_frame(tmp_path: Path) -> None:
-    batch(tmp_path, row("007", answer="1e3"))
-    write_parquet(tmp_path)
-    json_frame = pd.read_json(tmp_path / "results.jsonl", lines=True, dtype=False)  # without it: 7 and 1000
-    for frame in (json_frame, pd.read_parquet(tmp_path / "results.parquet")):
-        assert (frame["id"][0], frame["answer"][0]) == ("007", "1e3")
-
-
-def test_parquet_has_all_fields_of_a_row(tmp_path: Path) -> None:
-    batch(tmp_path, *ROWS)
-    path = write_parquet(tmp_path)
-    assert path == tmp_path / "results.parquet"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.parquet"]
-    for values, expected in zip(parquet.read_table(path).to_pylist(), load_rows(tmp_path), strict=True):
-        values["metadata"] = json.loads(values["metadata"])
-        assert Row.model_validate(values) == expected
-
-
-def test_parquet_of_different_metadata_and_of_no_rows(tmp_path: Path) -> None:
-    batch(tmp_path, row("a", metadata={"x": 1}), row("b", metadata={"x": "1", "y": [{}]}))
-    assert parquet.read_table(write_parquet(tmp_path))["metadata"].to_pylist() == ['{"x":1}', '{"x":"1","y":[{}]}']
-    assert parquet.read_table(write_parquet(batch(tmp_path))).num_rows == 0
-
-
-def test_parquet_is_written_in_groups_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 10)
-    monkeypatch.setattr(tables, "BYTES_AT_ONCE", 100_000)
-    batch(tmp_path, *(row(str(n)) for n in range(25)), row("long", answer="x" * 100_000), row("last"))
-    file = parquet.ParquetFile(write_parquet(tmp_path))
-    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [10, 10, 6, 1]
-
-
-def test_parquet_without_pyarrow_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(
-        BatchError, match=r"^Parquet files need the extra `parquet`: pip install 'autogen-codeact\[parquet\]'$"
-    ):
-        write_parquet(batch(tmp_path, *ROWS))
-
-
-def test_parquet_that_can_not_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    batch(tmp_path, *ROWS)
-    (tmp_path / "results.parquet").mkdir()
-    with pytest.raises(BatchFolderError, match=r"results\.parquet can't be written: Is a directory\.$"):
-        write_parquet(tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.parquet"]
+    batch(tmp_path, *ROWS, row("007", answer="1e3"))
+    frame = pd.read_json(tmp_path / "results.jsonl", lines=True, dtype=False)  # without it: 7 and 1000
+    assert list(frame.columns) == list(Row.model_fields)
+    assert frame["id"].tolist() == ["a", "b", "c", "d", "e", "007"]
+    assert frame.groupby("outcome")["seconds"].sum()["completed"] == 6
+    assert (frame["passed"].sum(), frame["answer"][5]) == (1, "1e3")
 
 
 def test_percentiles_of_one_row(tmp_path: Path) -> None:

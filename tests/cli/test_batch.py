@@ -291,9 +291,3 @@ def test_report_by_what_no_task_has_is_an_error(tmp_path):
         print_report(tmp_path, None, by="Level")
     with pytest.raises(CommandError, match="leave out the second folder, or --by"):
         print_report(tmp_path, tmp_path, by="level")
-
-
-def test_results_as_parquet(model, tmp_path):
-    pytest.importorskip("pyarrow")
-    assert model.run(write_tasks(tmp_path, 2), tmp_path / "out", "--parquet").status == 0
-    assert (tmp_path / "out" / "results.parquet").read_bytes().startswith(b"PAR1")

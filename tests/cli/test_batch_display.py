@@ -221,15 +221,6 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_reason_for_waiting_is_shown_while_attempts_wait(screen):
-    waits = [{"a sandbox": 3, "model calls a minute": 1}]
-    with shown(screen, lambda: replace(COUNTS, waits=waits[-1])):
-        wait_until(lambda: screen.read() or "waiting" in screen.written, "the reason")
-        assert last_block(screen.written)[-1] == "waiting: 3 for a sandbox, 1 for the limit of model calls a minute"
-        waits.append({})
-        wait_until(lambda: screen.read() and "waiting" not in last_block(screen.written)[-1], "its end")
-
-
 def test_time_to_the_next_attempt_is_shown():
     assert "2 to try again (the first in 12 s)" in describe_progress(replace(COUNTS, next_attempt_in=12.0))
     assert "2 to try again" in describe_progress(replace(COUNTS, next_attempt_in=0.3))

@@ -56,7 +56,7 @@ OPTIONS = {
         *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("batch",): [
-        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--parquet", "--ray", "--json"),
+        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--ray", "--json"),
         *("--concurrency", "--repeat", "--max-tokens", "--max-cost", "--price", "--model", "--act", "--team", "--data"),
         *("--package", "--option", "attempts", "backoff", "max_sandboxes", "sandbox_uses", "model_calls_per_minute"),
         *("tasks_per_minute", "max_seconds", "task_timeout"),

@@ -164,10 +164,10 @@ class TestReset:
                 assert client is not None
             await until(lambda: pool.idle == 1)
             with pytest.raises(SandboxDied, match=f"this use of the sandbox {name} has ended: start again"):
-                await client.list_files()
+                await client.requests.list_files()
             with pytest.raises(SandboxDied, match="has ended"):
-                await client.run({}, b"", 1)
-            assert (client.alive, client.interrupt()) == (False, False)
+                await client.blocks.run({}, b"", 1)
+            assert (client.alive, client.blocks.interrupt()) == (False, False)
             await client.stop()
             async with pool.executor() as executor:
                 assert (name_of(executor), await out(executor, "print(3)")) == (name, "3\n")

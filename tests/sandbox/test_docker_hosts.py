@@ -136,7 +136,7 @@ def test_a_pool_of_other_engines_is_refused() -> None:
     pool = SandboxPool(1, hosts=["unix:///a"])
     with pytest.raises(ValueError, match="differ in hosts"):
         AsyncSandbox(pool=pool, hosts=["unix:///b"])
-    assert AsyncSandbox(pool=pool).options.hosts == (DockerHost(url="unix:///a"),)
+    assert AsyncSandbox(pool=pool)._managed.options.hosts == (DockerHost(url="unix:///a"),)
 
 
 class TestEnginesFile:
