@@ -16,7 +16,14 @@ from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import ChatJob
-from autogen_codeact.cli.kept_runs import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
+from autogen_codeact.cli.kept_runs import (
+    choose_run_folder,
+    max_total_size,
+    rebuilds,
+    remove_oldest,
+    run_name,
+    say_rebuilding,
+)
 from autogen_codeact.cli.run import check_folder, silence_libraries
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import FileChanges, Transcript
@@ -24,7 +31,6 @@ from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
@@ -132,7 +138,7 @@ class Chat:
                 target,  # type: ignore[arg-type]
                 rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
                 rebuild_limit=self._job.how.rebuild_limit,
-                on_rebuild=announce,
+                on_rebuild=say_rebuilding,
             )
         except LogLocked as error:
             raise CommandError(str(error)) from error
@@ -211,13 +217,6 @@ class Chat:
 
 def _ignore() -> None:
     """Do nothing, before there is something to leave."""
-
-
-def announce(rebuilding: Rebuilding) -> None:
-    """Say that a session is being rebuilt."""
-    blocks = format_count(rebuilding.blocks, "block")
-    time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
-    say(f"rebuilding the session: {blocks}{time}")
 
 
 def _read_plan(folder: Path) -> Plan:

@@ -14,10 +14,10 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.agents.reliable_client import ReliableClient
-from autogen_codeact.cli.agents import DEFAULT_STEPS, LANGUAGES
+from autogen_codeact.cli.agent_choice import AgentChoice
+from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
@@ -32,14 +32,11 @@ from autogen_codeact.runs.events import ModelCallFinished
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.rebuilt_agents import load_agents
-from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
 
 CLIENT = "_model_client"
 """Attribute of AutoGen's agents with their model, which has no public name."""
-
-
 _UNUSED_KEY = "none"
 """For a model that another one takes the place of."""
 _RECORDINGS = ("RecordedModel", "ReplayChatCompletionClient")
@@ -56,7 +53,8 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
         if plan is None and job.component is None:
             assert client is not None
             executor = await stack.enter_async_context(started(job.sandbox))
-            yield _make(job, client, executor)
+            choice = AgentChoice(None, job.team, not job.team, job.steps, job.describe_environment)
+            yield make_agent(choice, client, executor, stream=job.stream, stream_output=True)
             return
         if plan is None:
             target = _load(job)
@@ -77,22 +75,6 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
                 if plan is not None:
                     _put_files_back(plan, each)
         yield target
-
-
-def _make(job: ChatJob, client: ChatCompletionClient, executor: Any) -> ChatAgent | BaseTeam:
-    if job.team:
-        return coder_executor_team(
-            client, executor, model_client_stream=job.stream, stream_output=True, supported_languages=list(LANGUAGES)
-        )
-    return CodeActAgent(
-        "coder",
-        executor,
-        model_client=client,
-        model_client_stream=job.stream,
-        stream_output=True,
-        max_steps=DEFAULT_STEPS if job.steps is None else job.steps,
-        describe_environment=job.describe_environment,
-    )
 
 
 def with_component(job: ChatJob) -> ChatJob:

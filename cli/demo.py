@@ -24,7 +24,7 @@ from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.run import silence_libraries
-from autogen_codeact.cli.sandbox import inspect, started
+from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
@@ -103,7 +103,7 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
 async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
     """Print the kind of the sandbox, and the limits that code finds in it."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
-        kind = f"a Docker container of {(await inspect(executor))['Config']['Image']}"
+        kind = "a Docker container"
     else:
         kind = "bubblewrap, on this machine" if isinstance(executor, ToolExecutor) else "none"
     terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}")

@@ -10,7 +10,7 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.kept_runs import rebuilds
+from autogen_codeact.cli.kept_runs import rebuilds, say_rebuilding
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import key_for, without_key
 from autogen_codeact.cli.pages import CodeApproval
@@ -20,9 +20,7 @@ from autogen_codeact.cli.run_printer import RunPrinter
 from autogen_codeact.runs import RunError, load_run, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import find_run
-from autogen_codeact.sandbox.types.formatting import format_count
 
 
 def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
@@ -57,7 +55,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
         trust=job.how.trust,
         rebuild=rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
         rebuild_limit=job.how.rebuild_limit,
-        on_rebuild=_announce,
+        on_rebuild=say_rebuilding,
     )
     try:
         result = await printer.follow(items, ModelChoice())
@@ -66,9 +64,3 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     if result is not None:
         end.finish(result)
     return printer.print_problems()
-
-
-def _announce(rebuilding: Rebuilding) -> None:
-    blocks = format_count(rebuilding.blocks, "block")
-    time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
-    say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")

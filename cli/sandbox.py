@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
@@ -14,12 +12,10 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
     ExecutionResult,
     choose_executor,
 )
 from autogen_codeact.executors.auto import UNSANDBOXED
-from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 
 
 @asynccontextmanager
@@ -62,17 +58,3 @@ def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
         outcome="ok" if result.exit_code == 0 else "error",
         duration_s=seconds,
     )
-
-
-async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
-    """Return the engine's description of the running container."""
-
-    def request() -> dict[str, Any]:
-        client = connect()
-        try:
-            with engine_errors("looking at the sandbox"):
-                return dict(client.inspect_container(str(executor.container_name)))
-        finally:
-            client.close()
-
-    return await asyncio.to_thread(request)
