@@ -83,14 +83,6 @@ class RetryDecider:
         """Decide whether the failure at the end of `messages` is worth another attempt.
 
         An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
-
-        Args:
-            client: The model.
-            messages: The whole conversation, system message first, result of the code last.
-            token: Ends the call.
-
-        Returns:
-            The decision; its reason is at most 4,000 characters long.
         """
         request = [*messages, UserMessage(content=QUESTION, source=self._source)]
         forms = [form for form in json_forms(client, RetryDecision) if form not in self._refused]
@@ -159,17 +151,7 @@ class RetryDecider:
 
 
 def parse_decision(text: str) -> RetryDecision:
-    """Parse the decision in a model's answer, which may contain prose, fences or thoughts around it.
-
-    Args:
-        text: The answer; of several decisions in it the last one counts.
-
-    Returns:
-        The decision, its reason cut to 4,000 characters.
-
-    Raises:
-        ValueError: There is none; the message is for the model to read.
-    """
+    """Parse the decision in a model's answer, which may contain prose, fences or thoughts around it."""
     if not text.strip():
         raise ValueError("the answer is empty")
     if len(text) > MAX_ANSWER_CHARS:

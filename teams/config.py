@@ -33,17 +33,7 @@ class TeamConfig(BaseModel):
 
 
 def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam]:
-    """Load the participants of a team.
-
-    Args:
-        models: Their components.
-
-    Returns:
-        Agents and teams, in the same order.
-
-    Raises:
-        ValueError: One can't be loaded, or is neither; it names which.
-    """
+    """Load the participants of a team."""
     loaded: list[ChatAgent | BaseTeam] = []
     for index, model in enumerate(models):
         part = _load(model, f"participants[{index}]")
@@ -54,17 +44,7 @@ def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam
 
 
 def load_condition(model: ComponentModel | None) -> TerminationCondition | None:
-    """Load a team's termination condition.
-
-    Args:
-        model: Its component; None for none.
-
-    Returns:
-        The condition.
-
-    Raises:
-        ValueError: It can't be loaded, or is something else.
-    """
+    """Load a team's termination condition."""
     if model is None:
         return None
     condition = _load(model, "termination_condition")
@@ -74,17 +54,7 @@ def load_condition(model: ComponentModel | None) -> TerminationCondition | None:
 
 
 def load_speakers(model: ComponentModel | None) -> Speakers[Any] | None:
-    """Load a team's speaker policy.
-
-    Args:
-        model: Its component; None for the default.
-
-    Returns:
-        The policy.
-
-    Raises:
-        ValueError: It can't be loaded, or is something else.
-    """
+    """Load a team's speaker policy."""
     if model is None:
         return None
     speakers = _load(model, "speakers")

@@ -64,16 +64,7 @@ class _Use:
 
 
 def share(part: Any, provider: object, begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
-    """Instrument an object, unless it already is for the same provider: what two agents share is reported once.
-
-    Args:
-        part: The object. It remembers by itself what has been done, so that nothing else keeps it alive.
-        provider: The tracer provider, or None for the global one.
-        begin: Instruments it, and returns what undoes that.
-
-    Returns:
-        Ends this use of it; the last one undoes it.
-    """
+    """Instrument an object, unless it already is for the same provider: what two agents share is reported once."""
     key = id(provider)
     with _changing:
         uses: dict[int, _Use] = vars(part).setdefault(ATTRIBUTE, {})
