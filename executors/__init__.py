@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
     from autogen_codeact.executors.executor import SandboxCodeExecutor as SandboxCodeExecutor
-    from autogen_codeact.executors.pool import SandboxPool as SandboxPool
+    from autogen_codeact.executors.pool import ExecutorPool as ExecutorPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
