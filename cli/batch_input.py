@@ -42,6 +42,10 @@ _RARE = {
     "backoff": "backoff_s",
 }
 """Settings that are given with `--option`, and their names in `BatchSettings`."""
+# Clients read them themselves when they are made.
+_OF_CLIENTS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_OF_COMPONENTS = ("ANTHROPIC_", "AZURE_", "GEMINI_", "LLAMA_", "OLLAMA_", "OPENAI_")
+"""What the variables begin with that a component may read; which of them it does is not known."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -215,12 +219,6 @@ def _hash_file(path: Path) -> str | None:
 
 def _hash(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-# Clients read them themselves when they are made.
-_OF_CLIENTS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
-_OF_COMPONENTS = ("ANTHROPIC_", "AZURE_", "GEMINI_", "LLAMA_", "OLLAMA_", "OPENAI_")
-"""What the variables begin with that a component may read; which of them it does is not known."""
 
 
 @dataclass(frozen=True)

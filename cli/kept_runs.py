@@ -73,6 +73,10 @@ if TYPE_CHECKING:
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
+MAX_TASK = 60
+_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 100
+"""Names of files that are printed."""
 
 
 def choose_run_folder(task: str) -> Path | None:
@@ -146,11 +150,11 @@ def format_limit(size: int) -> str:
     return format_count(size, "byte")
 
 
-def say_rebuilding(rebuilding: Rebuilding, hint: str = " (--no-rebuild begins with an empty session)") -> None:
+def say_rebuilding(rebuilding: Rebuilding) -> None:
     """Say that a session is being rebuilt."""
     time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
     blocks = format_count(rebuilding.blocks, "block")
-    say(f"rebuilding the session: {blocks}, {time}{hint}")
+    say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")
 
 
 def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
@@ -162,10 +166,6 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
     if not trust:
         say(f"`codeact runs adopt {path}` makes it one of your own runs")
     return wanted and trust
-
-
-MAX_TASK = 60
-_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
@@ -289,10 +289,6 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
         say(f"wrote {target} ({format_size(target.stat().st_size)})")
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error
-
-
-MAX_NAMES = 100
-"""Names of files that are printed."""
 
 
 def show_run(path: Path, *, as_json: bool) -> int:

@@ -55,6 +55,9 @@ from autogen_codeact.teams import FinalWordTermination
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
 
+_NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
+"""Beginnings of warnings of AutoGen's OpenAI client that need no action."""
+
 
 class RunPrinter:
     """Prints the messages of one run. Files of the code may stay after it: then JSON names them."""
@@ -147,10 +150,6 @@ def _is_to_run(block: dict[str, str]) -> bool:
     return block["reason"] in COULD_RUN or (
         block["reason"] == "language" and find_language(block["language"]) is not None
     )
-
-
-_NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
-"""Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
 def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:

@@ -49,6 +49,10 @@ _IDLE_RETURNS = re.compile(r"(?<=[\r\n])\r+")
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
+_MAX_LINE = 4_000
+"""Characters of a line of code that wait for its end; a longer one is printed as it comes, without colours."""
+_MAX_FENCE = 200
 
 
 def format_size(size: int) -> str:
@@ -253,12 +257,6 @@ def _make_printable(tokens: list[Token]) -> None:
             name: printable(value) if isinstance(value, str) else value for name, value in token.attrs.items()
         }
         _make_printable(token.children or [])
-
-
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
-_MAX_LINE = 4_000
-"""Characters of a line of code that wait for its end; a longer one is printed as it comes, without colours."""
-_MAX_FENCE = 200
 
 
 class AnswerPrinter:
