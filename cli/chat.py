@@ -25,7 +25,6 @@ from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.private_folders import state_folder
@@ -143,7 +142,6 @@ class Chat:
                 plan,
                 target,  # type: ignore[arg-type]
                 rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.rebuild, trust=self._job.trust),
-                rebuild_limit=self._job.rebuild_limit,
                 on_rebuild=announce,
             )
         except LogLocked as error:
@@ -225,11 +223,9 @@ def _ignore() -> None:
     """Do nothing, before there is something to leave."""
 
 
-def announce(rebuilding: Rebuilding) -> None:
+def announce(blocks: int) -> None:
     """Say that a session is being rebuilt."""
-    blocks = format_count(rebuilding.blocks, "block")
-    time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
-    say(f"rebuilding the session: {blocks}{time}")
+    say(f"rebuilding the session: {format_count(blocks, 'block')}")
 
 
 def _read_plan(folder: Path) -> Plan:

@@ -60,7 +60,6 @@ class ChatJob:
         approve: Whether the user is asked before code runs.
         resume: Folder of an earlier chat to go on with.
         rebuild: Whether its session is rebuilt.
-        rebuild_limit: Seconds that this may take; None for no limit.
         trust: Whether the configuration in its log may have what an untrusted one may not.
         untrusted: Whether the component may have only what an untrusted one may.
         save: Folder of the run; None for one below the user's state folder.
@@ -78,7 +77,6 @@ class ChatJob:
     approve: bool = False
     resume: Path | None = None
     rebuild: bool = True
-    rebuild_limit: float | None = None
     trust: bool = False
     untrusted: bool = False
     save: Path | None = None

@@ -20,7 +20,6 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.types.filenames import printable
@@ -199,8 +198,8 @@ def _export(run: Path, name: str) -> None:
     export_run(run, **{**dict.fromkeys(("files", *kinds.values())), kind: file})
 
 
-def _say_rebuilding(rebuilding: Rebuilding) -> None:
-    say(f"rebuilding the session: {format_count(rebuilding.blocks, 'block')}")
+def _say_rebuilding(blocks: int) -> None:
+    say(f"rebuilding the session: {format_count(blocks, 'block')}")
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -284,10 +284,6 @@ def _resume(
     rebuild: Annotated[
         bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
     ] = True,
-    rebuild_limit: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Begin with an empty session if rebuilding takes longer."),
-    ] = None,
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
     ] = None,
@@ -317,7 +313,7 @@ def _resume(
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
-        job = ResumeJob(path, rebuild, rebuild_limit, trust, approve, api_key_env, model_timeout)
+        job = ResumeJob(path, rebuild, trust, approve, api_key_env, model_timeout)
         end.run = path
         raise typer.Exit(resume_run(job, end, progress))
 

@@ -23,7 +23,6 @@ from autogen_codeact.cli.run_storage import rebuilds
 from autogen_codeact.runs import LogLocked, RunError, load_run, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.types.formatting import format_count
 
@@ -35,7 +34,6 @@ class ResumeJob:
     Args:
         path: The run's folder.
         rebuild: Whether the session is rebuilt.
-        rebuild_limit: Seconds that this may take; None for no limit.
         trust: Whether the configuration in the log may have what an untrusted one may not.
         approve: Whether the user is asked before code runs, also if the run is the user's own and did not ask.
         api_key_env: Environment variable with the key of the model; None for that of its server.
@@ -44,7 +42,6 @@ class ResumeJob:
 
     path: Path
     rebuild: bool = True
-    rebuild_limit: float | None = None
     trust: bool = False
     approve: bool = False
     api_key_env: str | None = None
@@ -79,7 +76,6 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
                 approve=job.approve,
                 resume=job.path,
                 rebuild=job.rebuild,
-                rebuild_limit=job.rebuild_limit,
                 trust=job.trust,
             )
         )
@@ -106,7 +102,6 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
         approval_func=CodeApproval(None, lambda: progress.set(None)) if ask else None,
         trust=job.trust,
         rebuild=rebuilds(plan, job.path, wanted=job.rebuild, trust=job.trust),
-        rebuild_limit=job.rebuild_limit,
         on_rebuild=_announce,
     )
     try:
@@ -131,7 +126,5 @@ async def _resume(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
     return outcome.status
 
 
-def _announce(rebuilding: Rebuilding) -> None:
-    blocks = format_count(rebuilding.blocks, "block")
-    time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
-    say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")
+def _announce(blocks: int) -> None:
+    say(f"rebuilding the session: {format_count(blocks, 'block')} (--no-rebuild begins with an empty session)")
