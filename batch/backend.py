@@ -11,7 +11,7 @@ from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.make_agent import MakeAgent
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.executors import SandboxPool
+from autogen_codeact.executors import ExecutorPool
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LocalBackend:
         pool: A running pool of the caller's own. Default: one that is made from the options of the batch.
     """
 
-    def __init__(self, pool: SandboxPool | None = None) -> None:
+    def __init__(self, pool: ExecutorPool | None = None) -> None:
         self._pool = pool
         self._worker: WorkerContext | None = None
 

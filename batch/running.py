@@ -26,7 +26,7 @@ from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.executors import SandboxPool
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.sandbox.types.options import SandboxOptions
 
 
@@ -37,7 +37,7 @@ def run_batch(
     out: Path | str | None = None,
     settings: BatchSettings | None = None,
     backend: Backend | None = None,
-    pool: SandboxPool | None = None,
+    pool: ExecutorPool | None = None,
     sandbox: SandboxKind | SandboxOptions = "auto",
     on_event: Callable[[BatchEvent], None] | None = None,
     accept_changes: bool = False,

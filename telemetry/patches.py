@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 ATTRIBUTE = "_codeact_telemetry"
@@ -27,6 +28,7 @@ class Patch:
         replaced = make(self._before)
         self._active = True
 
+        @wraps(self._before)  # agents look at its signature
         def patched(*args: Any, **kwargs: Any) -> Any:
             return (replaced if self._active else self._before)(*args, **kwargs)
 
