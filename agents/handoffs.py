@@ -68,8 +68,6 @@ class BlockEnd:
 
     def take_effect(self, *, succeeded: bool) -> list[str]:
         """Let the first transfer take effect, if the block succeeded; return what the model is told of the transfers."""
-        if not self.transfers:
-            return []
         first = self.transfers[0]
         if not succeeded:
             return [FAILED.format(target=first.target)]

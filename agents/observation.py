@@ -96,9 +96,9 @@ def describe(
     Returns:
         The text, never empty.
     """
-    output = bounded(
-        apply_carriage_returns(written_by_code(result)), limit, whole, complete=not getattr(result, "truncated", 0)
-    )
+    output = apply_carriage_returns(written_by_code(result))
+    if len(output) > limit:
+        output = bounded(output, limit, whole, complete=not getattr(result, "truncated", 0))
     text, remarks = output, _remarks(result, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
