@@ -68,17 +68,7 @@ OnOutput = Callable[[str], Awaitable[None]]
 
 
 class CodeRunner:
-    """Runs the code of one agent.
-
-    Args:
-        executor: Executes it.
-        source: Name of the agent.
-        context: The conversation, passed to the approval.
-        options: How to run it.
-
-    Raises:
-        ValueError: There are tools, and the executor can't offer them to code.
-    """
+    """Runs the code of one agent."""
 
     def __init__(
         self, executor: CodeExecutor, source: str, context: ChatCompletionContext, options: RunOptions

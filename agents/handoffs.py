@@ -84,12 +84,7 @@ class BlockEnd:
 
 
 class HandoffTool:
-    """The host tool of a handoff.
-
-    Args:
-        handoff: The handoff.
-        end: Notes the call. None for the tool of a shared session: each agent replaces it for its code.
-    """
+    """The host tool of a handoff."""
 
     def __init__(self, handoff: Handoff, end: BlockEnd | None = None) -> None:
         self.name = handoff.name

@@ -148,12 +148,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 class UnusableAnswer(Exception):
-    """The client received an answer in JSON and raised instead of returning it.
-
-    Args:
-        problem: What is wrong with it.
-        usage: What it cost, as far as the client says so.
-    """
+    """The client received an answer in JSON and raised instead of returning it."""
 
     def __init__(self, problem: str, usage: RequestUsage) -> None:
         super().__init__(problem)
