@@ -84,7 +84,7 @@ class Answer:
 
 
 class FinalAnswerTool:
-    """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises."""
+    """The host tool by which code gives the answer. Only a call that reached the host counts, not what the code prints."""
 
     name = "final_answer"
     signature = "(value)"
