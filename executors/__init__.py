@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.pool import ExecutorPool as ExecutorPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
-    from autogen_codeact.executors.tools.adapters import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
     from autogen_codeact.sandbox.host.chunks import OutputChunk as OutputChunk
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
+    from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.sandbox.types.errors import SandboxDied as SandboxDied
     from autogen_codeact.sandbox.types.errors import SandboxError as SandboxError
     from autogen_codeact.sandbox.types.errors import SandboxFileError as SandboxFileError

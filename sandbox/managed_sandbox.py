@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.block_run import BlockRun, run_program
@@ -50,6 +50,7 @@ from autogen_codeact.sandbox.types.observers import (
 )
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
 from autogen_codeact.sandbox.types.options import (
+    BackendName,
     DockerOptions,
     Mode,
     SandboxOptions,
@@ -59,10 +60,8 @@ from autogen_codeact.sandbox.types.options import (
 from autogen_codeact.sandbox.types.paths import WORKSPACE
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
-from autogen_codeact.sandbox.types.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol
 from autogen_codeact.sandbox.work_folder import WorkFolder
-
-BackendName = Literal["auto", "docker", "bubblewrap"]
 
 STOPPED = "the sandbox has been stopped: call start() before running more code"
 LOST = (
@@ -232,7 +231,7 @@ class ManagedSandbox:
         """
         self.tools.add(tools, approve_tool)
 
-    def offer_tool(self, tool: HostTool) -> None:
+    def offer_tool(self, tool: HostToolProtocol) -> None:
         """Let the code call a function that belongs to its caller itself: it is not listed, and its calls need no approval.
 
         Raises:
@@ -241,11 +240,11 @@ class ManagedSandbox:
         self.tools.offer(tool)
 
     @property
-    def known_tools(self) -> tuple[HostTool, ...] | None:
+    def known_tools(self) -> tuple[HostToolProtocol, ...] | None:
         """The functions of the host that the code can call; None if there are sources of tools that have not been started."""
         return self.tools.known
 
-    async def list_tools(self) -> tuple[HostTool, ...]:
+    async def list_tools(self) -> tuple[HostToolProtocol, ...]:
         """List the host tools; starts their sources, not the sandbox."""
         async with self._lifecycle:
             return await self.tools.start()

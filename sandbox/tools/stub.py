@@ -17,7 +17,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.tools.names import parameter_name
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, is_nullable, note_of, required_by, shown_default
-from autogen_codeact.sandbox.types.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol
 
 _KINDS = inspect.Parameter
 _BYTES = re.compile(r"\bbytes\b")
@@ -97,7 +97,7 @@ class StubbedTool:
         return self.stub.data
 
 
-def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
+def sources(tools: Sequence[HostToolProtocol]) -> list[tuple[str, str | dict[str, Any]]]:
     """Write the definitions from which the sandbox makes tools.
 
     Args:
