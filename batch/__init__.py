@@ -48,4 +48,23 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.tasks import Task as Task
 
 # The modules import AutoGen.
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "batch.attempt": "AttemptResult AttemptWork WorkerContext run_attempt",
+    "batch.backend": "Backend BatchContext LocalBackend",
+    "batch.checks": "check_answer",
+    "batch.errors": (
+        "AttemptError BatchBackendError BatchBudgetError BatchChangedError BatchError BatchFolderError BatchTasksError"
+    ),
+    "batch.progress": "AttemptFailed BatchCounts BatchEvent Notice TaskFinished TaskStarted",
+    "batch.ray.backend": "Ray",
+    "batch.reading": "read_tasks",
+    "batch.report": "Comparison compare comparison_text summary_text",
+    "batch.results": "load_rows",
+    "batch.rows": "AttemptRecord CheckResult Row",
+    "batch.running": "Batch run_batch",
+    "batch.settings": "BatchSettings Prices",
+    "batch.summary": "Summary summarize write_summary",
+    "batch.tasks": "BadTask Check Task",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

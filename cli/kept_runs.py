@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
@@ -66,9 +66,6 @@ from autogen_codeact.runs.store import (
 )
 from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.sandbox.types.result import format_duration
-
-if TYPE_CHECKING:
-    from autogen_codeact.runs.sessions import Rebuilding
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -150,11 +147,9 @@ def format_limit(size: int) -> str:
     return format_count(size, "byte")
 
 
-def say_rebuilding(rebuilding: Rebuilding) -> None:
+def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
     """Say that a session is being rebuilt."""
-    time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
-    blocks = format_count(rebuilding.blocks, "block")
-    say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")
+    say(f"rebuilding the session: {format_count(blocks, 'block')}{hint}")
 
 
 def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:

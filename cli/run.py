@@ -341,7 +341,6 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
         approval_func=CodeApproval(None, lambda: progress.set(None)) if ask else None,
         trust=job.how.trust,
         rebuild=rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
-        rebuild_limit=job.how.rebuild_limit,
         on_rebuild=say_rebuilding,
     )
     try:
