@@ -33,17 +33,7 @@ _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class PageFetcher:
-    """Fetches web pages.
-
-    Args:
-        allow_domains: Hosts that may be reached, such as "api.example.com" or "*.example.org:443".
-        max_bytes: Bytes that a page may have.
-        timeout: Seconds that it may take, redirects included.
-        resolve: Finds the addresses of names.
-
-    Raises:
-        ValueError: A host is invalid.
-    """
+    """Fetches web pages."""
 
     def __init__(self, allow_domains: Sequence[str], *, max_bytes: int, timeout: float, resolve: Resolver) -> None:
         self._connector = Connector(Policy(allow_domains), resolve)
@@ -52,17 +42,7 @@ class PageFetcher:
         self._threads = Threads(MAX_THREADS, idle_s=0, name="codeact-fetch")
 
     async def fetch(self, url: str) -> str:
-        """Fetch a page.
-
-        Returns:
-            Its text.
-
-        Raises:
-            PermissionError: Its host, or that of a redirection, is not on the list.
-            ConnectionError: It can't be fetched.
-            TimeoutError: It took too long.
-            ValueError: The URL is malformed, or the page is larger than it may be.
-        """
+        """Fetch a page."""
         # On an event loop of its own: how a server divides its answer decides for how long it holds one up.
         begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]] = Future()
 

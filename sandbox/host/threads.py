@@ -21,11 +21,6 @@ class Threads:
     """A few daemon threads, started when they are needed; they end when they have been idle for a while.
 
     A function that is running can't be stopped: its thread stays taken until it returns.
-
-    Args:
-        most: How many there may be; further calls wait for one.
-        idle_s: Seconds after which an idle one ends. None for never.
-        name: Their name.
     """
 
     def __init__(self, most: int = MAX_THREADS, idle_s: float | None = IDLE_S, name: str = "codeact-tool") -> None:
@@ -38,17 +33,7 @@ class Threads:
         self._closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in one of the threads; it is not called if the caller is cancelled before.
-
-        Args:
-            function: Takes no arguments; sees the context variables of the caller.
-
-        Returns:
-            What it returned.
-
-        Raises:
-            Exception: What it raised; a RuntimeError in place of an exception that would end a thread or a program.
-        """
+        """Call a function in one of the threads; it is not called if the caller is cancelled before."""
         return await asyncio.wrap_future(self.submit(function))
 
     def submit(self, function: Callable[[], T]) -> Future[T]:

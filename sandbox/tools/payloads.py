@@ -56,18 +56,7 @@ class Request:
 
 
 async def read_call(payload: bytes, copies: int) -> Request:
-    """Read a call.
-
-    Args:
-        payload: The JSON, of a size that has been checked.
-        copies: How many copies of the arguments are needed.
-
-    Returns:
-        The call.
-
-    Raises:
-        ValueError: It is malformed.
-    """
+    """Read a call."""
     return await offload(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
@@ -114,19 +103,7 @@ def _decode(payload: bytes, most: float = math.inf) -> Any:
 
 
 async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
-    """Write a result.
-
-    Args:
-        value: What the tool returned.
-        limit: Bytes that it may have.
-
-    Returns:
-        The answer, and the result once more as it was now: the tool may go on changing its own.
-
-    Raises:
-        ValueError: It is too large.
-        TypeError: JSON can't hold it.
-    """
+    """Write a result."""
     return await offload(not is_small(value), lambda: _write_answer(value, limit))
 
 
@@ -248,14 +225,7 @@ def least_size(value: Any, enough: int) -> int:
 
 
 def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
-    """Write an exception.
-
-    Args:
-        kind: Name of its class.
-        message: What it says.
-        bases: Names of the builtin exceptions among its classes, the nearest first.
-        refused: Whether the tool has not run because it was not allowed to.
-    """
+    """Write an exception."""
     error = {"name": kind, "message": message, "bases": bases, "refused": refused}
     return json.dumps({"error": error}, separators=(",", ":")).encode()
 
