@@ -33,7 +33,6 @@ from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.sandbox.host.waiting import in_thread
 
@@ -46,7 +45,6 @@ CANCEL_S = 60.0
 LATE_S = 90.0
 """The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
-SPOOL = ".tasks.part"
 
 
 class _StartTime(NamedTuple):
@@ -169,12 +167,11 @@ class Scheduler:
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
-        source = TaskSource(self._tasks, folder.path / SPOOL)
         tasks, repeats, total = self._tasks, self._settings.repeat, None
         if isinstance(tasks, Sized) and not isinstance(tasks, str):
             total = len(tasks) * repeats
         add_row = partial(self._add, None)
-        self._jobs = Jobs(source, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
+        self._jobs = Jobs(tasks, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
         jobs = self._jobs.read()
         dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
         dispatcher.add_done_callback(lambda _: self._taken.set())
@@ -194,7 +191,6 @@ class Scheduler:
             if deadline is not None:
                 deadline.cancel()
             await run_uncancelled(self._end(dispatcher, jobs))
-            source.close()
 
     async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
         reading = {self._reading} if self._reading is not None else set()

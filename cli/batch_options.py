@@ -117,7 +117,7 @@ def batch(
         Path,
         typer.Argument(
             metavar="TASKS",
-            help="FILE.jsonl or FILE.csv with a task in each line, or a folder with a file for each task.",
+            help="FILE.jsonl or FILE.csv with a task in each line.",
         ),
     ],
     *,

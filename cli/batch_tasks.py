@@ -1,4 +1,4 @@
-"""The tasks that a command runs: those of a file or folder, or the first of them, with a check for those that have none."""
+"""The tasks that a command runs: those of a file, or the first of them, with a check for those that have none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ChosenTasks:
     """Iterates the tasks, each time from the first one.
 
     Args:
-        source: Their file or folder.
+        source: Their file.
         limit: How many; None for all.
         check: How answers are checked if a task does not say: a kind, or a file of Python code. None: as the task says.
 

@@ -248,7 +248,7 @@ def test_first_commands_of_the_docs(tmp_path):
     assert report.status == 0
     assert "66.7" in report.out
     assert (
-        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
+        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["unchanged"] == 3
     )
 
 
