@@ -10,6 +10,8 @@ BatchError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class BatchError(Exception):
     """The batch can't go on; the message says what to do."""
@@ -65,7 +67,7 @@ class AttemptError(Exception):
         *,
         retryable: bool = False,
         unusable_log: bool = False,
-        usage: dict[str, int] | None = None,
+        usage: dict[str, Any] | None = None,
         run: str | None = None,
         engine: str | None = None,
         retry_after: float | None = None,

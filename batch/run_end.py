@@ -29,15 +29,13 @@ class LogEnd:
         usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens`.
         stopped: Why the log ends before the run did, or None.
         last: The last message of a run that has ended with a result, else None.
-        stop_reason: Why such a run has ended.
         is_finished: Whether it has ended with a result.
     """
 
     run: str | None = None
-    usage: dict[str, int] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
+    usage: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
     stopped: str | None = None
     last: Any = None
-    stop_reason: str | None = None
     is_finished: bool = False
 
 
@@ -82,7 +80,6 @@ def read_whole(path: Path) -> LogEnd:
                 end.is_finished = False
             case "run_finished":
                 end.is_finished = raw.data.get("outcome") == "completed"
-                end.stop_reason = raw.data.get("stop_reason")
             case "log_stopped":
                 end.stopped = str(raw.data.get("reason"))
     if end.is_finished and last is not None:

@@ -43,20 +43,13 @@ class Sandboxes:
 
     Args:
         spec: Which sandboxes there are.
-        pool: A pool of the caller's own, which is running, in place of `spec`. Default: one that is made here.
         expected: Returns how many more executors will be made, if that is known.
     """
 
-    def __init__(
-        self,
-        spec: SandboxSpec,
-        pool: SandboxPool | None = None,
-        expected: Callable[[], int | None] = lambda: None,
-    ) -> None:
+    def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
         self._spec = spec
         self._expected = expected
-        self._is_own = pool is None
-        self._pool = pool
+        self._pool: SandboxPool | None = None
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used.
@@ -65,8 +58,6 @@ class Sandboxes:
             SandboxUnavailable: There is none.
             ValueError: An option is invalid.
         """
-        if self._pool is not None:
-            return
         spec, kind = self._spec, str(self._spec.kind)
         if kind not in {"auto", *EXECUTORS}:
             raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
@@ -82,8 +73,8 @@ class Sandboxes:
         self._pool.expected = self._expected
 
     async def stop(self) -> None:
-        """Stop all sandboxes, also those in use; a pool of the caller's own stays."""
-        if self._pool is not None and self._is_own:
+        """Stop all sandboxes, also those in use."""
+        if self._pool is not None:
             await asyncio.gather(self._pool.stop(), return_exceptions=True)
 
     async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
