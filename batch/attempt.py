@@ -79,20 +79,7 @@ class WorkerContext:
 
 
 async def run_attempt(work: AttemptWork, context: WorkerContext) -> Row:
-    """Do a task, or continue where its log ends, and check the answer.
-
-    Args:
-        work: What is to be done.
-        context: What it shares with other attempts.
-
-    Returns:
-        The row of the task, as far as the attempt knows it; `resumed` is 1 if it has continued a log.
-
-    Raises:
-        AttemptError: It has failed.
-        BatchBudgetError: The budget of the batch is used up; the log can be continued.
-        asyncio.CancelledError: It was cancelled; the log can be continued.
-    """
+    """Do a task, or continue where its log ends, and check the answer."""
     attempt = _Attempt(work, context)
     try:
         async with asyncio.timeout(context.task_timeout) as limit:
@@ -233,10 +220,6 @@ def prepare(work: AttemptWork) -> LogEnd | None:
     """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
 
     In a run that is continued the workspace is as it was.
-
-    Raises:
-        RunError: The log can't be read.
-        OSError: The files of the task can't be copied.
     """
     if has_begun(work.log):
         work.work_dir.mkdir(parents=True, exist_ok=True)

@@ -59,15 +59,7 @@ class RowCounts:
 
 
 class RowIndex:
-    """Finds rows; the last one of a task and repetition counts. Any thread may use it.
-
-    Args:
-        path: The file of the rows.
-        invalid: Whether rows of tasks that could not be used count.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Finds rows; the last one of a task and repetition counts. Any thread may use it."""
 
     def __init__(self, path: Path, *, invalid: bool = True) -> None:
         # In a temporary file, of which nothing stays.
@@ -150,11 +142,7 @@ class RowIndex:
 
 
 def parse_json(line: bytes) -> Any:
-    """Return the value of a line, if it takes little memory.
-
-    Raises:
-        ValueError: It is not JSON, or would take more than `MAX_COST` bytes.
-    """
+    """Return the value of a line, if it takes little memory."""
     if json_cost(line, MAX_COST) > MAX_COST:
         raise ValueError("it would take too much memory")
     return from_json(line)

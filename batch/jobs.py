@@ -44,16 +44,7 @@ class Job:
 
 
 class Jobs:
-    """What is to be run.
-
-    Args:
-        tasks: As the caller has given them; read when they are needed, maybe several times.
-        folder: Where everything is kept, with the rows of earlier commands.
-        repeats: How often each task is run.
-        total: How many rows there will be, if that is known.
-        add_row: Adds the row of a task that can't be used.
-        on_event: Is told what happens.
-    """
+    """What is to be run."""
 
     def __init__(
         self,

@@ -104,11 +104,7 @@ async def _each(source: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 class _TaskFactory:
-    """Makes tasks with different ids.
-
-    Args:
-        base: Folder to which their paths are relative.
-    """
+    """Makes tasks with different ids."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
@@ -208,11 +204,7 @@ def _path(field: str, text: str, base: Path) -> str:
 
 
 def task_problem(task: Task) -> str | None:
-    """Return why a task can't be run on this machine, or None.
-
-    Args:
-        task: The task; its paths are read.
-    """
+    """Return why a task can't be run on this machine, or None."""
     for name in task.files:
         place = PurePosixPath(name)
         if not place.name or place.is_absolute() or ".." in place.parts or "\0" in name:

@@ -56,11 +56,7 @@ def has_begun(path: Path) -> bool:
 
 
 def read_whole(path: Path) -> LogEnd:
-    """Read a log from its beginning to its end.
-
-    Raises:
-        RunError: It can't be read.
-    """
+    """Read a log from its beginning to its end."""
     run, end, last = load_run(path), LogEnd(), None
     end.run = run.started.run
     for raw in run.raw_events():
@@ -89,15 +85,7 @@ def read_whole(path: Path) -> LogEnd:
 
 
 def read_end(path: Path, before: LogEnd | None = None) -> LogEnd:
-    """Read the first and the last event of a log.
-
-    Args:
-        path: The run's folder.
-        before: What the log said before this process continued the run.
-
-    Returns:
-        What it says; what can't be read is missing.
-    """
+    """Read the first and the last event of a log."""
     end = LogEnd()
     try:
         with open(path / EVENTS, "rb") as file:

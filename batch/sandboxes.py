@@ -39,12 +39,7 @@ class SandboxSpec:
 
 
 class Sandboxes:
-    """Makes executors, each for one attempt.
-
-    Args:
-        spec: Which sandboxes there are.
-        expected: Returns how many more executors will be made, if that is known.
-    """
+    """Makes executors, each for one attempt."""
 
     def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
         self._spec = spec
@@ -52,12 +47,7 @@ class Sandboxes:
         self._pool: SandboxPool | None = None
 
     async def start(self) -> None:
-        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used.
-
-        Raises:
-            SandboxUnavailable: There is none.
-            ValueError: An option is invalid.
-        """
+        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
         spec, kind = self._spec, str(self._spec.kind)
         if kind not in {"auto", *EXECUTORS}:
             raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
@@ -78,12 +68,7 @@ class Sandboxes:
             await asyncio.gather(self._pool.stop(), return_exceptions=True)
 
     async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
-        """Make an executor, not started.
-
-        Args:
-            data: Files and folders that the code can read. Then the sandbox is not from the pool, which has none of them.
-            options: Options that may differ between the executors of a pool, such as `work_dir`.
-        """
+        """Make an executor, not started."""
         assert self._pool is not None, "start() first"
         if not data:
             await self._pool.start()

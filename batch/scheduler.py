@@ -54,14 +54,7 @@ class _StartTime(NamedTuple):
 
 
 class Scheduler:
-    """Runs the tasks of one batch.
-
-    Args:
-        tasks: Where they come from.
-        settings: Concurrency, attempts and limits.
-        backend: Runs the attempts.
-        on_event: Is told what happens.
-    """
+    """Runs the tasks of one batch."""
 
     def __init__(
         self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
@@ -147,15 +140,7 @@ class Scheduler:
         return None
 
     async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
-        """Run the tasks, and yield their rows.
-
-        Args:
-            folder: Where everything is kept.
-
-        Raises:
-            BatchError: The batch can't go on.
-            Exception: What reading the tasks raised.
-        """
+        """Run the tasks, and yield their rows."""
         self._folder, self._earlier = folder, folder.counts.rows
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()

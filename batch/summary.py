@@ -245,13 +245,7 @@ def _pass_at_each(tries: list[tuple[int, int]]) -> dict[int, float]:
 
 
 def pass_at(k: int, tries: int, passed: int) -> float:
-    """Return the unbiased estimate that at least one of k tries passes: 1 - C(tries - passed, k) / C(tries, k).
-
-    Args:
-        k: How many tries there would be, at most `tries`.
-        tries: How often a task was tried.
-        passed: How often it passed.
-    """
+    """Return the unbiased estimate that at least one of k tries passes: 1 - C(tries - passed, k) / C(tries, k)."""
     return 1.0 - math.prod(max(0, tries - passed - each) / (tries - each) for each in range(k))
 
 

@@ -47,14 +47,7 @@ class FoundRow:
 
 
 def read_path(path: Path) -> Iterator[FoundRow]:
-    """Yield the rows of a file.
-
-    Args:
-        path: A JSONL or CSV file.
-
-    Raises:
-        BatchTasksError: It can't be read at all.
-    """
+    """Yield the rows of a file."""
     try:
         with _open(path) as file:
             start = file.read(8192)
@@ -97,12 +90,7 @@ def _form(path: Path, start: bytes) -> str:
 
 
 class _Lines:
-    """The lines of a file, none of which is held if it is too long.
-
-    Args:
-        file: The file, at the beginning of a line.
-        number: How many lines are before it.
-    """
+    """The lines of a file, none of which is held if it is too long."""
 
     def __init__(self, file: BinaryIO, number: int = 0) -> None:
         self.number = number
@@ -144,12 +132,7 @@ def _parse_line(line: bytes, place: str, name: str) -> FoundRow:
 
 
 class _Records:
-    """The records of a CSV file. One that has no end is left after its first line.
-
-    Args:
-        file: The file, at the beginning of its second line.
-        delimiter: Between columns.
-    """
+    """The records of a CSV file. One that has no end is left after its first line."""
 
     def __init__(self, file: BinaryIO, delimiter: str) -> None:
         self._file = file
