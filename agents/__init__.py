@@ -8,20 +8,8 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.approval import ApprovalFuncType as ApprovalFuncType
     from autogen_codeact.agents.approval import ApprovalRequest as ApprovalRequest
     from autogen_codeact.agents.approval import ApprovalResponse as ApprovalResponse
-    from autogen_codeact.agents.approval import AsyncApprovalFunc as AsyncApprovalFunc
-    from autogen_codeact.agents.approval import SyncApprovalFunc as SyncApprovalFunc
     from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
-    from autogen_codeact.agents.config import CodeActAgentConfig as CodeActAgentConfig
-    from autogen_codeact.agents.config import CodeExecutorAgentConfig as CodeExecutorAgentConfig
-    from autogen_codeact.agents.decision import RetryDecision as RetryDecision
-    from autogen_codeact.agents.journal import Journal as Journal
-    from autogen_codeact.agents.journal import RedactResult as RedactResult
-    from autogen_codeact.agents.observation import describe as describe
-    from autogen_codeact.agents.reliable_client import ModelTimeoutError as ModelTimeoutError
     from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
-    from autogen_codeact.agents.replay import Replay as Replay
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
-    from autogen_codeact.agents.tool_prompt import describe_tools as describe_tools
-
 __getattr__, __dir__ = lazy_names(__name__)

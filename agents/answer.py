@@ -101,12 +101,7 @@ class FinalAnswerTool:
         self._output_type = output_type
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Accept the answer.
-
-        Raises:
-            ToolArgumentError: There is not one argument, the value.
-            ValueError: The value does not fit, or the answer was given or the task handed over before.
-        """
+        """Accept the answer."""
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
         if self._end is None:
@@ -124,15 +119,7 @@ FINAL_ANSWER = FinalAnswerTool()
 
 
 def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
-    """Make an answer of a value that code gave.
-
-    Args:
-        value: The value, as JSON has it.
-        output_type: What it must fit, or None.
-
-    Raises:
-        ValueError: It does not fit; the message is for who wrote the code.
-    """
+    """Make an answer of a value that code gave."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if output_type is None:
         return Answer(text)
@@ -147,15 +134,7 @@ def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
 
 
 def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
-    """Make an answer of a message without code.
-
-    Args:
-        text: The message. JSON may stand alone, in a fence, or in prose; of several values that fit, the last one counts.
-        output_type: What it must fit, or None.
-
-    Raises:
-        ValueError: It does not fit; the message is for the model.
-    """
+    """Make an answer of a message without code."""
     if output_type is None:
         return Answer(text)
     problem = "it holds no JSON"
@@ -167,31 +146,20 @@ def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
     raise ValueError(problem)
 
 
-def problem_of_answer(text: str, output_type: type[BaseModel] | None) -> str | None:
-    """Return why a message without code is not an answer, as a message to the model; None if it is one."""
+def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
+    """Make an answer of a message without code, or return why it is none, as a message to the model."""
     if not text.strip():
         return prompt.EMPTY
     try:
-        from_text(text, output_type)
+        return from_text(text, output_type)
     except ValueError as error:
         return prompt.MISFIT.format(problem=error)
-    return None
 
 
 def closing_answer(
     text: str, output_type: type[BaseModel] | None, languages: Collection[str], why: str
 ) -> tuple[Answer, str | None]:
-    """Make an answer of the model's closing message; there is always one.
-
-    Args:
-        text: The message.
-        output_type: What it should fit, or None.
-        languages: Languages whose code would have been run.
-        why: Why the model had to close.
-
-    Returns:
-        The answer, and why it does not fit, or None.
-    """
+    """Make an answer of the model's closing message; there is always one."""
     if not text.strip():
         return Answer(prompt.NO_ANSWER.format(why=why)), None
     misfit = None

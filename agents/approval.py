@@ -40,20 +40,7 @@ async def request_approval(
     context: list[LLMMessage],
     cancellation_token: CancellationToken,
 ) -> ApprovalResponse:
-    """Call `func` to decide whether the blocks may run.
-
-    Args:
-        func: Sync (called in a thread, so that it may wait for a user) or async, of any callable kind.
-        blocks: The code, shown to `func` as markdown.
-        context: The conversation with the model so far.
-        cancellation_token: Ends the wait.
-
-    Returns:
-        Its answer.
-
-    Raises:
-        TypeError: The answer is no `ApprovalResponse`; nothing may run then.
-    """
+    """Call `func` to decide whether the blocks may run."""
     request = ApprovalRequest(code="\n\n".join(map(_shown, blocks)), context=context)
     answer = await awaited(_call(func, request), cancellation_token)
     if not isinstance(answer, ApprovalResponse):

@@ -21,17 +21,7 @@ def check_parts(
     approval_func: Callable[..., Any] | None,
     **lists: Iterable[Any] | None,
 ) -> None:
-    """Check the arguments that all agents have.
-
-    Args:
-        code_executor: Runs code.
-        model_client: Calls a model, or None.
-        approval_func: Can be called, or None.
-        lists: Arguments that are lists, by their names.
-
-    Raises:
-        TypeError: One of them is something else.
-    """
+    """Check the arguments that all agents have."""
     if not _has(code_executor, "execute_code_blocks"):
         raise TypeError(
             f"code_executor must be an executor such as DockerCommandLineCodeExecutor(), not {_shown(code_executor)}."
@@ -47,30 +37,14 @@ def check_parts(
 
 
 def check_lists(**lists: Iterable[Any] | None) -> None:
-    """Check arguments that are lists, or None.
-
-    Args:
-        lists: The arguments, by their names.
-
-    Raises:
-        TypeError: One of them is something else.
-    """
+    """Check arguments that are lists, or None."""
     for name, value in lists.items():
         if value is not None and (isinstance(value, str | Mapping) or not isinstance(value, Iterable)):
             raise TypeError(f"{name} must be a list, not {_shown(value)}.")
 
 
 def check_output_type(output_type: object, format_string: object) -> None:
-    """Check the type that an answer must fit, and how it is shown.
-
-    Args:
-        output_type: The type, or None.
-        format_string: A format string with its fields, or None.
-
-    Raises:
-        TypeError: The type is not a pydantic model, or the format is not a string.
-        ValueError: The format can't be used with the type.
-    """
+    """Check the type that an answer must fit, and how it is shown."""
     if output_type is not None and not (isinstance(output_type, type) and issubclass(output_type, BaseModel)):
         raise TypeError(
             f"output_content_type must be a class derived from pydantic's BaseModel, not {_shown(output_type)}; "

@@ -15,20 +15,22 @@ from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     StructuredMessage,
     TextMessage,
 )
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import ChatCompletionClient
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
-from autogen_codeact.agents.code_search import runnable_languages
+from autogen_codeact.agents.code_search import FoundCode, runnable_languages
 from autogen_codeact.agents.config import (
     AgentConfig,
     CodeExecutorAgentState,
@@ -40,8 +42,11 @@ from autogen_codeact.agents.config import (
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
+from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
+from autogen_codeact.agents.not_run import NotRun, as_metadata, describe_not_run
+from autogen_codeact.agents.observation import metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded, StepRecord
@@ -114,7 +119,8 @@ class BaseCodeAgent(BaseChatAgent):
                 self._model_context, model_client, name, stream=model_client_stream, budget=budget
             )
         self._context_budget = context_budget
-        self._environment: str | None = None
+        self._described: object = None
+        """The host tools and the facts about the sandbox that the system message describes."""
         self._owns_parts = False
         self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
 
@@ -205,14 +211,16 @@ class BaseCodeAgent(BaseChatAgent):
                     await conversation.notify(replayed.describe())
                 await emit(replayed.event(self.name))
             # Not earlier: a session that is to be rebuilt would be started twice.
-            if self._system_message is not None and (facts := await self._runner.facts(token)) is not None:
-                self._environment = describe_environment(facts)
-            conversation.system_message = self._whole_system_message(tools)
+            facts = await self._runner.facts(token) if self._system_message is not None else None
+            if self._system_message is not None and self._described != (shown := (tuple(tools), facts)):
+                environment = describe_environment(facts) if facts is not None else None
+                conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
+                self._described = shown
             return await self._solve(conversation, token, emit)
 
     @abstractmethod
-    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
-        """Return the system message, with descriptions of the host tools and of the sandbox."""
+    def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
+        """Return the system message: what the agent is for, with descriptions of the host tools and of the sandbox."""
 
     @abstractmethod
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
@@ -228,6 +236,44 @@ class BaseCodeAgent(BaseChatAgent):
             await emit(ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK))
 
         return await self._runner.run(blocks, token, on_output)
+
+    async def _show_result(
+        self,
+        conversation: Conversation,
+        result: CodeResult,
+        not_run: Sequence[NotRun],
+        attempt: int,
+        emit: Emit,
+        *,
+        limit: int,
+        whole: str | None = None,
+        **metadata: str,
+    ) -> LLMMessage:
+        """Send the result of a step's code to the model, with hints and the code that was not run, and emit its event."""
+        hints = self._runner.hints(result)
+        remarks = [hint.for_model for hint in hints]
+        if not_run:
+            remarks.append(describe_not_run(not_run, self._languages))
+        session = self._runner.in_session
+        shown = await conversation.add_result(result, limit=limit, whole=whole, session=session, remarks=remarks)
+        metadata = {**metadata_of(result), **metadata_of_hints(hints), **metadata}
+        await emit(CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata))
+        return shown
+
+    def _generation_event(
+        self, attempt: int, generated: CreateResult, code: FoundCode, sent_back: str | None = None, **metadata: str
+    ) -> CodeGenerationEvent:
+        metadata |= {"cut_off": "true"} if code.cut_off else as_metadata(code.not_run)
+        if not code.cut_off and sent_back is not None:
+            metadata["sent_back"] = sent_back
+        return CodeGenerationEvent(
+            retry_attempt=attempt,
+            content=str(generated.content),
+            code_blocks=code.blocks,
+            source=self.name,
+            models_usage=generated.usage,
+            metadata=metadata,
+        )
 
     async def run_stream(
         self,

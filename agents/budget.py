@@ -65,9 +65,6 @@ def with_deadline(token: CancellationToken, seconds: float) -> Iterator[Cancella
     """Give the body a token that is cancelled with `token`, and after some seconds.
 
     `asyncio.timeout` in a generator would cancel its consumer, too.
-
-    Raises:
-        DeadlineExpired: They were over, and it ended because of that.
     """
     inner = CancellationToken()
     expired = False

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
 from autogen_agentchat.messages import (
     BaseChatMessage,
-    CodeExecutionEvent,
     CodeGenerationEvent,
     TextMessage,
 )
@@ -26,14 +25,14 @@ from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answe
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
-from autogen_codeact.agents.hints import Hint, metadata_of_hints
+from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ToolLike
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
@@ -163,11 +162,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         self._sources = list(sources) if sources is not None else None
         self._decider = RetryDecider(name)
 
-    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
-        if self._system_message is None:
-            return None
-        parts = (self._environment, describe_tools(tools))
-        return "\n\n".join([self._system_message, *filter(None, parts)])
+    def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
+        return "\n\n".join(filter(None, (task, environment, describe_tools(tools))))
 
     # One turn
 
@@ -200,16 +196,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             # A block that broke its sandbox is never sent again by itself: the model decides.
             if ended.error is not None and is_last:
                 raise ended.error
-            result, session = ended.result, self._runner.in_session
+            result = ended.result
             if outcome_of(result) != "denied":
                 ran += [block.code for block in code.blocks]
-            to_name = notes.news(code.not_run)
-            hints = self._runner.hints(result)
-            remarks = [hint.for_model for hint in hints]
-            if to_name:
-                remarks.append(describe_not_run(to_name, self._languages))
-            await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session, remarks=remarks)
-            await emit(self._execution_event(attempt, result, hints))
+            not_run = notes.news(code.not_run)
+            await self._show_result(conversation, result, not_run, attempt, emit, limit=self.MAX_OUTPUT_CHARS)
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
 
@@ -335,25 +326,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return find_code(texts, self._languages)
 
     # Events
-
-    def _generation_event(
-        self, attempt: int, generated: CreateResult, code: FoundCode, sent_back: str | None = None
-    ) -> CodeGenerationEvent:
-        metadata = {"cut_off": "true"} if code.cut_off else as_metadata(code.not_run)
-        if not code.cut_off and sent_back is not None:
-            metadata["sent_back"] = sent_back
-        return CodeGenerationEvent(
-            retry_attempt=attempt,
-            content=str(generated.content),
-            code_blocks=code.blocks,
-            source=self.name,
-            models_usage=generated.usage,
-            metadata=metadata,
-        )
-
-    def _execution_event(self, attempt: int, result: CodeResult, hints: list[Hint]) -> CodeExecutionEvent:
-        metadata = metadata_of(result) | metadata_of_hints(hints)
-        return CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata)
 
     def _decision_event(self, attempt: int, decided: DecisionResult) -> CodeGenerationEvent:
         retry, reason = decided.decision.retry, decided.decision.reason

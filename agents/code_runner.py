@@ -130,14 +130,7 @@ class CodeRunner:
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
 
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
-        """Return what is in the sandbox, as it was when this agent first used the session.
-
-        Args:
-            cancellation_token: Ends the start of the sandbox, if it is not running.
-
-        Returns:
-            None if the executor can't tell, or the model is not to be told.
-        """
+        """Return what is in the sandbox, as it was when this agent first used the session."""
         executor = self._knows_sandbox
         if executor is None or not self._options.describe_environment:
             return None
@@ -158,17 +151,7 @@ class CodeRunner:
     async def run(
         self, blocks: list[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None = None
     ) -> RunEnded:
-        """Run the blocks, if they are approved. Cancelling it kills the block that runs.
-
-        Args:
-            blocks: The code.
-            cancellation_token: Ends the approval or the run.
-            on_output: Awaited with what running code writes, if output is to be streamed. Default: nobody wants it.
-
-        Raises:
-            asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
-            Exception: What the executor, the approval or the setup raised, unless the sandbox broke.
-        """
+        """Run the blocks, if they are approved. Cancelling it kills the block that runs."""
         live = partial(self._run_live, blocks, cancellation_token, on_output)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live))
 
@@ -238,12 +221,7 @@ class CodeRunner:
         return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=end.verb))
 
     async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
-        """Return how a run ended before, from its result; nothing runs.
-
-        Args:
-            result: Its result.
-            error: How its sandbox broke, or None.
-        """
+        """Return how a run ended before, from its result; nothing runs."""
         end = BlockEnd()
         tools = self._ending_tools(end)
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
@@ -283,11 +261,7 @@ class CodeRunner:
         return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
     async def keep_output(self, result: CodeResult) -> str | None:
-        """Copy the whole output of a result into a file in the sandbox.
-
-        Returns:
-            Its name there, or None if that was not possible.
-        """
+        """Copy the whole output of a result into a file in the sandbox."""
         name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
         file = await self._store(result.output, name)
         self._outputs_kept += file is not None
@@ -340,14 +314,7 @@ class CodeRunner:
     # The session
 
     async def _prepare(self, token: CancellationToken) -> ExecutionResult | None:
-        """Run the setup, if the session is a new one.
-
-        Returns:
-            Its result, or None if nothing was to be done.
-
-        Raises:
-            ValueError: It failed.
-        """
+        """Run the setup, if the session is a new one."""
         if self._options.setup is None or self._prepared_for == self._session_number():
             return None
         code = [CodeBlock(code=self._options.setup, language="python")]
@@ -367,15 +334,8 @@ class CodeRunner:
         return self._session.starts if self._session is not None else 0
 
     async def rebuild(self, cancellation_token: CancellationToken) -> Replay | None:
-        """Rebuild the session, if a state of another one was loaded.
-
-        Args:
-            cancellation_token: Ends it; the next call starts again.
-
-        Returns:
-            How that went, or None if there was nothing to run again.
-        """
-        if self._session is None or self._record is None:
+        """Rebuild the session, if a state of another one was loaded."""
+        if self._session is None or self._record is None or (self.steps is None and self._record.pending is None):
             return None
         rebuild = partial(self._rebuild_pending, self._session, self._record, cancellation_token)
         return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
@@ -401,11 +361,7 @@ class CodeRunner:
         return made if made.blocks or not made.same else None
 
     async def reset(self, cancellation_token: CancellationToken) -> None:
-        """Restart the executor, if the agent ran code in it.
-
-        Raises:
-            TimeoutError: It did not restart within 120 s.
-        """
+        """Restart the executor, if the agent ran code in it."""
         self._interrupted = []
         if self._record is not None:
             self._record.pending = None

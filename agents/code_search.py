@@ -37,13 +37,7 @@ def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
 
 
 def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bool = False) -> FoundCode:
-    """Find the code to run in messages.
-
-    Args:
-        texts: Messages, as written.
-        languages: What is run, as `runnable_languages` gives it.
-        tags_only: Whether only `<execute>` tags count, fences being shown and not run.
-    """
+    """Find the code to run in messages."""
     found = [block for text in texts for block in extract_code_blocks(text)]
     runnable = [block for block in found if block.language in languages and (block.tagged or not tags_only)]
     # Where one block is cut off none is run: blocks of an answer build on each other.
@@ -55,13 +49,7 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
 
 
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:
-    """Find the code in a message that is an answer, of which nothing is run.
-
-    Args:
-        text: The message.
-        languages: What would be run.
-        ran: Code that has been run before; an answer may repeat it.
-    """
+    """Find the code in a message that is an answer, of which nothing is run."""
     known = {code.strip() for code in ran}
     found = []
     for block in extract_code_blocks(text):

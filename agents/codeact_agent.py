@@ -9,8 +9,6 @@ from typing import ClassVar, Self
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
     BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
@@ -19,7 +17,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_of_answer
+from autogen_codeact.agents.answer import Answer, closing_answer, read_answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
@@ -29,13 +27,12 @@ from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
-from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import ToolLike
 from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
 
 CLOSING_DEADLINE_S = 120.0
@@ -185,18 +182,16 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 
-    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
-        if self._system_message is None:
-            return None
+    def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
         return prompt.system_message(
-            self._system_message,
+            task,
             style=self._prompt_style,
             languages=self._languages,
             tools=tools,
             setup=self._options.setup,
             output_type=self._options.output_type,
             by_call=self._runner.takes_answers,
-            environment=self._environment,
+            environment=environment,
             handoffs=[HandoffTool(handoff) for handoff in self._options.handoffs],
         )
 
@@ -206,7 +201,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         """Take steps until there is an answer or a limit is reached."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
         self._sandbox_broke = False
-        self._steps = 0
         self._notes = NotRunNotes()
         self._was_too_long = False
         while (limit := budget.reached_limit) is None:
@@ -228,25 +222,24 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self, conversation: Conversation, budget: Budget, token: CancellationToken, emit: Emit
     ) -> BaseChatMessage | None:
         """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
-        self._steps = budget.steps = budget.steps + 1
+        budget.steps += 1
+        attempt, step = budget.steps - 1, str(budget.steps)
         generated = await conversation.generate(token, emit)
         budget.count(generated.usage)
-        code = find_code([str(generated.content)], self._languages, tags_only=self._tags_only)
+        text, output_type = str(generated.content), self._options.output_type
+        code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         if code.blocks:
-            await emit(self._generation_event(budget.steps, generated, code, None))
-            return await self._run_step(conversation, generated, code, token, emit)
+            await emit(self._generation_event(attempt, generated, code, step=step))
+            return await self._run_step(conversation, generated, code, attempt=attempt, token=token, emit=emit)
         problem = self._problem(generated, code)
-        if problem is None:
-            answer = from_text(str(generated.content), self._options.output_type)
-            metadata = {"steps": str(budget.steps)} | as_metadata(code.not_run) | self._length_in_metadata(generated)
+        answer = read_answer(text, output_type) if problem is None else problem
+        if isinstance(answer, Answer):
+            metadata = {"steps": step} | as_metadata(code.not_run)
+            metadata |= {"cut_off": "true"} if generated.finish_reason == "length" else {}
             return self._message(answer, generated.usage, metadata)
-        await conversation.notify(problem)
-        await emit(self._generation_event(budget.steps, generated, code, problem))
+        await conversation.notify(answer)
+        await emit(self._generation_event(attempt, generated, code, answer, step=step))
         return None
-
-    @property
-    def _tags_only(self) -> bool:
-        return self._prompt_style == "execute"
 
     def _problem(self, generated: CreateResult, code: FoundCode) -> str | None:
         """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""
@@ -257,41 +250,36 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return prompt.CUT_OFF_TEXT
         if to_name := self._notes.to_name(code.not_run):
             return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
-        return problem_of_answer(str(generated.content), self._options.output_type)
-
-    @staticmethod
-    def _length_in_metadata(generated: CreateResult) -> dict[str, str]:
-        return {"cut_off": "true"} if generated.finish_reason == "length" else {}
+        return None
 
     async def _run_step(
-        self, conversation: Conversation, generated: CreateResult, code: FoundCode, token: CancellationToken, emit: Emit
+        self,
+        conversation: Conversation,
+        generated: CreateResult,
+        code: FoundCode,
+        *,
+        attempt: int,
+        token: CancellationToken,
+        emit: Emit,
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
-        step = self._steps
         ended = await self._run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
-        result, answer, whole, session = ended.result, ended.answer, None, self._runner.in_session
-        if len(result.output) > self._max_output_chars:
-            whole = await self._runner.keep_output(result)
+        result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
+        whole = await self._runner.keep_output(result) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
-        to_name = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
-        hints = self._runner.hints(result)
-        remarks = [hint.for_model for hint in hints]
-        if to_name:
-            remarks.append(describe_not_run(to_name, self._languages))
-        shown = await conversation.add_result(
-            result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
+        not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
+        shown = await self._show_result(
+            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, step=step
         )
-        metadata = metadata_of(result) | metadata_of_hints(hints) | {"step": str(step)}
-        await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None
-            return answer.as_message(self.name, context_for(generated, output, self.name), {"steps": str(step)})
+            return answer.as_message(self.name, context_for(generated, output, self.name), {"steps": step})
         if answer is None:
             return None
-        return self._message(answer, None, {"steps": str(step), "answered_by": "final_answer"})
+        return self._message(answer, None, {"steps": step, "answered_by": "final_answer"})
 
     def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
         return answer.message(self.name, usage=usage, metadata=metadata, format_string=self._options.output_format)
@@ -303,21 +291,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
         return self._message(answer, generated.usage if generated is not None else None, metadata)
-
-    def _generation_event(
-        self, step: int, generated: CreateResult, code: FoundCode, sent_back: str | None
-    ) -> CodeGenerationEvent:
-        metadata = {"step": str(step)} | ({"cut_off": "true"} if code.cut_off else as_metadata(code.not_run))
-        if not code.cut_off and sent_back is not None:
-            metadata["sent_back"] = sent_back
-        return CodeGenerationEvent(
-            retry_attempt=step - 1,
-            content=str(generated.content),
-            code_blocks=code.blocks,
-            source=self.name,
-            models_usage=generated.usage,
-            metadata=metadata,
-        )
 
     # Configuration
 

@@ -85,19 +85,7 @@ def system_message(
     environment: str | None = None,
     handoffs: Sequence[HostToolProtocol] = (),
 ) -> str:
-    """Make the system message.
-
-    Args:
-        task: What the agent is for, in the user's words.
-        style: How code is written.
-        languages: Languages that are run.
-        tools: The host tools.
-        setup: Code that runs first in each session.
-        output_type: What the answer must fit.
-        by_call: Whether code can give the answer.
-        environment: A description of the sandbox.
-        handoffs: The functions that hand the task over.
-    """
+    """Make the system message."""
     parts = [task, HOW[style].format(languages=listed(languages)), RULES, environment, describe_tools(tools)]
     if handoffs:
         parts.append(describe_functions(HANDOFFS, handoffs))

@@ -117,20 +117,7 @@ SLICE = 500
 
 
 async def read_state(kind: type[S], state: object, names: Collection[str], context: ChatCompletionContext) -> S:
-    """Check an agent's saved state, which may be large or hostile, and load its conversation.
-
-    Args:
-        kind: The expected class.
-        state: The state.
-        names: Accepted values of its `type`.
-        context: The conversation is loaded into it.
-
-    Returns:
-        The state.
-
-    Raises:
-        ValueError: It is of another kind of component, or invalid; nothing has changed. The message names the field.
-    """
+    """Check an agent's saved state, which may be large or hostile, and load its conversation."""
     try:
         # In a thread: validating a large state takes long.
         loaded = await asyncio.to_thread(kind.model_validate, state)
@@ -182,16 +169,7 @@ def dump_parts(
     *,
     agent: str,
 ) -> dict[str, Any]:
-    """Make the fields of an agent's configuration that are components.
-
-    Args:
-        components: Executor, model and conversation.
-        options: The agent's options.
-        agent: Name of the agent's class, for the message.
-
-    Raises:
-        ValueError: Some of it can't be dumped; the message names all of that.
-    """
+    """Make the fields of an agent's configuration that are components."""
     executor, client, context = components
     functions = {"approval_func": options.approval_func, "redact": options.redact}
     parts = dump_all(
@@ -232,15 +210,7 @@ def _loaded_type(model: ComponentModel | None) -> dict[str, Any]:
 
 
 def load_parts(config: AgentConfig) -> dict[str, Any]:
-    """Load the components of an agent's configuration.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        ModuleNotFoundError: A component's module is missing.
-        TypeError: A component is of a wrong kind.
-    """
+    """Load the components of an agent's configuration."""
     plain = type(config).model_fields.keys() - {"structured_message_factory"}
     return {
         **{name: getattr(config, name) for name in plain},
@@ -253,17 +223,7 @@ def load_parts(config: AgentConfig) -> dict[str, Any]:
 
 
 def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> Any:
-    """Load a component that is part of another one.
-
-    Args:
-        expected: What it has to be.
-        model: Its configuration; for None the part is None too.
-        field: Where it stands, for the error.
-
-    Raises:
-        ModuleNotFoundError: There is no such module, or one that it needs is missing.
-        TypeError: It is something else. Then it is not even made: a foreign class must not run its constructor.
-    """
+    """Load a component that is part of another one; of a wrong kind it is not even made, because constructors run code."""
     if model is None:
         return None
     module, _, name = model.provider.rpartition(".")

@@ -59,6 +59,8 @@ class ContextBudget:
 
     async def fit(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """Return what is sent of a conversation."""
+        if not self._replaced and sum(map(size_of, messages)) <= self._limit:
+            return list(messages)
         here = {id(message) for message in messages}
         self._replaced = {key: pair for key, pair in self._replaced.items() if key in here}
         if self._size(messages) > self._limit:
@@ -142,11 +144,7 @@ class ContextBudget:
 
 
 def check_budget(limit: int | None) -> None:
-    """Check an agent's argument.
-
-    Raises:
-        ValueError: It is too small for the latest messages.
-    """
+    """Check an agent's argument."""
     if limit is not None and limit < MIN_BUDGET:
         raise ValueError(
             f"context_budget must be at least {MIN_BUDGET:,} characters, not {limit}; None is for no limit."
@@ -155,6 +153,8 @@ def check_budget(limit: int | None) -> None:
 
 def size_of(message: LLMMessage) -> int:
     """Return what a message counts: its characters, and 4,000 for each image."""
+    if isinstance(message.content, str):
+        return len(message.content)
     text, images = _parts(message)
     return len(text) + images * IMAGE_CHARS
 

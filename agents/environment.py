@@ -24,9 +24,6 @@ def describe_environment(facts: SandboxFacts) -> str:
     """Describe a sandbox to a model, in at most 1,500 characters.
 
     Names of files come from the sandbox and can be chosen by code: they are cut, made printable, and quoted.
-
-    Args:
-        facts: What is known of it.
     """
     lines = [HEAD, *_installed(facts), f"- Network: {_network(facts)}", f"- Limits: {_limits(facts)}"]
     if facts.data:

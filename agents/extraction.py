@@ -27,33 +27,11 @@ from itertools import zip_longest
 
 from autogen_codeact.sandbox.types.languages import find_language
 
-OUTPUT_LABELS = frozenset(
-    (
-        "console",
-        "console-output",
-        "error",
-        "execution-result",
-        "execution_result",
-        "log",
-        "logs",
-        "out",
-        "output",
-        "plain",
-        "plaintext",
-        "result",
-        "results",
-        "shell-session",
-        "shellsession",
-        "stderr",
-        "stdout",
-        "terminal",
-        "text",
-        "tool-output",
-        "tool_output",
-        "traceback",
-        "txt",
-    )
-)
+_OUTPUT = """
+console console-output error execution-result execution_result log logs out output plain plaintext result results
+shell-session shellsession stderr stdout terminal text tool-output tool_output traceback txt
+"""
+OUTPUT_LABELS = frozenset(_OUTPUT.split())
 """Labels (normalised) of blocks that show output: reported under that label, never run."""
 
 DOCUMENT_LABELS = frozenset(("markdown", "mdx", "rst"))
@@ -103,26 +81,12 @@ class ExtractedBlock:
 
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:
-    """Find every fenced block and every ``<execute>`` tag of a text, in the order written.
-
-    Args:
-        text: Markdown as a model writes it; any characters at all.
-
-    Returns:
-        All blocks, also those that are not code to run: the caller decides which languages are run.
-    """
+    """Find every fenced block and every ``<execute>`` tag of a text, in the order written."""
     return _Scanner(_unix(text)).scan()
 
 
 def normalise_language(label: str) -> str:
-    """Return the name that this package uses for a language.
-
-    Args:
-        label: The text after an opening fence: "Python", "{python}", "py3", 'python title="x.py"'.
-
-    Returns:
-        The name that executors use for the language, or the label's first word in lower case; "" without a label.
-    """
+    """Return the name that this package uses for a language."""
     match = _LABEL.match(label.lower())
     name = match[1] if match else ""
     known = find_language(name)

@@ -109,12 +109,7 @@ class HandoffTool:
         return hash(self.name)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Record the call; the agent evaluates it when the block has ended.
-
-        Raises:
-            ToolArgumentError: There is something else than a message.
-            ValueError: The agent whose code this is has no such handoff, or has given its answer.
-        """
+        """Record the call; the agent evaluates it when the block has ended."""
         message = arguments.get("message", "")
         if set(arguments) - {"message"} or not isinstance(message, str):
             raise ToolArgumentError(f"{self.name} takes one argument at most, the message")
@@ -128,15 +123,7 @@ class HandoffTool:
 
 
 def as_handoffs(values: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
-    """Check an agent's handoffs.
-
-    Args:
-        values: Handoffs, or names of agents.
-
-    Raises:
-        TypeError: Something is neither.
-        ValueError: The name of a function can't be used, or is there twice.
-    """
+    """Check an agent's handoffs."""
     handoffs = []
     for each in values or ():
         if not isinstance(each, Handoff | str):
@@ -149,11 +136,7 @@ def as_handoffs(values: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
 
 
 def check_clash(handoffs: Sequence[Handoff], tools: Collection[str]) -> None:
-    """Refuse handoffs that have the names of tools.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Refuse handoffs that have the names of tools."""
     for handoff in handoffs:
         if handoff.name in tools:
             raise ValueError(
@@ -169,13 +152,7 @@ def not_handed_over(handoffs: Sequence[Handoff], calls: Sequence[ToolCall]) -> l
 
 
 def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) -> list[LLMMessage]:
-    """Return what the next agent gets to know beside the message, as AutoGen's `AssistantAgent` passes it on.
-
-    Args:
-        generated: The message of the model, with the code that made the transfer.
-        shown: What the code did beside that, as the model sees it; None if it did nothing else.
-        source: Name of the agent.
-    """
+    """Return what the next agent gets to know beside the message, as AutoGen's `AssistantAgent` passes it on."""
     if shown is not None:
         return [AssistantMessage(content=generated.content, thought=generated.thought, source=source), shown]
     if generated.thought:

@@ -88,22 +88,13 @@ class Hint:
         return f"Hint: {self.problem} {self.way_out}"
 
     def for_person(self, *, flags: bool) -> str:
-        """Return the line for who runs the sandbox.
-
-        Args:
-            flags: Whether options are named as on the command line, not as in a program.
-        """
+        """Return the line for who runs the sandbox."""
         helping = " or ".join(option[flags] for option in self.options)
         return f"Hint: {self.problem} {f'{helping} would help.' if helping else self.way_out}"
 
 
 def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
-    """Return a hint for each limit of the sandbox that code has met.
-
-    Args:
-        result: The result; the last 20,000 characters of its output are looked at.
-        facts: What is known of the sandbox; None for another kind of executor, of which there are no hints.
-    """
+    """Return a hint for each limit of the sandbox that code has met."""
     if facts is None or (isinstance(result, ExecutionResult) and result.outcome == "denied"):
         return []
     text = written_by_code(result)[-MAX_LOOKED_AT_CHARS:]

@@ -55,14 +55,7 @@ class EncodedImage(Image):
 
 
 def images_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
-    """Load the first four images that code showed or saved, or host tools returned. It reads files: call it in a thread.
-
-    Args:
-        result: The result.
-
-    Returns:
-        The images, and the name and reason of each one that can't be shown.
-    """
+    """Load the first four images that code showed or saved, or host tools returned. It reads files: call it in a thread."""
     if not isinstance(result, ExecutionResult):
         return [], []
     images: list[Image] = []
@@ -119,17 +112,7 @@ def _scaled(image: Image) -> Image:
 
 
 def read_image(data: bytes) -> EncodedImage:
-    """Check that bytes are a complete image of a limited size, without decoding it.
-
-    Args:
-        data: The file.
-
-    Returns:
-        The image; for an animated GIF its first frame.
-
-    Raises:
-        ImageRefused: It is too large, broken or of another kind.
-    """
+    """Check that bytes are a complete image of a limited size, without decoding it."""
     made = EncodedImage(*check_image(data))
     try:
         made.image.close()
@@ -139,14 +122,7 @@ def read_image(data: bytes) -> EncodedImage:
 
 
 def with_encoded_images(state: Any) -> Any:
-    """Replace the images in saved messages by encoded ones, because AutoGen would decode them all.
-
-    Args:
-        state: What a model context or a team saved.
-
-    Raises:
-        ValueError: An image is of a kind that only a decoder could read.
-    """
+    """Replace the images in saved messages by encoded ones, because AutoGen would decode them all."""
     if isinstance(state, list):
         return [with_encoded_images(each) for each in state]
     if not isinstance(state, dict):

@@ -137,11 +137,7 @@ class JournalEntry(BaseModel):
 
 
 def bounded(entries: Any) -> Any:
-    """Refuse entries that exceed a journal's limits, before they are parsed further.
-
-    Raises:
-        ValueError: They are too many, too large, or nested too deeply.
-    """
+    """Refuse entries that exceed a journal's limits, before they are parsed further."""
     if not isinstance(entries, list):
         return entries
     if len(entries) > MAX_BLOCKS:
@@ -231,16 +227,10 @@ class SessionRecord:
         """Add a block to the journal.
 
         A failed block is added, too, because what it did before its error stays. A killed one has left nothing in the session.
-
-        Args:
-            executor: The executor that ran it.
-            block: The block.
-            result: Its result.
-            redact: Gives what is kept of a tool's result; None for all of it.
-            files: The files that it has found; None if not known.
         """
         self.check_sandbox(executor)
-        self.apply_state(result)
+        if result.state != "kept":
+            self.apply_state(result)
         if result.outcome in ("ok", "error"):
             entry = entry_of(block, result, redact)
             entry.files = None if files is None else difference(self._files, files)
@@ -279,7 +269,7 @@ class SessionRecord:
             return
         self._bytes += size
         self.journal.entries.append(entry)
-        if entry.files is not None:
+        if entry.files:
             self._files = merged(self._files, entry.files)
 
     def clear(self) -> None:
@@ -315,10 +305,6 @@ def size_of(entry: JournalEntry, enough: int) -> int:
     """Return the bytes that an entry takes as JSON.
 
     They are counted call by call, because serializing many large results at once would stall every thread.
-
-    Args:
-        entry: The entry.
-        enough: Bytes above which the count may stop.
     """
     size = len(entry.model_copy(update={"calls": []}).model_dump_json())
     for call in entry.calls:

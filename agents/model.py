@@ -33,11 +33,7 @@ _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
 
 
 async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
-    """Await `call`, and cancel it when the token is cancelled, also if `call` ignores the token.
-
-    Raises:
-        asyncio.CancelledError: The token or the surrounding task was cancelled, even if `call` swallowed that.
-    """
+    """Await `call`, and cancel it when the token is cancelled, also if `call` ignores the token."""
     me = asyncio.current_task()
     cancels_before = me.cancelling() if me else 0
     task = asyncio.ensure_future(call)
@@ -66,18 +62,7 @@ async def stream_answer(
     stream: bool,
     form: JsonForm = None,
 ) -> AsyncGenerator[str | CreateResult, None]:
-    """Yield the model's answer as it comes, the complete result last.
-
-    Args:
-        client: The model.
-        messages: The conversation; images are removed for a model without vision.
-        cancellation_token: Ends the call.
-        stream: Ask for chunks; otherwise the result is all that is yielded.
-        form: The form in which the model has to answer.
-
-    Raises:
-        RuntimeError: The stream ended without an answer, the client can't read the answer, or it is not text.
-    """
+    """Yield the model's answer as it comes, the complete result last."""
     # Never `json_output=False`: that sends a response_format too, which servers without JSON mode refuse.
     more = {"cancellation_token": cancellation_token} | ({} if form is None else {"json_output": form})
     with explain_unreadable_answer():
@@ -145,11 +130,7 @@ async def _chunks(
 
 @contextmanager
 def explain_unreadable_answer() -> Iterator[None]:
-    """Replace the exception of a client that can't parse its server's answer by one that explains it.
-
-    Raises:
-        RuntimeError: The client's own exception is its cause.
-    """
+    """Replace the exception of a client that can't parse its server's answer by one that explains it."""
     try:
         yield
     except _UNREADABLE_ANSWER as error:

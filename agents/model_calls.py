@@ -73,11 +73,7 @@ class ModelMiddleware(ChatCompletionClient):
         """The client that comes next."""
 
     def handle(self, call: ModelCall) -> Items:
-        """Yield the answer to a call: pieces, if it is streamed, and the result last.
-
-        Args:
-            call: The call; its `items()` are the answer of the next client.
-        """
+        """Yield the answer to a call: pieces, if it is streamed, and the result last."""
         return call.items()
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:

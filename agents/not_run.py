@@ -13,42 +13,11 @@ from autogen_codeact.agents.text import shorten
 
 Reason = Literal["language", "unlabelled", "transcript", "untagged", "truncated", "answer"]
 
-DATA_LABELS = frozenset(
-    (
-        "bib",
-        "bibtex",
-        "cfg",
-        "conf",
-        "css",
-        "csv",
-        "diff",
-        "dot",
-        "dotenv",
-        "env",
-        "graphviz",
-        "html",
-        "ini",
-        "json",
-        "json5",
-        "jsonc",
-        "jsonl",
-        "latex",
-        "math",
-        "mermaid",
-        "ndjson",
-        "patch",
-        "properties",
-        "svg",
-        "table",
-        "tex",
-        "toml",
-        "tree",
-        "tsv",
-        "xml",
-        "yaml",
-        "yml",
-    )
-)
+_DATA = """
+bib bibtex cfg conf css csv diff dot dotenv env graphviz html ini json json5 jsonc jsonl latex math mermaid ndjson
+patch properties svg table tex toml tree tsv xml yaml yml
+"""
+DATA_LABELS = frozenset(_DATA.split())
 """Labels (normalised) of blocks of data or markup: nothing in them is code to run."""
 
 TRANSCRIPT_LABELS = frozenset(("pycon", "python-console", "python-repl", "doctest", "ipython-console", "irb"))
@@ -107,16 +76,7 @@ class NotRun:
 
 
 def why_not_run(block: ExtractedBlock, languages: Collection[str], *, tags_only: bool = False) -> Reason | None:
-    """Return why a block is not run.
-
-    Args:
-        block: The block.
-        languages: What is run, as `runnable_languages` gives it.
-        tags_only: Whether only `<execute>` tags count.
-
-    Returns:
-        The reason, as `NotRun` lists them; None if it runs, or if it is data, output or prose instead of code.
-    """
+    """Return why a block is not run."""
     if block.language in languages:
         if not block.complete:
             return "truncated"
@@ -153,13 +113,7 @@ def as_metadata(blocks: Sequence[NotRun]) -> dict[str, str]:
 
 
 def describe_not_run(blocks: Sequence[NotRun], languages: Iterable[str], head: str = IN_MESSAGE) -> str:
-    """Name blocks to the model, with the reason and what to change.
-
-    Args:
-        blocks: The blocks.
-        languages: What is run.
-        head: The first line.
-    """
+    """Name blocks to the model, with the reason and what to change."""
     run = listed(languages)
     lines = dict.fromkeys(f"- {_named(each)}: {_why(each, run)}" for each in blocks)
     shown = [*lines][:MAX_NAMED]

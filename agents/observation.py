@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
@@ -103,7 +104,7 @@ def describe(
     if headline := _headline(result):
         text = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        text = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else silent
+        text = _NOT_RUN if outcome_of(result) == "denied" else "" if _hidden_value(result) else silent
     return "{}\n\n{}".format(text.rstrip("\n"), remarks) if text and remarks else text or remarks
 
 
@@ -174,19 +175,12 @@ async def as_message(
     session: bool = False,
     further: Sequence[str] = (),
 ) -> UserMessage:
-    """Make the message about a result for a model.
-
-    Args:
-        result: The result.
-        source: Name of the agent that ran the code.
-        vision: Whether the model can see; if so, images that the code made, or host tools gave, follow the text.
-        limit: Characters of output to keep.
-        whole: File in the sandbox that holds all of the output, or None.
-        session: Whether the code ran in a session.
-        further: Sentences that follow.
-    """
+    """Make the message about a result for a model."""
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
-    images, left_out = await asyncio.to_thread(images_of, result) if vision else ([], [])
+    images: list[Image] = []
+    left_out: list[tuple[str, str]] = []
+    if vision and isinstance(result, ExecutionResult) and (result.displays or result.artifacts or result.tool_calls):
+        images, left_out = await asyncio.to_thread(images_of, result)
     if left_out:
         not_shown = _listed([f"{name[:MAX_IMAGE_NAME_CHARS]} ({why})" for name, why in left_out])
         text = f"{text.rstrip()}\nImages that you are not shown: {not_shown}."
@@ -196,11 +190,7 @@ async def as_message(
 
 
 def describe_calls(calls: Sequence[ToolCall]) -> str:
-    """Describe calls to host tools, one a line, and which of them took effect.
-
-    Args:
-        calls: The calls; the first and the last are shown where they are many.
-    """
+    """Describe calls to host tools, one a line, and which of them took effect."""
     half = MAX_CALLS_SHOWN // 2
     if len(calls) <= MAX_CALLS_SHOWN:
         return "\n".join(map(_line, calls))
@@ -261,12 +251,7 @@ def _shortened(text: str) -> str:
 
 
 def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
-    """Return the result of code whose sandbox broke under it.
-
-    Args:
-        error: How it broke.
-        session: Whether there was a session, which then is lost. Default: yes.
-    """
+    """Return the result of code whose sandbox broke under it."""
     return ExecutionResult(
         exit_code=1,
         output="",
@@ -279,11 +264,7 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
 
 
 def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
-    """Return the result of code whose end is not known, because the agent's process ended while it was running.
-
-    Args:
-        calls: Its calls to host tools that are known; those that were under way have the outcome `cancelled`.
-    """
+    """Return the result of code whose end is not known, because the agent's process ended while it was running."""
     return ExecutionResult(
         exit_code=1,
         output="",
@@ -298,14 +279,7 @@ def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
-    """Return `text`, or if it is longer than `limit` characters, its head and tail and a note on what is missing.
-
-    Args:
-        text: The text.
-        limit: Characters to keep.
-        whole: File that holds all of it, or None.
-        complete: Whether it is all that was printed. Default: yes.
-    """
+    """Return `text`, or if it is longer than `limit` characters, its head and tail and a note on what is missing."""
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
@@ -316,7 +290,7 @@ def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool =
 
 
 def _headline(result: CodeResult) -> str:
-    if result.exit_code == 0 or _is_denied(result):
+    if result.exit_code == 0 or outcome_of(result) == "denied":
         return ""
     why = _why(result.error, result.output) if isinstance(result, ExecutionResult) else ""
     match outcome_of(result):
@@ -355,7 +329,7 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
         lines.append(_STATES["further back" if further else result.state])
     elif session and result.outcome == "error":
         lines.append(_KEPT)
-    if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
+    if result.exit_code != 0 and result.tool_calls and outcome_of(result) != "denied":
         lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
@@ -370,10 +344,6 @@ def _hidden_value(result: CodeResult) -> str | None:
     if not isinstance(result, ExecutionResult) or result.value_repr is None or result.value_repr in result.output:
         return None
     return result.value_repr
-
-
-def _is_denied(result: CodeResult) -> bool:
-    return outcome_of(result) == "denied"
 
 
 def _files(artifacts: tuple[Artifact, ...]) -> str:

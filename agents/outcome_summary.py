@@ -18,11 +18,7 @@ _OUTCOMES = {
 
 
 def outcome_summary(result: CodeResult) -> str:
-    """Return how code ended: "ok, 12 ms", "failed, ValueError, exit code 1, 0.24 s".
-
-    Args:
-        result: A result of the sandbox, or of another executor.
-    """
+    """Return how code ended: "ok, 12 ms", "failed, ValueError, exit code 1, 0.24 s"."""
     if not isinstance(result, ExecutionResult):
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
     if end_is_unknown(result):
@@ -38,10 +34,6 @@ def outcome_summary(result: CodeResult) -> str:
 
 
 def end_is_unknown(result: ExecutionResult) -> bool:
-    """Return whether the program ended while the code was running, so that the outcome is unknown.
-
-    Args:
-        result: The result.
-    """
+    """Return whether the program ended while the code was running, so that the outcome is unknown."""
     # Code can raise an exception of this name, but then it has not crashed.
     return result.outcome == "crashed" and result.error is not None and result.error.type == INTERRUPTED

@@ -152,18 +152,6 @@ async def replay(
 
     Each block gets the files that it found the first time, as far as the host has them. Its effects on the session are
     undone if it ended differently from the first time, or used a file that has changed, or the network.
-
-    Args:
-        executor: Runs them.
-        record: The record of its session; the blocks are added to it.
-        journal: What to run.
-        cancellation_token: Ends it.
-
-    Returns:
-        How it differed. If the sandbox broke, there is a new one with an empty session.
-
-    Raises:
-        SandboxError: A new sandbox could not be started.
     """
     record.start_rebuilding(executor, journal)
     replayer = _Replayer(record, journal)
@@ -297,9 +285,6 @@ class RecordedCalls:
         """Answer a call; of several equal ones, the first not answered yet.
 
         A call that was cancelled then goes on until it is cancelled again.
-
-        Raises:
-            NotAllowed: It failed the first time, or is not on record.
         """
         for call in self.left:
             if call.name == name and _same(call.arguments, arguments):

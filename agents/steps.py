@@ -51,21 +51,9 @@ class StepRecord(Protocol):
     """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
 
     async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
-        """Run the code of a step, or return how it ended before.
-
-        Args:
-            runner: Whose code it is.
-            blocks: The code.
-            live: Runs it.
-        """
+        """Run the code of a step, or return how it ended before."""
         ...
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
-        """Return a value from outside.
-
-        Args:
-            kind: What it is.
-            get: Gets it.
-            form: Its type, for pydantic.
-        """
+        """Return a value from outside."""
         ...

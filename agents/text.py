@@ -27,9 +27,6 @@ def json_values(text: str, openings: str) -> list[tuple[str, Any]]:
     """Find the JSON values that begin with one of the `openings` in a text, in the order written.
 
     Only the last 200 places where one could begin are tried.
-
-    Returns:
-        Each value, as written and parsed.
     """
     decoder = json.JSONDecoder()
     found: list[tuple[str, Any]] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from autogen_codeact.executors import SandboxPool
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.sandbox.backend_selection import choose_backend
@@ -44,7 +44,7 @@ class Sandboxes:
     def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
         self._spec = spec
         self._expected = expected
-        self._pool: SandboxPool | None = None
+        self._pool: ExecutorPool | None = None
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
@@ -57,7 +57,7 @@ class Sandboxes:
         ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
         most = spec.max_sandboxes or spec.concurrency + ready
         options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": kind}
-        self._pool = SandboxPool(
+        self._pool = ExecutorPool(
             min(ready, most), max_alive=most, acquire_timeout=ACQUIRE_TIMEOUT_S, max_uses=spec.uses, **options
         )
         self._pool.expected = self._expected

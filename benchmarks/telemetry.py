@@ -19,7 +19,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.telemetry import Instrumentation, instrument
+from autogen_codeact.telemetry import instrument
+from autogen_codeact.telemetry.instrumentation import Instrumentation
 
 ROUNDS = 40
 BLOCKS = 25

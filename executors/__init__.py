@@ -9,26 +9,18 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.bubblewrap import (
         BubblewrapCommandLineCodeExecutor as BubblewrapCommandLineCodeExecutor,
     )
-    from autogen_codeact.executors.bubblewrap import (
-        BubblewrapCommandLineCodeExecutorConfig as BubblewrapCommandLineCodeExecutorConfig,
-    )
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
-    from autogen_codeact.executors.docker import (
-        DockerCommandLineCodeExecutorConfig as DockerCommandLineCodeExecutorConfig,
-    )
     from autogen_codeact.executors.executor import SandboxCodeExecutor as SandboxCodeExecutor
-    from autogen_codeact.executors.pool import SandboxPool as SandboxPool
+    from autogen_codeact.executors.pool import ExecutorPool as ExecutorPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
-    from autogen_codeact.executors.tools.adapters import ToolApprovalRequest as ToolApprovalRequest
-    from autogen_codeact.executors.tools.host_tools import ToolLike as ToolLike
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
-    from autogen_codeact.executors.tools.policies import ToolPolicy as ToolPolicy
     from autogen_codeact.sandbox.host.chunks import OutputChunk as OutputChunk
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
+    from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.sandbox.types.errors import SandboxDied as SandboxDied
     from autogen_codeact.sandbox.types.errors import SandboxError as SandboxError
     from autogen_codeact.sandbox.types.errors import SandboxFileError as SandboxFileError
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.result import ToolCall as ToolCall
     from autogen_codeact.sandbox.types.tool import HostToolProtocol as HostToolProtocol
     from autogen_codeact.sandbox.types.tool import ToolAnswer as ToolAnswer
-    from autogen_codeact.sandbox.types.tool import ToolArgumentError as ToolArgumentError
     from autogen_codeact.sandbox.types.tool_limits import ToolLimits as ToolLimits
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -87,12 +87,7 @@ class ExecutorConfig(BaseModel):
 
 
 def explained(model: type[BaseModel], *positional: str) -> Callable[[F], F]:
-    """Decorate an `__init__` that takes a model's fields by name: give it the signature and the docstring of all of them.
-
-    Args:
-        model: The model.
-        positional: Arguments that may also be given by position, in this order.
-    """
+    """Decorate an `__init__` that takes a model's fields by name: give it the signature and the docstring of all of them."""
     fields = model.model_fields
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     for name in dict.fromkeys((*positional, *fields)):

@@ -15,15 +15,15 @@ from autogen_codeact.executors.functions_module import source_function
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.functions_source import module_options
 from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from autogen_codeact.sandbox.types.options import SandboxOptions
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, RunContext
 
 
-class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
-    """Base class of the executors: an `AsyncSandbox` that runs AutoGen's code blocks, with cancellation tokens and tools.
+class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
+    """Base class of the executors: a sandbox that runs AutoGen's code blocks, with cancellation tokens and tools.
 
     Args:
         options: Options of the sandbox.
@@ -109,8 +109,8 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
         options = {name: value for name, value in config.values().items() if name not in ExecutorConfig.model_fields}
         return cls(**{**options, **loaded(config.tools, config.approve_tool)})
 
-    upload = AsyncSandbox.put
-    download = AsyncSandbox.get
+    upload = ManagedSandbox.put
+    download = ManagedSandbox.get
 
 
 @contextmanager

@@ -19,7 +19,7 @@ EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
 }
 
 
-class SandboxPool(sandbox_pool.SandboxPool):
+class ExecutorPool(sandbox_pool.SandboxPool):
     """Keeps sandboxes started, each for one executor and one use.
 
     An executor that was made with `pool=` takes a started sandbox instead of starting one. When the executor stops, its sandbox

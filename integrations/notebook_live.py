@@ -35,9 +35,9 @@ MAX_SHOWN = 100
 """Messages that a run shows while it happens; the last one of them is replaced by later ones."""
 MAX_LIVE_CHARS = 4_000
 """Characters that are shown of text that is still coming, from its end."""
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_STARTING, _WAITING = "starting", "waiting for the model"
-_WRITING, _RUNNING = "the model writes", "the code runs"
+_RUNNING = "the code runs"
+_GREY = "color:var(--jp-ui-font-color2, #666)"
+Message = BaseAgentEvent | BaseChatMessage
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -115,10 +115,8 @@ class TextView:
     def add(self, item: object) -> None:
         """Show an item of a stream."""
         if isinstance(item, OutputChunk):
-            self._write(escaped_text(item.text))
-        elif isinstance(item, BaseAgentEvent | BaseChatMessage) and not isinstance(
-            item, ModelClientStreamingChunkEvent
-        ):
+            self._write(notebook_html.plain(item.text))
+        elif isinstance(item, Message) and not isinstance(item, ModelClientStreamingChunkEvent):
             self._write(f"{notebook_html.message_to_text(item)}\n\n")
 
     def update(self) -> None:
@@ -137,63 +135,47 @@ class TextView:
         sys.stdout.flush()
 
 
-def escaped_text(text: str) -> str:
-    """Return text with its control and invisible characters made visible."""
-    return notebook_html.plain(text)
-
-
 class LiveView(TextView):
     """Shows what happens in a notebook. Each message is a display of its own; the last one is updated until it is complete."""
 
     def __init__(self) -> None:
-        self._ident = ""
-        self._began = time.monotonic()
-        self._state, self._text = _STARTING, ""
-        self._frame = self._count = 0
+        self._ident, self._count = "", 0
+        self._state, self._text, self._began = "starting", "", time.monotonic()
 
     def add(self, item: object) -> None:
         """Record an item of a stream; the next `update` shows it."""
-        match item:
-            case ModelClientStreamingChunkEvent():
-                self._chunk(_RUNNING if item.metadata.items() >= OUTPUT_CHUNK.items() else _WRITING, item.content)
-            case OutputChunk():
-                self._chunk(_RUNNING, item.text)
-            case BaseAgentEvent() | BaseChatMessage():
-                self._complete(notebook_html.message_to_html(item), notebook_html.message_to_text(item))
-                if item.source != "user":
-                    self._state = _RUNNING if isinstance(item, CodeGenerationEvent) and item.code_blocks else _WAITING
+        if isinstance(item, OutputChunk):
+            self._chunk(_RUNNING, item.text)
+        elif isinstance(item, ModelClientStreamingChunkEvent):
+            ran = item.metadata.items() >= OUTPUT_CHUNK.items()
+            self._chunk(_RUNNING if ran else "the model writes", item.content)
+        elif isinstance(item, Message):
+            self._complete(notebook_html.message_to_html(item), notebook_html.message_to_text(item))
+            if item.source != "user":
+                runs = isinstance(item, CodeGenerationEvent) and item.code_blocks
+                self._state = _RUNNING if runs else "waiting for the model"
 
     def update(self) -> None:
         """Show the present state."""
-        self._frame += 1
-        spinner = _SPINNER[self._frame % len(_SPINNER)]
-        words = f"{spinner} {self._state}, {time.monotonic() - self._began:.0f} s"
+        words = f"{self._state}, {time.monotonic() - self._began:.0f} s"
         text = self._text[-MAX_LIVE_CHARS:]
         tail = f'<pre style="max-height:20em;overflow:auto">{escaped(text)}</pre>' if text.strip() else ""
-        self._publish(
-            f'<div class="codeact-live" style="color:var(--jp-ui-font-color2, #666)">{words}</div>{tail}', words
-        )
+        self._publish(f'<div class="codeact-live" style="{_GREY}">{words}</div>{tail}', words)
 
     def finish(self, last: object) -> None:
         """Show the end of the stream."""
-        match last:
-            case TaskResult():
-                line = notebook_html.ending(last)
-            case Result():
-                bundle = last._repr_mimebundle_()
-                self._complete(bundle["text/html"], bundle["text/plain"])
-                return
-            case Response():
-                self.add(last.chat_message)
-                line = "Done"
-            case _:
-                line = "Done"
-        self.end(line)
+        if isinstance(last, Result):
+            bundle = last._repr_mimebundle_()
+            self._complete(bundle["text/html"], bundle["text/plain"])
+            return
+        if isinstance(last, Response):
+            self.add(last.chat_message)
+        self.end(notebook_html.ending(last) if isinstance(last, TaskResult) else "Done")
 
     def end(self, reason: str) -> None:
         """Replace the present state by a line."""
         line = cut(reason, 1000)
-        self._complete(f'<div style="color:var(--jp-ui-font-color2, #666)">{escaped(line)}</div>', line, last=True)
+        self._complete(f'<div style="{_GREY}">{escaped(line)}</div>', line, last=True)
 
     def _chunk(self, state: str, text: str) -> None:
         if self._state != state:

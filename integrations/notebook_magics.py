@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import contextlib
 from collections.abc import Iterator
@@ -16,12 +17,13 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from autogen_codeact.integrations.notebook_options import DEFAULT_SESSION, CellOptions, make_parser, parse, usage
 from autogen_codeact.integrations.notebook_output import CellOutput, cell_error
-from autogen_codeact.sandbox import OutputChunk, Result, Sandbox, SandboxError
+from autogen_codeact.sandbox import OutputChunk, Sandbox, SandboxError
 from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.limits import parse_timeout
+from autogen_codeact.sandbox.types.option_texts import parse_texts
 
-_PARSER = make_parser("sandbox")
+DEFAULT_SESSION = "default"
 _SESSION = argument("-s", "--session", default=DEFAULT_SESSION, help="name of the sandbox (default: default)")
 
 
@@ -36,7 +38,7 @@ class SandboxMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self._sandboxes: dict[str, Sandbox] = {}
-        self._options: dict[str, CellOptions] = {}
+        self._options: dict[str, tuple[str | None, dict[str, Any]]] = {}
         atexit.register(self.stop)
 
     def stop(self) -> None:
@@ -50,18 +52,33 @@ class SandboxMagics(Magics):
             ):  # an executor that has shut down raises a RuntimeError
                 sandbox.stop()
 
+    @magic_arguments()
+    @_SESSION
+    @argument("-l", "--language", default="python", help="language of the cell: python, sh, bash (default: python)")
+    @argument("-t", "--timeout", type=float, help="seconds that the cell may take (default: 60)")
+    @argument("-r", "--result", metavar="NAME", help="variable that gets the Result")
+    @argument("-b", "--backend", choices=("auto", "docker", "bubblewrap"), help="where it runs (default: auto)")
+    @argument(
+        "-o",
+        "--option",
+        action="append",
+        metavar="NAME=VALUE",
+        default=[],
+        help="an option or limit of a sandbox that is not running yet, such as memory=2g",
+    )
     @line_cell_magic
     def sandbox(self, line: str, cell: str | None = None) -> None:
-        # The docstring, which `%%sandbox?` shows, is below: it lists the options.
-        options = parse(_PARSER, line)
+        """Run the cell in the sandbox."""
+        arguments = parse_argstring(self.sandbox, line)
+        if arguments.result is not None and not arguments.result.isidentifier():
+            raise UsageError(f"--result {arguments.result!r} is not the name of a variable")
         with _errors():
-            sandbox = self._sandbox(options, is_line=cell is None)
+            timeout = arguments.timeout if arguments.timeout is None else parse_timeout(arguments.timeout)
+            sandbox = self._sandbox(arguments, timeout if cell is None else None)
             if cell is None:
                 sandbox.start()
             else:
-                self._run(sandbox, cell, options)
-
-    sandbox.__doc__ = usage(_PARSER)
+                self._run(sandbox, cell, arguments, timeout)
 
     @magic_arguments()
     @_SESSION
@@ -113,49 +130,43 @@ class SandboxMagics(Magics):
         if name not in self._sandboxes and name != DEFAULT_SESSION:
             known = ", ".join(self._sandboxes) or "none"
             raise UsageError(f"there is no session {name!r}; sessions: {known}")
-        return self._sandboxes[name] if name in self._sandboxes else self._sandbox(parse(_PARSER, ""), is_line=True)
+        return self._sandbox(argparse.Namespace(session=name, backend=None, option=[]), None)
 
-    def _sandbox(self, options: CellOptions, *, is_line: bool) -> Sandbox:
+    def _sandbox(self, arguments: argparse.Namespace, timeout: float | None) -> Sandbox:
         """Return a session's sandbox, made with the options if there is none of this name."""
-        name = options.session
-        timeout: dict[str, Any] = {"timeout": options.timeout} if is_line and options.timeout is not None else {}
+        name, backend, options = arguments.session, arguments.backend, parse_texts(arguments.option)
         if name in self._sandboxes:
-            first = self._options[name]
-            same = options.backend in (None, first.backend) and options.options in ({}, first.options)
-            if timeout or not same:
+            first_backend, first_options = self._options[name]
+            same = backend in (None, first_backend) and options in ({}, first_options)
+            if timeout is not None or not same:
                 stop = "%sandbox_stop" + (f" --session {name}" if name != DEFAULT_SESSION else "")
                 raise UsageError(
                     f"the session {name!r} has been started with other options: run {stop} first, or give --session NAME "
                     "for another sandbox"
                 )
             return self._sandboxes[name]
-        try:
-            self._sandboxes[name] = Sandbox(options.backend or "auto", **options.options, **timeout)
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from error
-        self._options[name] = options
+        more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        self._sandboxes[name] = Sandbox(backend or "auto", **options, **more)
+        self._options[name] = backend, options
         return self._sandboxes[name]
 
-    def _run(self, sandbox: Sandbox, cell: str, options: CellOptions) -> None:
+    def _run(self, sandbox: Sandbox, cell: str, arguments: argparse.Namespace, timeout: float | None) -> None:
         """Run a cell and show its output as it comes."""
+        assert self.shell is not None
         output = CellOutput()
         try:
-            with contextlib.closing(sandbox.stream(cell, options.language, options.timeout)) as items:
+            with contextlib.closing(sandbox.stream(cell, arguments.language, timeout)) as items:
                 for item in items:
                     if isinstance(item, OutputChunk):
                         output.add(item)
-                    else:
-                        self._keep(options, item)
-                        output.finish(item)
+                        continue
+                    if arguments.result is not None:
+                        self.shell.user_ns[arguments.result] = item
+                    output.finish(item)
         except KeyboardInterrupt as interrupt:
             raise output.interrupted(interrupt) from None
         finally:
             output.close()
-
-    def _keep(self, options: CellOptions, result: Result) -> None:
-        if options.result is not None:
-            assert self.shell is not None
-            self.shell.user_ns[options.result] = result
 
 
 @contextlib.contextmanager
@@ -165,5 +176,5 @@ def _errors() -> Iterator[None]:
         yield
     except SandboxError as error:
         raise cell_error(type(error).__name__, str(error)) from error
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise UsageError(printable(str(error), keep="\n")) from error

@@ -21,49 +21,28 @@ from autogen_codeact.sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, wri
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
-_TRACEBACK = re.compile(r'^(?:Traceback \(most recent call last\):| {2}File "<block \d+>", line \d+)\n', re.MULTILINE)
-_ENDED = re.compile(r"^[^\s].*\n", re.MULTILINE)
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_MAX_TRACEBACK_CHARS = 20_000
-_RED = "\x1b[31m{}\x1b[0m"
 
 
 class SandboxCellError(Exception):
     """The code of a cell has failed in the sandbox. Its subclasses have the names of the code's exceptions."""
 
-    def __init__(self, message: str, traceback: str = "") -> None:
-        super().__init__(message)
-        self._traceback = traceback
-
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows instead of this process' stack."""
-        lines = [*self._traceback.rstrip("\n").splitlines()]
-        last = f"{type(self).__name__}: {self}"
-        if not lines:
-            return [_RED.format(last)]
-        return [*lines[:-1], _RED.format(lines[-1])]
+        """Return what IPython shows instead of this process' stack; that of the code is in the output."""
+        return [f"\x1b[31m{type(self).__name__}: {self}\x1b[0m"]
 
 
-def cell_error(name: str, message: str, traceback: str = "") -> SandboxCellError:
-    """Return an exception of a class with a given name, so that a notebook shows the error as if it was its own.
-
-    Args:
-        name: Name of the class; untrusted.
-        message: The message; untrusted.
-        traceback: What is shown. Default: name and message.
-    """
+def cell_error(name: str, message: str) -> SandboxCellError:
+    """Return an exception of a class with a given name, so that a notebook shows the error as if it was its own."""
     last = name.rpartition(".")[2]
     safe = last if last.isidentifier() and len(last) <= 100 else "SandboxCellError"
     kind: type[SandboxCellError] = type(safe, (SandboxCellError,), {})
-    return kind(printable(message[:10_000], keep="\n\t"), traceback)
+    return kind(printable(message[:10_000], keep="\n\t"))
 
 
 class CellOutput:
     """Shows a running cell's output as a notebook does."""
 
     def __init__(self) -> None:
-        self._held = ""
-        """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
         self._line_left = 0
         """Characters of the line of a display, which the display replaces, that have not come yet."""
         self._misplaced = False
@@ -90,17 +69,10 @@ class CellOutput:
                 self._add([text])
 
     def finish(self, result: Result) -> None:
-        """Show the rest of the output, and what else the result says.
-
-        Raises:
-            SandboxCellError: The code has failed.
-        """
+        """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
         if self._misplaced or list(self._shown) != [display.name for display in result.displays]:
             self._redraw(result)
-        traceback = ""
-        if result.outcome == "error":
-            traceback, self._held = self._held, ""
         self._flush()
         self._remark(result)
         if failed:
@@ -113,7 +85,7 @@ class CellOutput:
                 message = message.format(result.duration_s)
             if result.state != "kept":
                 message += _STATES[result.state]
-            raise cell_error(name, message, _safe(traceback))
+            raise cell_error(name, message)
 
     def interrupted(self, interrupt: KeyboardInterrupt) -> SandboxCellError:
         """Show what the code has written that has not come as a piece, and return the error of the cell."""
@@ -131,7 +103,7 @@ class CellOutput:
         """Show all again, in its order and without what the code has cleared; a terminal can't."""
         if hasattr(get_ipython(), "kernel"):
             clear_output(wait=True)
-            self._held = self._incomplete = ""
+            self._incomplete = ""
             self._shown, self._bytes = {}, 0
             self._add(interleave(written_by_code(result), result.displays))
 
@@ -148,18 +120,11 @@ class CellOutput:
         self._incomplete = ""
         if end := _INCOMPLETE.search(text):
             self._incomplete, text = end[0], text[: end.start()]
-        if self._held and not _goes_on(self._held, text):
-            self._print(self._held)
-            self._held = ""
-        text, self._held = self._held + text, ""
-        begins = [found.start() for found in _TRACEBACK.finditer(text)]
-        if begins and len(text) - begins[0] <= _MAX_TRACEBACK_CHARS:
-            text, self._held = text[: begins[0]], text[begins[0] :]
         self._print(text)
 
     def _flush(self) -> None:
-        self._print(self._held + self._incomplete)
-        self._held = self._incomplete = ""
+        self._print(self._incomplete)
+        self._incomplete = ""
 
     def _print(self, text: str) -> None:
         if text:
@@ -203,15 +168,6 @@ _STATES = {
     "restored": "\nThe session's variables are as they were before this cell.",
     "lost": "\nThe session's variables are lost.",
 }
-
-
-def _goes_on(held: str, text: str) -> bool:
-    """Return whether text may belong to the traceback that is held back."""
-    if len(held) + len(text) > _MAX_TRACEBACK_CHARS:
-        return False
-    *_, last = _TRACEBACK.finditer(held)
-    ended = _ENDED.search(held, last.end())
-    return ended is None or text.lstrip("\n").startswith(_CHAINED) or not text.strip("\n")
 
 
 def _safe(text: str) -> str:

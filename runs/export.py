@@ -14,8 +14,6 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogg
 from autogen_codeact.runs.notebook import (
     Cell,
     code_cell,
-    definitions,
-    is_name,
     markdown_cell,
     outputs_of,
     to_json,
@@ -28,9 +26,6 @@ from autogen_codeact.sandbox.types.result import Result
 
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
 """Messages that other events repeat."""
-_ANSWER = "final_answer"
-MAX_TOOLS = 1_000
-"""Host tools that a notebook defines, and characters of their names."""
 MAX_UNDER_WAY = 8
 MAX_CELL = 6 * 1024 * 1024
 """Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
@@ -84,8 +79,6 @@ class _Cells:
         """Return the cells."""
         started = self._run.started
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
-        if tools := self._tools():
-            yield definitions(tools)
         for raw in self._run.raw_events():
             event = self._run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             match event:
@@ -102,22 +95,6 @@ class _Cells:
                     yield markdown_cell(f"*A part of the log can't be read: {event.reason}.*")
         for begun in self._under_way.values():
             yield from self._code(begun, None)
-
-    def _tools(self) -> set[str]:
-        """Return the names of functions that the run's code may call, and that a notebook does not have."""
-        names: set[Any] = {tool for agent in self._run.started.agents for tool in agent.tools}
-        for raw in self._run.raw_events():
-            if isinstance(raw, RawEvent) and raw.name == "host_call_started":
-                name = raw.data.get("name")
-                if len(names) < MAX_TOOLS and isinstance(name, str) and len(name) < MAX_TOOLS:
-                    names.add(name)
-            elif (
-                isinstance(raw, RawEvent)
-                and raw.name == "block_started"
-                and f"{_ANSWER}(" in str(raw.data.get("blocks"))
-            ):
-                names.add(_ANSWER)
-        return {name for name in names if is_name(name)}
 
     def _words(self, message: Mapping[str, Any]) -> Iterator[Cell]:
         metadata, content = message.get("metadata"), message.get("content")

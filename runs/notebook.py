@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from keyword import iskeyword
 from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
@@ -24,8 +23,6 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-_FINAL_ANSWER = "def final_answer(value):\n    print(value)"
-_NO_TOOL = "def {name}(*args, **kwargs):\n    raise NotImplementedError('{name}() was a function of the host')"
 
 Cell = dict[str, Any]
 
@@ -56,24 +53,6 @@ def code_cell(code: str, language: str, number: int | None, outputs: Sequence[Ce
         "outputs": list(outputs),
         "source": f"{magic}{_clean(code).rstrip()}",
     }
-
-
-def definitions(tools: Collection[str]) -> Cell:
-    """Return a cell with a function for each host tool that the run's code called, so that the name is defined.
-
-    Args:
-        tools: Their names.
-    """
-    return code_cell("\n\n\n".join(map(_definition, sorted(tools))), "python", None)
-
-
-def _definition(name: str) -> str:
-    return _FINAL_ANSWER if name == "final_answer" else _NO_TOOL.format(name=name)
-
-
-def is_name(name: object) -> bool:
-    """Return whether a tool's name can be that of a Python function; it stands in the notebook's code."""
-    return isinstance(name, str) and name.isidentifier() and not iskeyword(name)
 
 
 def outputs_of(result: Result, number: int) -> list[Cell]:

@@ -29,7 +29,6 @@ _REMOVED = ".removed-"
 _MAX_SLUG = 32
 _NEW_S = 60.0
 """An empty log that is younger may be one that its writer has not locked yet."""
-_LOCKS = Path("/proc/locks")
 _NAME = re.compile(r"\d{8}-\d{6}-")
 
 
@@ -124,24 +123,7 @@ def is_being_written(path: Path) -> bool:
         path: The run's folder.
     """
     with _opened_log(path) as log:
-        if log is None or _nobody_locks(log):
-            return False
-        return _lock(log, fcntl.LOCK_SH) is False
-
-
-def _nobody_locks(log: int) -> bool:
-    """Return whether the system's list of locks has none of a file; False as well if there is no such list.
-
-    To try the lock would take it for a moment, and a process that begins to write just then would find it taken.
-    """
-    try:
-        locks = _LOCKS.read_text("ascii", "replace")
-    except OSError:
-        return False
-    number = str(os.fstat(log).st_ino)
-    lines = (line.split() for line in locks.splitlines())
-    # Not its device: some file systems have another one there.
-    return not any(number == field.rpartition(":")[2] for fields in lines if "FLOCK" in fields for field in fields[5:7])
+        return log is not None and _lock(log, fcntl.LOCK_SH) is False
 
 
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:

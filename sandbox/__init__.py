@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
     from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
-    from autogen_codeact.sandbox.tools.host_tool import HostTool as HostTool
+    from autogen_codeact.sandbox.tools.function import HostTool as HostTool
     from autogen_codeact.sandbox.tools.source import ToolSource as ToolSource
     from autogen_codeact.sandbox.types.displays import Display as Display
     from autogen_codeact.sandbox.types.docker_hosts import DockerHost as DockerHost

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.types.errors import SandboxError
 from autogen_codeact.sandbox.types.limits import parse_size
 from autogen_codeact.sandbox.types.options import SandboxOptions
@@ -168,9 +167,24 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
     )
 
 
-async def facts_of(
-    sandbox: SandboxLifecycle, start: Callable[[], Awaitable[None]], run: Callable[[str, float], Awaitable[str]]
-) -> SandboxFacts:
+class AskedSandbox(Protocol):
+    """What is needed to ask a sandbox for facts; `ManagedSandbox` has it."""
+
+    options: SandboxOptions
+    client: RunnerClient | None
+
+    @property
+    def facts_of_pool(self) -> dict[Hashable, dict[str, Any]] | None:
+        """What its pool knows of sandboxes in which no code has run, or None."""
+
+    async def start_if_needed(self) -> None:
+        """Start the sandbox if it is not running."""
+
+    async def run_in_new_process(self, code: str, timeout: float) -> str:
+        """Run Python code in a new process, and return its output."""
+
+
+async def facts_of(sandbox: AskedSandbox) -> SandboxFacts:
     """Return the facts about a sandbox; the sandbox is started if it is not running.
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
@@ -178,14 +192,12 @@ async def facts_of(
 
     Args:
         sandbox: The sandbox.
-        start: Starts it if it is not running.
-        run: Runs Python in it, for some seconds at most, and returns the output.
     """
     answer: dict[str, Any] = {}
     try:
-        await start()
+        await sandbox.start_if_needed()
         async with asyncio.timeout(PROBE_DEADLINE_S):
-            answer = await _ask(sandbox, run)
+            answer = await _ask(sandbox)
             if sandbox.client is not None and sandbox.client.hello is not None and sandbox.client.hello.memory:
                 answer["memory_bytes"] = sandbox.client.hello.memory  # the engine's machine may be another one
     except (SandboxError, TimeoutError, ValueError, RecursionError):
@@ -193,14 +205,15 @@ async def facts_of(
     return replace(known_facts(sandbox.options), **answer)
 
 
-async def _ask(sandbox: SandboxLifecycle, run: Callable[[str, float], Awaitable[str]]) -> dict[str, Any]:
+async def _ask(sandbox: AskedSandbox) -> dict[str, Any]:
     named = getattr(sandbox.options, "all_packages", [])
     names = [*dict.fromkeys(map(_project, [*named, *PACKAGES]))][:MAX_ITEMS]
     client, pooled = sandbox.client, sandbox.facts_of_pool
     key = (client.python, *names) if client is not None and client.python is not None else None
     if client is not None and pooled is not None and key in pooled:
         return {**pooled[key], **await _files_in(client)}
-    answer = _checked(await run(PROBE % {"packages": names, "commands": list(COMMANDS)}, PROBE_DEADLINE_S))
+    program = PROBE % {"packages": names, "commands": list(COMMANDS)}
+    answer = _checked(await sandbox.run_in_new_process(program, PROBE_DEADLINE_S))
     # Code that has run meanwhile could have changed the answer.
     if key is not None and pooled is not None and sandbox.facts_of_pool is pooled and sandbox.client is client:
         pooled[key] = {name: answer[name] for name in ("python", "packages", "commands")}
@@ -209,7 +222,7 @@ async def _ask(sandbox: SandboxLifecycle, run: Callable[[str, float], Awaitable[
 
 async def _files_in(client: RunnerClient) -> dict[str, Any]:
     """Return what the program says of files, asked without running it."""
-    answer = (await client.file_request({"op": "list"})).message
+    answer = (await client.requests.file_request({"op": "list"})).message
     files = [(entry["name"], entry["size"]) for entry in checked_entries(answer.get("files"))]
     shown = sorted((file for file in files if not _is_hidden(file[0])), key=lambda file: _place(file[0]))[:MAX_COUNTED]
     return {

@@ -214,7 +214,7 @@ class SandboxPool:
         while True:
             sandbox = await self._wait(manager, manager.request(), deadline, message)
             try:
-                answers = await sandbox.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1)))
+                answers = await sandbox.requests.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1)))
             except BaseException:
                 manager.discard(sandbox)
                 raise

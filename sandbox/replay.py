@@ -78,11 +78,11 @@ class ReplayWorkspace:
 
     async def _read_own(self) -> None:
         left = MAX_OWN_BYTES
-        for entry in await self._client.list_files():
+        for entry in await self._client.requests.list_files():
             name, size = entry["name"], entry["size"]
             if name not in self._inside and is_safe(name) and size <= left and len(self._own) < MAX_FILES:
                 with contextlib.suppress(SandboxFileError):
-                    chunks = [chunk async for chunk, now in self._client.read_file(name) if now <= size]
+                    chunks = [chunk async for chunk, now in self._client.requests.read_file(name) if now <= size]
                     left -= size
                     fingerprint = self._inside[name] = fingerprint_of(sum(map(len, chunks)), chunks)
                     self._own[name] = fingerprint, entry["mode"], chunks
@@ -110,7 +110,7 @@ class ReplayWorkspace:
         answers: list[Any] = []
         for start in range(0, len(files), MAX_FILES_PER_REQUEST):
             part = files[start : start + MAX_FILES_PER_REQUEST]
-            answer = (await self._client.file_request({"op": op, "files": part})).message.get("files")
+            answer = (await self._client.requests.file_request({"op": op, "files": part})).message.get("files")
             if not isinstance(answer, list) or len(answer) != len(part):
                 raise SandboxDied(f"the sandbox {self._client.name} sent a malformed answer about files")
             answers += answer
@@ -133,7 +133,7 @@ class ReplayWorkspace:
         return has_hash(fingerprint) and self._inside.get(name) == fingerprint
 
     async def _listing(self) -> list[str]:
-        return [entry["name"] for entry in await self._client.list_files()]
+        return [entry["name"] for entry in await self._client.requests.list_files()]
 
     async def _remove(self, names: list[str]) -> None:
         await self._request("remove", [{"name": name} for name in names])
@@ -144,7 +144,7 @@ class ReplayWorkspace:
         """Send a file that the host has, under any name, or that the sandbox had at its start."""
         if name in self._own and self._own[name][0] == fingerprint:
             _, mode, chunks = self._own[name]
-            await self._client.write_file(name, mode, chunks)
+            await self._client.requests.write_file(name, mode, chunks)
             self._inside[name] = fingerprint
             return True
         file = self._by_fingerprint.get(fingerprint)
@@ -155,7 +155,7 @@ class ReplayWorkspace:
             # In a thread: hashing 64 MiB would hold up the event loop.
             if await asyncio.to_thread(fingerprint_of, file.size, chunks) != fingerprint:
                 return False
-            await self._client.write_file(name, file.mode, chunks)
+            await self._client.requests.write_file(name, file.mode, chunks)
         except SandboxFileError:
             return False
         self._inside[name] = fingerprint
@@ -201,7 +201,7 @@ class ReplayWorkspace:
         Raises:
             SandboxError: The sandbox broke.
         """
-        await self._client.file_request({"op": "forget"})
+        await self._client.requests.file_request({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), self)
 
     async def checkpoint(self) -> str | None:
@@ -211,7 +211,7 @@ class ReplayWorkspace:
             None, or the reason why that is impossible.
         """
         try:
-            await self._client.command(Frame.TAKE_CHECKPOINT, {})
+            await self._client.requests.command(Frame.TAKE_CHECKPOINT, {})
         except ValueError as error:
             return str(error)
         return None
@@ -225,11 +225,11 @@ class ReplayWorkspace:
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
-        await self._client.file_request({"op": "empty"})
+        await self._client.requests.file_request({"op": "empty"})
 
     async def _roll_back(self) -> None:
         try:
-            await self._client.command(Frame.ROLL_BACK, {})
+            await self._client.requests.command(Frame.ROLL_BACK, {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
@@ -253,7 +253,7 @@ class ReplayWorkspace:
                 continue
             if name not in present or self._inside.get(name) != self._host_fingerprints[name]:
                 chunks = await self._content(file)
-                await self._client.write_file(name, file.mode, chunks)
+                await self._client.requests.write_file(name, file.mode, chunks)
 
     async def _drain(self) -> None:
         """Wait until connections of dead processes have been refused."""
@@ -263,7 +263,7 @@ class ReplayWorkspace:
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
             # The supervisor accepts connections at its port between two answers.
-            await self._client.file_request({"op": "remove", "files": []})
+            await self._client.requests.file_request({"op": "remove", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1
             if not rounds:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.lifecycle import BackendName
+from autogen_codeact.sandbox.managed_sandbox import BackendName
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
@@ -162,6 +162,11 @@ class Sandbox:
             SandboxNotStarted: It is a temporary one and the sandbox has not been started.
         """
         return self._sandbox.work_dir
+
+    @property
+    def engine(self) -> str | None:
+        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
+        return self._sandbox.engine
 
     def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
         """Run code; the sandbox is started if it is not running.

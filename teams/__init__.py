@@ -6,10 +6,6 @@ from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.teams.budget import Budget as Budget
-    from autogen_codeact.teams.config import TeamConfig as TeamConfig
-    from autogen_codeact.teams.errors import GraphError as GraphError
-    from autogen_codeact.teams.errors import HandoffTargetError as HandoffTargetError
-    from autogen_codeact.teams.errors import SelectionError as SelectionError
     from autogen_codeact.teams.errors import SpeakerError as SpeakerError
     from autogen_codeact.teams.factory import coder_executor_team as coder_executor_team
     from autogen_codeact.teams.graph import Graph as Graph
@@ -23,6 +19,4 @@ if TYPE_CHECKING:
     from autogen_codeact.teams.speakers import Speakers as Speakers
     from autogen_codeact.teams.team import Team as Team
     from autogen_codeact.teams.termination import FinalWordTermination as FinalWordTermination
-    from autogen_codeact.teams.termination import FinalWordTerminationConfig as FinalWordTerminationConfig
-
 __getattr__, __dir__ = lazy_names(__name__)

@@ -11,10 +11,11 @@ from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
+from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.executors import ToolLike
+from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox import ApproveTool
 from autogen_codeact.teams.budget import Budget
 from autogen_codeact.teams.team import Team

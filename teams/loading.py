@@ -90,21 +90,7 @@ def check_untrusted(
     allow_keys: bool = False,
     work_dir: Path | str | None = None,
 ) -> dict[str, Any]:
-    """Check an untrusted configuration without loading anything.
-
-    Args:
-        source: As for `load_component`.
-        allow_keys: As for `load_component`.
-        work_dir: As for `load_component`.
-
-    Returns:
-        A copy that can be loaded.
-
-    Raises:
-        RefusedConfigError: It contains what is not allowed.
-        ValueError: It is not a component's configuration.
-        OSError: The file can't be read.
-    """
+    """Check an untrusted configuration without loading anything."""
     if isinstance(source, ComponentModel):
         source = source.model_dump()
     data = _copy(_read(source, MAX_BYTES) if isinstance(source, str | bytes | Path) else source)

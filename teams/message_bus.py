@@ -18,11 +18,7 @@ def renew(participant: ChatAgent | BaseTeam) -> bool:
     AutoGen's teams offer no way to do it, so this uses their private attributes. What the team remembers is lost; its saved state
     can be loaded afterwards. A team with a runtime of the user's is left as it is.
 
-    Args:
-        participant: An agent or team.
-
-    Returns:
-        Whether there was one. Then its run has to be cancelled twice: the first time, it waits for the old bus.
+    Returns True where there was one: then the run has to be cancelled twice, because the first time it waits for the old bus.
     """
     renewed = False
     for team in teams_of(participant):

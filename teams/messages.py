@@ -19,15 +19,7 @@ Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
 
 
 def task_messages(task: Task, known: MessageFactory) -> list[BaseChatMessage]:
-    """Return the messages of a task; none if there is no task.
-
-    Args:
-        task: The task.
-        known: The types of messages that the team knows.
-
-    Raises:
-        ValueError: The task is empty or of a wrong type.
-    """
+    """Return the messages of a task; none if there is no task."""
     if task is None:
         return []
     if isinstance(task, str):
@@ -58,12 +50,7 @@ def unknown_type(who: str, message: Message) -> ValueError:
 def message_types(
     participants: Sequence[ChatAgent | BaseTeam], custom: Sequence[type[Message]]
 ) -> tuple[MessageFactory, list[type[Message]]]:
-    """Return every message type that a team knows, and those among them that AutoGen does not.
-
-    Args:
-        participants: The team's.
-        custom: The types that the user named.
-    """
+    """Return every message type that a team knows, and those among them that AutoGen does not."""
     types = list(custom)
     for participant in participants:
         if isinstance(participant, ChatAgent):

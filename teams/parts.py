@@ -11,7 +11,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import ToolPolicy
+from autogen_codeact.executors.tools.policies import ToolPolicy
 from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.speakers import Speakers
 
@@ -27,14 +27,7 @@ ATTRIBUTES = (
 
 
 def agents_of(agent_or_team: object) -> list[ChatAgent]:
-    """Return an agent, or the agents of a team, with all that are nested: in teams, in agents, and in tools such as `AgentTool`.
-
-    Args:
-        agent_or_team: AutoGen's or ours.
-
-    Returns:
-        Each agent once, an outer one before those inside, else in the order of the participants.
-    """
+    """Return an agent, or the agents of a team, with all that are nested in teams, agents and tools, each once."""
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatAgent)]
 
 

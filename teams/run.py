@@ -69,12 +69,7 @@ class Run:
         self.answers: dict[str, tuple[list[Message], list[BaseChatMessage]]] = {}
 
     def stop(self, error: BaseException | None = None, reason: str | None = None) -> None:
-        """End the run in the middle of what it does.
-
-        Args:
-            error: What the run raises. Default: nothing, its reader has left, or there is a reason.
-            reason: Why the run stops, for its result.
-        """
+        """End the run in the middle of what it does."""
         if not self.is_over:
             self.is_interrupted = True
             self.error = error
@@ -131,13 +126,7 @@ class Run:
             self.messages.append(message)
 
     def take(self, participant: ChatAgent | BaseTeam, item: Any, *, counted: bool) -> None:
-        """Take what a participant yields in its turn, and stop the run if that uses up its budget.
-
-        Args:
-            participant: The participant.
-            item: A message, or what a turn ends with.
-            counted: Whether the participant counts in this run's meter by itself.
-        """
+        """Take what a participant yields in its turn, and stop the run if that uses up its budget."""
         name, ends = participant.name, isinstance(item, Response | TaskResult)
         if isinstance(item, Response):
             messages, chat_messages = [*(item.inner_messages or ()), item.chat_message], [item.chat_message]
@@ -178,15 +167,7 @@ class Run:
         return turns
 
     def limit_seconds(self, nested: Callable[[], bool], grace_s: float) -> asyncio.TimerHandle | None:
-        """Stop the run when its time is used up.
-
-        Args:
-            nested: Whether only nested teams have their turn, which end by themselves.
-            grace_s: Seconds that these have.
-
-        Returns:
-            The timer; None without a limit.
-        """
+        """Stop the run when its time is used up."""
         if (seconds := self.meter.seconds_left) == math.inf:
             return None
         loop = asyncio.get_running_loop()

@@ -70,21 +70,7 @@ class Memory(Generic[P]):
 def read_state(
     state: Any, names: Sequence[str], speakers: Speakers[P], known: MessageFactory
 ) -> tuple[Memory[P], dict[str, Mapping[str, Any]], SavedRun, list[Message]]:
-    """Read the state of a team.
-
-    Args:
-        state: The team's.
-        names: The participants' names.
-        speakers: The team's policy.
-        known: The types of messages that can be in it.
-
-    Returns:
-        What the team remembers, the participants' states by name, and the run that was under way with the messages that it had
-        yielded.
-
-    Raises:
-        ValueError: It is not the state of a team with these participants.
-    """
+    """Read the state of a team."""
     try:
         state = with_encoded_images(state)
         states = TeamState.model_validate(state).agent_states
@@ -127,11 +113,7 @@ def _chat(message: Message) -> BaseChatMessage:
 
 
 async def set_states(undo: Undo, participants: Sequence[Any], states: Mapping[str, Mapping[str, Any]]) -> None:
-    """Load the states of the participants; if one can't be loaded, restore those loaded before.
-
-    Raises:
-        ValueError: One can't be loaded; the message names it.
-    """
+    """Load the states of the participants; if one can't be loaded, restore those loaded before."""
     done: list[tuple[str, Mapping[str, Any] | None]] = []
     for participant in participants:
         name = participant.name

@@ -114,11 +114,7 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
 
 
 async def next_names(speakers: Speakers[P], position: P, conversation: Conversation) -> list[str]:
-    """Return the next speakers that a policy names, if they are participants.
-
-    Raises:
-        SpeakerError: There are none, or others, or one is there twice.
-    """
+    """Return the next speakers that a policy names, if they are participants."""
     names = await speakers.next(position, conversation)
     if not names or not set(names) <= set(conversation.names) or len(set(names)) < len(names):
         raise SpeakerError(

@@ -19,12 +19,7 @@ _left: set[asyncio.Task[Any]] = set()
 
 
 async def end_tasks(tasks: Mapping[str, asyncio.Task[Any]], grace_s: float) -> None:
-    """Wait for the end of tasks that were cancelled, within bounds.
-
-    Args:
-        tasks: The tasks, by what the warning calls one that does not end; it then runs on by itself.
-        grace_s: Seconds that they have.
-    """
+    """Wait for the end of tasks that were cancelled, within bounds."""
     if tasks:
         await asyncio.wait(tasks.values(), timeout=grace_s)
     for what, task in tasks.items():
@@ -180,11 +175,7 @@ class Undo:
             logger.warning("%s failed.", what, exc_info=error)
 
     async def wait(self, name: str) -> None:
-        """Wait until a participant's turn that ignored its cancellation has ended, and undo it.
-
-        Raises:
-            RuntimeError: It still runs.
-        """
+        """Wait until a participant's turn that ignored its cancellation has ended, and undo it."""
         if self._is_busy(name):
             self._busy[name].cancel()
             await asyncio.wait({self._busy[name]}, timeout=self._busy_s)

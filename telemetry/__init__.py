@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.telemetry.content import Redact as Redact
-    from autogen_codeact.telemetry.instrumentation import Instrumentation as Instrumentation
     from autogen_codeact.telemetry.instrumentation import instrument as instrument
 
 __getattr__, __dir__ = lazy_names(__name__)

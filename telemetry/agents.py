@@ -14,11 +14,7 @@ from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERA
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
-    """Make a span of each run of a team, also of one that goes on; `run` uses `run_stream`, in AutoGen's teams as in ours.
-
-    Returns:
-        Ends it.
-    """
+    """Make a span of each run of a team, also of one that goes on; `run` uses `run_stream`, in AutoGen's teams as in ours."""
     attributes = {OPERATION: "invoke_workflow", WORKFLOW_NAME: team.name}
 
     def run_stream(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,9 +34,6 @@ def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
     """Make a span of each turn of an agent that is not inside AutoGen's own span of it.
 
     AutoGen makes its span with the global provider: there is none if that is not set, or if an agent is called directly.
-
-    Returns:
-        Ends it.
     """
     name = f"invoke_agent {agent.name}"
     attributes = {OPERATION: "invoke_agent", AGENT_NAME: agent.name, AGENT_DESCRIPTION: agent.description}

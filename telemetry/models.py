@@ -39,11 +39,7 @@ PROVIDERS = {
 
 
 def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[], None]:
-    """Make a span of each call of a model client.
-
-    Returns:
-        Ends it.
-    """
+    """Make a span of each call of a model client."""
     fixed = _describe(client)
 
     async def trace(call: ModelCall) -> Items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 ATTRIBUTE = "_codeact_telemetry"
@@ -27,6 +28,7 @@ class Patch:
         replaced = make(self._before)
         self._active = True
 
+        @wraps(self._before)  # agents look at its signature
         def patched(*args: Any, **kwargs: Any) -> Any:
             return (replaced if self._active else self._before)(*args, **kwargs)
 
@@ -64,16 +66,7 @@ class _Use:
 
 
 def share(part: Any, provider: object, begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
-    """Instrument an object, unless it already is for the same provider: what two agents share is reported once.
-
-    Args:
-        part: The object. It remembers by itself what has been done, so that nothing else keeps it alive.
-        provider: The tracer provider, or None for the global one.
-        begin: Instruments it, and returns what undoes that.
-
-    Returns:
-        Ends this use of it; the last one undoes it.
-    """
+    """Instrument an object, unless it already is for the same provider: what two agents share is reported once."""
     key = id(provider)
     with _changing:
         uses: dict[int, _Use] = vars(part).setdefault(ATTRIBUTE, {})

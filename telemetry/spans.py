@@ -76,15 +76,7 @@ class Spans:
         parent: Context | None = None,
         start_time_ns: int | None = None,
     ) -> Span:
-        """Start a span.
-
-        Args:
-            name: Its name.
-            attributes: Its attributes.
-            kind: Whether something outside this process does the work.
-            parent: The context that has the parent span. By default the current one.
-            start_time_ns: When it began, if that was earlier: nanoseconds since 1970.
-        """
+        """Start a span."""
         return self._tracer.start_span(name, parent, kind, dict(attributes), start_time=start_time_ns)
 
     @contextmanager
@@ -122,13 +114,7 @@ class Spans:
             span.end()
 
     def fail(self, span: Span, kind: str, message: str = "") -> None:
-        """Mark a span as failed.
-
-        Args:
-            span: The span.
-            kind: Name of the exception or another short name of the error.
-            message: What it says; shown only with content.
-        """
+        """Mark a span as failed."""
         span.set_attribute(ERROR_TYPE, short(kind))
         described = self.content.value(message) if self.content is not None and message else None
         span.set_status(Status(StatusCode.ERROR, described))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -280,10 +280,10 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
         }
         for each in result.connections[:MAX_PARTS]
     ]
-    step["files"], more = changed_files(run, result, entry.known_files, entry.removed)
+    step["files"] = changed_files(run, result, entry.known_files)
     step["state"] = result.state
     step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
-    step["notes"] += _left_out(result, more)
+    step["notes"] += _left_out(result)
 
 
 def _written(result: ResultRecord) -> str:
@@ -291,40 +291,29 @@ def _written(result: ResultRecord) -> str:
     return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
-def _left_out(result: ResultRecord, files: int) -> list[str]:
-    parts = {"displays": len(result.displays), "calls": len(result.tool_calls), "connections": len(result.connections)}
-    notes = [
-        f"{number - MAX_PARTS:,} more {name} are not shown." for name, number in parts.items() if number > MAX_PARTS
-    ]
-    return [*notes, f"{files:,} more files are not shown."] if files > 0 and files + MAX_FILES > MAX_FILES else notes
+def _left_out(result: ResultRecord) -> list[str]:
+    parts = {
+        "displays": len(result.displays) - MAX_PARTS,
+        "calls": len(result.tool_calls) - MAX_PARTS,
+        "connections": len(result.connections) - MAX_PARTS,
+        "files": len(result.artifacts) - MAX_FILES,
+    }
+    return [f"{number:,} more {name} are not shown." for name, number in parts.items() if number > 0]
 
 
 def _complete_block(entry: StepEntry, step: Step, *, running: bool) -> None:
-    defaults: dict[str, Any] = {
-        "code": "",
-        "code_bytes": None,
-        "language": "",
-        "spans": None,
-        "output": "",
-        "output_bytes": None,
-        "truncated": 0,
-        "value": None,
-        "exit_code": None,
-        "error": None,
-        "state": None,
-        "text": "",
-    }
-    lists: dict[str, Callable[[], list[Any]]] = dict.fromkeys(
-        ("displays", "calls", "connections", "files", "notes"), list
-    )
     if entry.live is not None:
         step["output"], step["output_bytes"] = output_text(str(entry.live), OUTPUT_CHARS)
     if entry.is_open:
         step["outcome"] = "running" if running else "interrupted"
-    for name, value in defaults.items():
+    empty: dict[str, Any] = {
+        **dict.fromkeys(("code", "language", "output", "text"), ""),
+        **dict.fromkeys(("code_bytes", "output_bytes", "spans", "value", "exit_code", "error", "state")),
+        **{name: [] for name in ("displays", "calls", "connections", "files", "notes")},
+        "truncated": 0,
+    }
+    for name, value in empty.items():
         step.setdefault(name, value)  # type: ignore[misc]
-    for name, make in lists.items():
-        step.setdefault(name, make())  # type: ignore[misc]
 
 
 def _display(run: Run, display: DisplayRecord) -> DisplayDocument:

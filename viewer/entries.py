@@ -67,7 +67,6 @@ class StepEntry:
         live: What it has written by now, until the events that have all of it are there.
         gap: Why its part of the log can't be read, and how many lines it has.
         known_files: Copies of its changed files from before, by name, as the log has them.
-        removed: Files that are gone after it.
         answer: The model's answer, to see whether a message repeats it.
         revision: Number of its last change among all changes of the run.
     """
@@ -89,7 +88,6 @@ class StepEntry:
     live: LiveText | None = None
     gap: tuple[str, int] | None = None
     known_files: dict[str, Any] = field(default_factory=dict)
-    removed: list[str] = field(default_factory=list)
     answer: str | None = None
     revision: int = 0
 

@@ -1,4 +1,4 @@
-"""The files that a block added, changed or removed, with the differences of text files."""
+"""The files that a block added or changed, with the differences of text files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,19 @@ _MAX_LINES = 2_000
 _MAX_DIFF = 32 * 1024
 
 
-def changed_files(
-    run: Run, result: ResultRecord, known: Mapping[str, Any], removed: list[str]
-) -> tuple[list[FileDocument], int]:
-    """Return the files that a block added, changed or removed, and how many more there were.
+def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> list[FileDocument]:
+    """Return the files that a block added or changed, at most `MAX_FILES`.
 
     Args:
         run: The run, which has copies of the files.
         result: The block's result.
         known: The copies from before the block by name, as the log has them.
-        removed: Names of files that are gone.
     """
     before = result.files_before
-    documents = [
+    return [
         _changed(run, each, known.get(each.name), is_new=before is not None and each.name not in before)
         for each in result.artifacts[:MAX_FILES]
     ]
-    room = MAX_FILES - len(documents)
-    documents += [_removed(run, name, known.get(name)) for name in removed[:room]]
-    return documents, len(result.artifacts) + len(removed) - len(documents)
 
 
 def reference(file: StoredFile | None, media_type: str) -> FileReference | None:
@@ -54,24 +48,11 @@ def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) 
     return {
         "name": bounded(artifact.name, 1_000),
         "download": download_name(artifact.name),
-        "change": "added" if is_new or (old is None and earlier is None and is_new) else "changed",
+        "change": "added" if is_new else "changed",
         "size": artifact.size,
         "diff": _difference(run, None if is_new else old, artifact.file, artifact.name, is_new=is_new),
         "file": reference(artifact.file, artifact.media_type),
         "note": bounded(artifact.note) if artifact.note is not None else None,
-    }
-
-
-def _removed(run: Run, name: str, earlier: Any) -> FileDocument:
-    file = _stored(earlier)
-    return {
-        "name": bounded(name, 1_000),
-        "download": download_name(name),
-        "change": "removed",
-        "size": file.size if file is not None else 0,
-        "diff": None,
-        "file": reference(file, "application/octet-stream"),
-        "note": None,
     }
 
 

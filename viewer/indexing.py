@@ -37,9 +37,7 @@ class _Agent:
     request: StepEntry | None = None  # a message with calls of the model
     request_has_calls: bool = False
     blocks: dict[int, StepEntry] = field(default_factory=dict)
-    finished: StepEntry | None = None  # the last block that has ended
     files: dict[str, Any] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
 
 
 class StepIndex:
@@ -51,8 +49,6 @@ class StepIndex:
         """Number of changes of steps."""
         self.size = 0
         """Bytes of memory that the index takes, about."""
-        self.output: list[tuple[int, str]] = []
-        """Pieces of output of running blocks, until the caller clears it."""
         self.is_full = False
         self.finished: dict[str, Any] | None = None
         self.resumed = self.gaps = self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
@@ -61,7 +57,6 @@ class StepIndex:
         self._agents: dict[str, _Agent] = {}
         self._by_source: dict[str, list[str]] = {}
         self._task_ids: set[str] = set()
-        self._last_runner: str | None = None
         self._handlers: dict[str, Callable[[RawEvent], None]] = {
             "run_started": self._run_started,
             "run_resumed": self._run_resumed,
@@ -298,26 +293,12 @@ class StepIndex:
         entry.sandbox_s = max(0.0, duration - entry.tools_s)
         self._timing["sandbox_s"] += entry.sandbox_s
         self._timing["tools_s"] += entry.tools_s
-        self._last_runner = agent.key
 
     def _follow_files(self, agent: _Agent, entry: StepEntry, result: Mapping[str, Any]) -> None:
-        before = result.get("files_before")
-        if isinstance(before, dict):
-            # When other agents have run code since, it may have been theirs.
-            gone = sorted(agent.names - before.keys()) if self._last_runner == agent.key else []
-            if gone and (previous := agent.finished) is not None:
-                previous.removed = gone
-                previous.known_files |= {name: agent.files[name] for name in gone if name in agent.files}
-                self.touch(previous)
-            for name in gone:
-                agent.files.pop(name, None)
-            agent.names = set(before)
         artifacts = {str(each["name"]): each for each in result.get("artifacts") or ()}
         entry.known_files = {name: agent.files[name] for name in artifacts if name in agent.files}
         agent.files |= {name: each.get("file") for name, each in artifacts.items()}
-        agent.names |= artifacts.keys()
         self.size += _FILE_BYTES * (len(artifacts) + len(entry.known_files))
-        agent.finished = entry
 
     def _host_call(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
@@ -348,7 +329,7 @@ class StepIndex:
             before = entry.live.chars
             entry.live.add(text)
             self.size += 4 * max(0, entry.live.chars - before) + _PIECE_BYTES
-            self.output.append((entry.number, text))
+            self.touch(entry)
 
     # Messages
 

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
@@ -20,16 +20,12 @@ from autogen_codeact.viewer.schema import Step, Summary
 from autogen_codeact.viewer.static import NONCE, SCRIPT_TAG, STYLE_TAG, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import RunSteps
 
-MAX_TEXT = 64 * 1024**2
-"""Bytes of steps that are written whole; in later ones long text is shortened."""
 MAX_FILE = 16 * 1024**2
 """Bytes of a figure or a file of the workspace; larger ones are left out."""
 MAX_FILES = 96 * 1024**2
-"""Bytes of all figures and files; what comes later is left out."""
+"""Bytes of all figures and files; what comes later is left out, and the page says so where it would be."""
 _PART_BYTES = 256 * 1024
 _PART_STEPS = 50
-_SHORT = 200
-_SHORT_LIST = 10
 _IN_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 """In JSON, so that no text of a run can end its element; what is not ASCII is escaped anyway."""
 
@@ -71,8 +67,7 @@ class _Page:
         self._steps = steps
         self._file = file
         self._seen: set[str] = set()
-        self._text_bytes = self._file_bytes = 0
-        self._shortened = self._left_out = self._left_out_bytes = 0
+        self._file_bytes = 0
 
     def write(self) -> None:
         header = self._steps.header()
@@ -84,10 +79,6 @@ class _Page:
         for first, steps in self._parts(count):
             self._write_part("steps", first, steps)
             self._write_part("summaries", first, self._steps.summaries(first, first + len(steps) - 1))
-        if note := self._note(count + 1, header["started"]):
-            header["steps"] = count + 1
-            self._write_part("steps", count + 1, [note])
-            self._write_part("summaries", count + 1, [_summary(note)])
         self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n')
         self._file.write(f"<script>{page_script()}</script>\n</body>{tail}")
 
@@ -107,17 +98,11 @@ class _Page:
             yield count - len(part) + 1, part
 
     def _step(self, step: Step) -> str:
-        text = to_json(step)
-        if self._text_bytes + len(text) > MAX_TEXT and len(text) > 4 * _SHORT:
-            text = to_json(_short(step))
-            self._shortened += 1
-        else:
-            for reference in _references(step):
-                self._write_file(reference)
-        self._text_bytes += len(text)
-        return text
+        for reference in _references(step):
+            self._write_file(reference)
+        return to_json(step)
 
-    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary] | list[Step]) -> None:
+    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary]) -> None:
         texts = [part if isinstance(part, str) else to_json(part) for part in parts]
         last = first + len(texts) - 1
         self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">[')
@@ -131,8 +116,6 @@ class _Page:
             return
         self._seen.add(sha256)
         if size > MAX_FILE or self._file_bytes + size > MAX_FILES:
-            self._left_out += 1
-            self._left_out_bytes += size
             return
         try:
             content = self._steps.run.read_file(StoredFile(sha256=sha256, size=size))
@@ -142,21 +125,6 @@ class _Page:
         self._file.write(f'<script type="text/plain" id="file-{sha256}">')
         self._file.write(base64.b64encode(content).decode("ascii"))
         self._file.write("</script>\n")
-
-    def _note(self, number: int, time: str) -> Step | None:
-        """Return a last step that says what is not in the page, or None if all of it is."""
-        missing = []
-        if self._shortened:
-            missing.append(f"the whole text of {self._shortened:,} steps")
-        if self._left_out:
-            files = "1 file" if self._left_out == 1 else f"{self._left_out:,} files"
-            missing.append(f"{files} with {self._left_out_bytes / 1e6:,.1f} MB")
-        if not missing:
-            return None
-        text = f"This page would be too large with {' and '.join(missing)}. `codeact view` shows them."
-        timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
-        note = {"number": number, "kind": "event", "agent": None, "time": time, "duration_s": 0.0, "timing": timing}
-        return cast(Step, {**note, "running": False, "usage": None, "text": text, "text_bytes": None})
 
 
 def to_json(value: object) -> str:
@@ -187,18 +155,6 @@ def _page(title: str) -> tuple[str, str]:
     return head, tail
 
 
-def _summary(note: Step) -> Summary:
-    return {
-        "number": note["number"],
-        "kind": note["kind"],
-        "agent": None,
-        "title": "Not all of the run is in this page.",
-        "outcome": None,
-        "state": None,
-        "running": False,
-    }
-
-
 def _references(value: object) -> Iterator[dict[str, Any]]:
     """Yield the references to stored files in a document."""
     if isinstance(value, dict):
@@ -209,14 +165,3 @@ def _references(value: object) -> Iterator[dict[str, Any]]:
     if isinstance(value, list):
         for each in value:
             yield from _references(each)
-
-
-def _short(value: Any) -> Any:
-    """Return a document with short text and short lists, for a run that is too large for one page."""
-    if isinstance(value, str):
-        return value if len(value) <= _SHORT else f"{value[:_SHORT]}\n[… {len(value) - _SHORT:,} characters left out …]"
-    if isinstance(value, list):
-        return [_short(each) for each in value[:_SHORT_LIST]]
-    if isinstance(value, dict):
-        return {name: None if name in ("spans", "diff") else _short(each) for name, each in value.items()}
-    return value

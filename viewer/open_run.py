@@ -12,12 +12,10 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.viewer.control import QuestionDocument, RunControl
 from autogen_codeact.viewer.schema import RunHeader
 from autogen_codeact.viewer.steps import RunSteps
-from autogen_codeact.viewer.text import visible
 
 POLL_S = 0.15
 _HEARTBEAT_S = 15.0
 _IDLE_S = 30.0
-_MAX_OUTPUT = 256 * 1024
 _MAX_AT_ONCE = 500
 _START_S = 20.0
 _FIRST_BYTES = 512 * 1024
@@ -26,7 +24,7 @@ T = TypeVar("T")
 
 
 class Watcher:
-    """The changes that one live page has not received yet. Its size is bounded, however slowly the page reads.
+    """What one live page has not received yet.
 
     Args:
         revision: The last change of a step that the reader knows.
@@ -35,20 +33,7 @@ class Watcher:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self.wake = asyncio.Event()
-        self.output: list[tuple[int, str]] = []
-        self.size = 0
-        self.again: set[int] = set()
         self.questions: dict[int, QuestionDocument] = {}
-
-    def add_output(self, number: int, text: str) -> None:
-        """Note what a running step has written; if it is too much, the reader is told to get the step again."""
-        self.size += len(text)
-        if self.size > _MAX_OUTPUT:
-            self.again |= {number, *(each for each, _ in self.output)}
-            self.output.clear()
-        else:
-            self.output.append((number, text))
-        self.wake.set()
 
     def ask(self, question: QuestionDocument) -> None:
         """Note a question, or that it was withdrawn."""
@@ -137,8 +122,7 @@ class OpenRun:
     async def close(self) -> None:
         """End what follows the log, and the streams of all who watch it."""
         self._closing.set()
-        for watcher in self._watchers:
-            watcher.wake.set()
+        self._wake_all()
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
@@ -156,12 +140,8 @@ class OpenRun:
         while True:
             async with self._lock:
                 changed = await asyncio.to_thread(steps.read)
-                output = steps.take_output()
-            for watcher in self._watchers:
-                for number, text in output:
-                    watcher.add_output(number, text)
-                if changed:
-                    watcher.wake.set()
+            if changed:
+                self._wake_all()
             async with self._progress:
                 self._progress.notify_all()
             if steps.indexed:
@@ -185,7 +165,6 @@ class OpenRun:
         """
         revision = await self.call(lambda steps: steps.revision)
         watcher = Watcher(revision if since is None else min(since, revision))
-        watcher.again.update(await self.call(RunSteps.running))
         self._watchers.add(watcher)
         forget = self._listen(watcher)
         try:
@@ -210,22 +189,15 @@ class OpenRun:
             forget()
 
     async def _news(self, watcher: Watcher) -> AsyncIterator[str]:
-        output, watcher.output, watcher.size = watcher.output, [], 0
         questions, watcher.questions = watcher.questions, {}
-        again, watcher.again = watcher.again, set()
         revision = watcher.revision
         now, numbers = await self.call(lambda steps: (steps.revision, steps.changed_since(revision)))
-        numbers = sorted({*numbers, *again})
         for at in range(0, len(numbers), _MAX_AT_ONCE):
             part = numbers[at : at + _MAX_AT_ONCE]
             for summary in await self.call(lambda steps, part=part: [s for n in part for s in steps.summaries(n, n)]):  # type: ignore[misc]
                 yield _event("step", {"summary": summary}, None)
         # Only now: whoever comes back in the middle gets all of these steps again.
         watcher.revision = now
-        for number, text in _joined(output):
-            yield _event(
-                "output", {"step": number, "text": visible(text.replace("\r\n", "\n").replace("\r", "\n"))}, None
-            )
         if numbers:
             yield _event("header", await self.header(), now)
         for question in questions.values():
@@ -244,16 +216,6 @@ class OpenRun:
         for question in self.control.questions:
             watcher.ask(question)
         return forget
-
-
-def _joined(output: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    joined: list[tuple[int, list[str]]] = []
-    for number, text in output:
-        if joined and joined[-1][0] == number:
-            joined[-1][1].append(text)
-        else:
-            joined.append((number, [text]))
-    return [(number, "".join(texts)) for number, texts in joined]
 
 
 def _event(name: str, data: Any, revision: int | None) -> str:

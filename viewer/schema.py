@@ -111,11 +111,11 @@ class ConnectionDocument(TypedDict):
 
 
 class FileDocument(TypedDict):
-    """A file that a block added, changed or removed. `diff` is a unified diff of text files, or null."""
+    """A file that a block added or changed. `diff` is a unified diff of text files, or null."""
 
     name: str
     download: str  # what a copy of it is called
-    change: Literal["added", "changed", "removed"]
+    change: Literal["added", "changed"]
     size: int
     diff: str | None
     file: FileReference | None

@@ -93,7 +93,6 @@ class RunSteps:
         """Read the log to its present end."""
         self.read()
         while not self.indexed:
-            self._steps.output.clear()  # of a long log, it would be much
             self.read()
 
     @property
@@ -108,15 +107,6 @@ class RunSteps:
             revision: What `revision` was then; 0 for all steps.
         """
         return [each.number for each in self._steps.entries if each.revision > revision]
-
-    def running(self) -> list[int]:
-        """Return the numbers of the steps that go on."""
-        return [each.number for each in self._steps.entries[-_RECENT:] if self._is_running(each)]
-
-    def take_output(self) -> list[tuple[int, str]]:
-        """Return what running steps have written since the last call, with their numbers."""
-        output, self._steps.output = self._steps.output, []
-        return output
 
     def header(self) -> RunHeader:
         """Return what is known of the run by now."""

@@ -7,14 +7,14 @@ import codecs
 import contextlib
 import re
 import ssl
-import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import httpx
 
-from autogen_codeact.sandbox.egress import pinned
-from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver, in_daemon_thread
+from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver
+from autogen_codeact.sandbox.egress.pinned import PinnedTransport
+from autogen_codeact.sandbox.host.threads import Threads
 from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
 from autogen_codeact.sandbox.types.host_names import normalise, quoted
 
@@ -49,7 +49,7 @@ class PageFetcher:
         self._connector = Connector(Policy(allow_domains), resolve)
         self._max_bytes = max_bytes
         self._timeout = timeout
-        self._slots = threading.Semaphore(MAX_THREADS)
+        self._threads = Threads(MAX_THREADS, idle_s=0, name="codeact-fetch")
 
     async def fetch(self, url: str) -> str:
         """Fetch a page.
@@ -66,13 +66,13 @@ class PageFetcher:
         # On an event loop of its own: how a server divides its answer decides for how long it holds one up.
         begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]] = Future()
 
-        async def work(url: str) -> str:
+        async def work() -> str:
             task = asyncio.ensure_future(self._fetch(url))
             begun.set_result((asyncio.get_running_loop(), task))
             return await task
 
         try:
-            return await in_daemon_thread(lambda url: asyncio.run(work(url)), url, self._slots)
+            return await self._threads.run(lambda: asyncio.run(work()))
         except asyncio.CancelledError:
             begun.add_done_callback(_cancel)
             raise
@@ -84,15 +84,14 @@ class PageFetcher:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
             raise ValueError(f"{quoted(url)} is not a URL: {error}") from None
-        seconds = self._timeout
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._timeout):
                 return await self._follow(parsed)
         except Refused as refusal:
             kind = PermissionError if refusal.status == 403 else ConnectionError
             raise kind(str(refusal)) from None
         except TimeoutError:
-            raise TimeoutError(f"{quoted(url)} was not fetched within {seconds:g} s") from None
+            raise TimeoutError(f"{quoted(url)} was not fetched within {self._timeout:g} s") from None
         except (OSError, httpx.TransportError, httpx.InvalidURL) as error:
             # Cut off, because it may quote what the server has sent.
             reason = str(error)[:MAX_REASON] or type(error).__name__
@@ -100,32 +99,29 @@ class PageFetcher:
 
     async def _follow(self, url: httpx.URL) -> str:
         for _ in range(MAX_REDIRECTS + 1):
-            async with self._get(url) as response:
-                if response.has_redirect_location:
-                    url = url.join(response.headers["Location"])
-                elif response.status_code >= 400:
-                    raise ConnectionError(f"the server says {response.status_code}")
-                else:
-                    return _decode(await self._read(response), response.headers.get("Content-Type", ""))
+            host, port = _host_and_port(url)
+            addresses = await self._connector.addresses(host, port)
+            verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
+            transport = PinnedTransport(addresses, verify)
+            async with (
+                httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - the caller has one for all
+                client.stream("GET", url, headers=_HEADERS) as response,
+            ):
+                if not response.has_redirect_location:
+                    return await self._read(response)
+                url = url.join(response.headers["Location"])
         raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
 
-    @contextlib.asynccontextmanager
-    async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
-        """Send a request to an address that has been checked."""
-        host, port = _host_and_port(url)
-        addresses = await self._connector.addresses(host, port)
-        verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
-        async with pinned.request(url, host, addresses, verify=verify, headers=_HEADERS) as response:
-            yield response
-
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: httpx.Response) -> str:
+        if response.status_code >= 400:
+            raise ConnectionError(f"the server says {response.status_code}")
         body = bytearray()
         # Not decompressed: a small body could become a very large one.
         async for piece in response.aiter_raw():
             body += piece
             if len(body) > self._max_bytes:
                 raise ValueError(f"the page has more than the {self._max_bytes:,} bytes that may be fetched")
-        return bytes(body)
+        return _decode(bytes(body), response.headers.get("Content-Type", ""))
 
 
 def _host_and_port(url: httpx.URL) -> tuple[str, int]:

@@ -40,7 +40,7 @@ async def check_data(sandbox: RunnerClient, paths: Iterable[Path | str]) -> None
 async def _read_first_byte(sandbox: RunnerClient, path: str) -> None:
     """Read a file, or find an entry in a folder, which the sandbox reports as "not a regular file" if it can be read."""
     try:
-        await sandbox.file_request({"op": "read", "name": path, "size": 1})
+        await sandbox.requests.file_request({"op": "read", "name": path, "size": 1})
     except SandboxFileError as error:
         if error.errno != errno.EINVAL:
             raise

@@ -49,7 +49,7 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
     in_sandbox = workspace.in_sandbox
     if len(in_sandbox) > MAX_FILES:
         return None
-    listing = (await sandbox.file_request({"op": "list", "most": MAX_FILES + 1})).message
+    listing = (await sandbox.requests.file_request({"op": "list", "most": MAX_FILES + 1})).message
     entries = checked_entries(listing.get("files"))
     if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
@@ -70,7 +70,7 @@ async def fingerprint_in_sandbox(sandbox: RunnerClient, name: str, limit: int) -
     total = size = 0
     digest = blake2b(digest_size=16)
     try:
-        async for chunk, size in sandbox.read_file(name):
+        async for chunk, size in sandbox.requests.read_file(name):
             total += len(chunk)
             if max(total, size) > limit:
                 return fingerprint_of(max(total, size))

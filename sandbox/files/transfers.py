@@ -16,13 +16,39 @@ from autogen_codeact.sandbox.types.protected_names import ProtectedNames
 MAX_READ_BYTES = 256 * 1024**2
 
 
-async def put(client: RunnerClient, source: Path, name: str) -> None:
-    """Copy a file from the host into the workspace."""
-    await client.write_file(safe_name(name), 0o644, in_threads(_chunks(source)))
+async def put(client: RunnerClient, source: Path | str, name: str | None = None) -> None:
+    """Copy a file from the host into the workspace.
+
+    Args:
+        client: The sandbox.
+        source: The file on the host.
+        name: Its path relative to the workspace. Default: its own name.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It can't be read, or the sandbox can't store it.
+    """
+    source = Path(source)
+    name = safe_name(name if name is not None else source.name)
+    await client.requests.write_file(name, 0o644, in_threads(_chunks(source)))
 
 
-async def get(client: RunnerClient, name: str, target: Path) -> Path:
-    """Copy a file from the workspace to the host and return its path there."""
+async def get(client: RunnerClient, name: str, target: Path | str) -> Path:
+    """Copy a file from the workspace to the host.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        target: The file on the host; it is replaced if it exists.
+
+    Returns:
+        The file on the host.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
+    """
+    target = Path(target)
     # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
     folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
     await in_thread(folder.prepare)
@@ -30,20 +56,45 @@ async def get(client: RunnerClient, name: str, target: Path) -> Path:
 
 
 async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
-    """Write a file into the workspace."""
+    """Write a file into the workspace; text is encoded as UTF-8.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        data: Its content.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: The sandbox can't store it.
+    """
     content = data.encode() if isinstance(data, str) else data
     pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-    await client.write_file(safe_name(name), 0o644, pieces)
+    await client.requests.write_file(safe_name(name), 0o644, pieces)
 
 
 async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-    """Read a file of the workspace."""
+    """Read a file of the workspace.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        max_bytes: How many bytes it may have. Default: 256 MiB.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
+    """
     content = bytearray()
-    async for chunk, size in client.read_file(safe_name(name)):
+    async for chunk, size in client.requests.read_file(safe_name(name)):
         content += chunk
         if max(size, len(content)) > max_bytes:
             raise SandboxFileError(f"{name} has {size:,} bytes; at most {max_bytes:,} are read into memory")
     return bytes(content)
+
+
+async def list_files(client: RunnerClient) -> list[str]:
+    """List the regular files in the workspace."""
+    return [entry["name"] for entry in await client.requests.list_files()]
 
 
 def _chunks(source: Path) -> Generator[bytes]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
@@ -106,3 +106,39 @@ class OutputChunks:
     async def __aiter__(self) -> AsyncIterator[OutputChunk]:
         while (item := await self._queue.get()) is not None:
             yield item
+
+
+async def stream_output(
+    run: Callable[[OutputChunks], Coroutine[Any, Any, Result]],
+    limit: int,
+    on_start: Callable[[asyncio.Future[Any]], object] | None = None,
+) -> AsyncGenerator[OutputChunk | Result, None]:
+    """Run blocks, yield an `OutputChunk` for each piece of their output, and finally the result. Closing it kills them.
+
+    Args:
+        run: Runs the blocks, and passes their output on.
+        limit: Bytes that are kept of each stream of a block.
+        on_start: Called with the task that runs the blocks, which may be cancelled.
+    """
+    chunks = OutputChunks(limit)
+    running = asyncio.ensure_future(run(chunks))
+    running.add_done_callback(lambda _: chunks.close())
+    if on_start is not None:
+        on_start(running)
+    try:
+        async for chunk in chunks:
+            yield chunk
+        yield await running
+    except asyncio.CancelledError as error:
+        running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError as cancelled:
+            error.result = getattr(cancelled, "result", None)  # type: ignore[attr-defined]
+        raise
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # asyncio would log it if nobody had asked

@@ -8,15 +8,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Protocol
 
 from autogen_codeact.sandbox.host import bootstrap, protocol
-from autogen_codeact.sandbox.host.blocks import BlockClient
-from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.connection import Connection, State
 from autogen_codeact.sandbox.host.messages import Hello, RunnerSettings
 from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.requests import Requests
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
+from autogen_codeact.sandbox.host.running_blocks import RunningBlocks
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from autogen_codeact.sandbox.types.environment import interpreter_variables
@@ -71,7 +71,7 @@ class Gateway(Protocol):
         ...
 
 
-class RunnerClient(BlockClient):
+class RunnerClient:
     """A runner in a sandbox, from start to stop.
 
     Args:
@@ -93,7 +93,11 @@ class RunnerClient(BlockClient):
         grace_s: float = 10.0,
         gateway: Gateway | None = None,
     ) -> None:
-        super().__init__(name, settings.output_limit, grace_s)
+        self.name = name
+        self.requests = Requests(name, self.stop)
+        """Requests about files and the session."""
+        self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
+        self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway
         self._launcher = launcher
@@ -103,6 +107,11 @@ class RunnerClient(BlockClient):
         self._stop_lock = threading.Lock()
         self.give_back: Callable[[RunnerClient], bool] | None = None
         """Called at the end of a use; returns whether the sandbox stays for another one."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run blocks."""
+        return self.requests.connection is not None and self.requests.connection.state is State.READY
 
     @property
     def engine(self) -> str | None:
@@ -120,8 +129,8 @@ class RunnerClient(BlockClient):
         Args:
             callback: Called once, in some thread, with the reason; at once if it has ended already.
         """
-        assert self._connection is not None
-        self._connection.ended.add_done_callback(lambda ended: callback(ended.result()))
+        assert self.requests.connection is not None
+        self.requests.connection.ended.add_done_callback(lambda ended: callback(ended.result()))
 
     async def start(self) -> Hello:
         """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time.
@@ -189,10 +198,10 @@ class RunnerClient(BlockClient):
         """Send the runner its modules and its configuration, and wait for its hello."""
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
         keep_alive_s = lease_s / KEEP_ALIVES_PER_LEASE if lease_s is not None else None
-        connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
+        connection = self.requests.connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        self._take_calls(connection)
+        self.blocks.take_calls(connection)
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
@@ -210,15 +219,6 @@ class RunnerClient(BlockClient):
         hello = self.hello = Hello.parse(message)
         hello.check()
         return hello
-
-    def _take_calls(self, connection: Connection) -> None:
-        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
-            connection.handlers[kind] = partial(self._on_call_frame, kind)
-
-    def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
-        calls = self._calls.get(ident)
-        if calls is not None:
-            calls.on_frame(kind, payload)
 
     async def stop(self) -> None:
         """Stop it and everything in it; repeated calls are harmless."""
@@ -239,9 +239,9 @@ class RunnerClient(BlockClient):
         if not self._stop_lock.acquire(blocking=False):
             return None
         try:
-            with self._use_lock:
-                connection = self._connection
-                if connection is None or not connection.is_quiet or self._calls or self._time_limits:
+            with self.requests.lock:
+                connection = self.requests.connection
+                if connection is None or not connection.is_quiet or not self.blocks.idle:
                     return None
                 if self.gateway is not None and not self.gateway.renew():
                     return None
@@ -254,9 +254,10 @@ class RunnerClient(BlockClient):
                     gateway=self.gateway,
                 )
                 # The numbers go on: an answer that comes late can't be taken for one of the next use.
-                following.hello, following._idents = self.hello, self._idents
-                following._connection, self._connection, self._given_back = connection, None, True
-                following._take_calls(connection)
+                following.hello, following.requests.idents = self.hello, self.requests.idents
+                following.requests.connection, self.requests.connection = connection, None
+                self.requests.given_back = True
+                following.blocks.take_calls(connection)
             return following
         finally:
             self._stop_lock.release()
@@ -271,7 +272,7 @@ class RunnerClient(BlockClient):
             None, or why the sandbox must not be used again.
         """
         try:
-            reply = self._send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
+            reply = self.requests.send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
         except TimeoutError:
             return f"it was not reset within {timeout_s:g} s"
         except SandboxError as error:
@@ -282,9 +283,9 @@ class RunnerClient(BlockClient):
     def stop_blocking(self) -> None:
         """Stop it, in a thread; a second call waits for the first."""
         with self._stop_lock:
-            if self._given_back:
+            if self.requests.given_back:
                 return
-            connection = self._connection
+            connection = self.requests.connection
             try:
                 if connection is not None:
                     connection.close(self._grace_s)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from autogen_codeact.sandbox.runner import values
+from autogen_codeact.sandbox.runner.worker import values
 from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 _encode: Callable[[Any], str | None] = values.encode

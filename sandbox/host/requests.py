@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,23 +24,51 @@ CHUNK = 256 * 1024
 ANSWER_TIMEOUT_S = 20.0
 
 
-class RequestClient:
+class Requests:
     """Sends requests to a runner.
 
     Args:
         name: Name of the sandbox, for messages.
+        stop: Stops the sandbox, which has not answered in time.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stop: Callable[[], Awaitable[None]]) -> None:
         self.name = name
-        self._connection: Connection | None = None
-        self._idents = itertools.count(1)
-        self._use_lock = threading.Lock()
-        self._given_back = False
+        self.connection: Connection | None = None
+        self.idents = itertools.count(1)
+        """Numbers for requests."""
+        self.lock = threading.Lock()
+        """For the use of the connection, which can be taken away between two uses of the sandbox."""
+        self.given_back = False
+        """Whether the connection was taken away."""
+        self._stop = stop
 
-    async def stop(self) -> None:
-        """Stop the sandbox and everything in it."""
-        raise NotImplementedError
+    def usable_connection(self) -> Connection:
+        """Return the connection; the caller holds the lock.
+
+        Raises:
+            SandboxError: There is none.
+        """
+        if self.connection is not None:
+            return self.connection
+        if self.given_back:
+            raise SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
+        raise SandboxStartError("the sandbox has not been started")
+
+    def send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
+        """Send a request; the future fails if the sandbox has ended."""
+        with self.lock:
+            connection = self.usable_connection()
+            return connection.request(kind, ident if ident is not None else next(self.idents), message, data)
+
+    async def _ask(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
+        """Send a request that takes little work; stop the sandbox if the answer does not come in time."""
+        try:
+            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
+            return await wait_for(self.send(kind, message, data, ident), ANSWER_TIMEOUT_S, late)
+        except SandboxTimeout:
+            await self._stop()
+            raise
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
         """Send a request about the session (checkpoint, rollback).
@@ -52,7 +80,7 @@ class RequestClient:
             ValueError: The runner refused; the text says why.
             SandboxError: The sandbox broke.
         """
-        reply = await self._answer(self._send(kind, message))
+        reply = await self._ask(kind, message)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -68,7 +96,7 @@ class RequestClient:
         Raises:
             SandboxFileError: The sandbox could not store it.
         """
-        ident = next(self._idents)
+        ident = next(self.idents)
         begun = False
         waiting = b""
         async with iterating(chunks) as pieces:
@@ -83,7 +111,7 @@ class RequestClient:
             except BaseException:
                 if begun:
                     # Nobody waits for the answer. It removes the part that was sent.
-                    self._send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
+                    self.send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
                 raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
@@ -100,21 +128,16 @@ class RequestClient:
         """
         offset = 0
         while True:
-            request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
-            reply = await self.file_request(request)
+            reply = await self.file_request({"op": "read", "name": name, "offset": offset, "size": CHUNK})
             yield reply.data, number_of(reply.message, "size")
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
                 return
 
     async def answers(self, timeout_s: float) -> bool:
-        """Return whether it answers a request that takes no work.
-
-        Args:
-            timeout_s: How long that may take, in seconds.
-        """
+        """Return whether it answers a request that takes no work, within some seconds."""
         try:
-            await wait_for(self._send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
+            await wait_for(self.send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
         except SandboxError:
             return False
         return True
@@ -134,30 +157,8 @@ class RequestClient:
         Raises:
             SandboxFileError: The runner could not do it.
         """
-        reply = await self._answer(self._send(Frame.FILE_REQUEST, message, data, ident))
+        reply = await self._ask(Frame.FILE_REQUEST, message, data, ident)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
-
-    async def _answer(self, reply: Future[Reply]) -> Reply:
-        """Wait for the answer to a request that takes little work; stop the sandbox if it does not come in time."""
-        try:
-            late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
-            return await wait_for(reply, ANSWER_TIMEOUT_S, late)
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
-    def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
-        """Send a request; the future fails if the sandbox has ended."""
-        with self._use_lock:
-            if self._connection is None:
-                raise self._not_usable()
-            return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
-
-    def _not_usable(self) -> SandboxError:
-        """Return why it has no connection."""
-        if self._given_back:
-            return SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
-        return SandboxStartError("the sandbox has not been started")

@@ -32,7 +32,6 @@ class PipConfig:
         client_cert: Path of a client certificate and its key, or None.
         proxy: URL of a proxy, or None for those of the environment.
         timeout_s: Seconds without an answer after which a server counts as unreachable.
-        use_keyring: Whether the package `keyring` may be asked for credentials.
         no_index: Whether `find_links` is to be the only source.
     """
 
@@ -43,7 +42,6 @@ class PipConfig:
     client_cert: str | None = None
     proxy: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
-    use_keyring: bool = True
     no_index: bool = False
 
     @classmethod
@@ -68,7 +66,6 @@ class PipConfig:
             client_cert=_path(options.get("client-cert")),
             proxy=options.get("proxy") or None,
             timeout_s=_seconds(options.get("timeout")),
-            use_keyring=options.get("keyring-provider", "auto") in ("auto", "import", "subprocess"),
             no_index=no_index,
         )
 

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from pydantic_core import CoreSchema
 
+from autogen_codeact.sandbox.tools.answers import is_image_class
 from autogen_codeact.sandbox.tools.payloads import least_size
 from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
@@ -109,19 +110,18 @@ def result_of(kind: Any) -> Result | None:
         return None
 
 
-def check_result(name: str, kind: Any, converted: tuple[type, ...]) -> None:
+def check_result(name: str, kind: Any) -> None:
     """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do.
 
     Args:
         name: The function, for errors.
         kind: The type of its result.
-        converted: Classes whose objects are converted before.
 
     Raises:
         ValueError: No object of the type can be sent.
     """
     for part in typing.get_args(kind) or (kind,):
-        if not isinstance(part, type) or issubclass(part, converted) or hasattr(part, "tolist"):
+        if not isinstance(part, type) or is_image_class(part) or hasattr(part, "tolist"):
             continue
         if result_of(part) is not None:
             continue

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.requests import RequestClient
+from autogen_codeact.sandbox.host.requests import Requests
+from autogen_codeact.sandbox.tools.answers import as_tool_image
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes, contained
+from autogen_codeact.sandbox.tools.function import HostTool, contained
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
     describe_error,
@@ -42,7 +43,7 @@ from autogen_codeact.sandbox.types.observers import (
 )
 from autogen_codeact.sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.types.run_context import RunContext
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer, ToolArgumentError, ToolImage
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
 from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 logger = logging.getLogger("autogen_codeact")
@@ -77,7 +78,6 @@ class ToolBroker:
         tools: The tools.
         limits: Limits for the calls of one block.
         approve: Approves each call; None to allow all.
-        library: Converts the images in the tools' answers. Default: those of Pillow.
 
     Raises:
         ValueError: Two tools have the same name, or one has an unusable name.
@@ -85,21 +85,19 @@ class ToolBroker:
 
     def __init__(
         self,
-        tools: Sequence[HostTool],
+        tools: Sequence[HostToolProtocol],
         limits: ToolLimits,
         approve: ApproveTool | None = None,
-        library: LibraryTypes = NO_LIBRARY,
     ) -> None:
-        self.tools: dict[str, HostTool] = {}
+        self.tools: dict[str, HostToolProtocol] = {}
         self.limits = limits
         self.approve = approve
-        self.library = library
         self.attachments = Attachments()
         """Recorders and observers of the sandbox."""
         self.without_approval: set[str] = set()
         self.replace((), tools)
 
-    def replace(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
+    def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
         """Replace some of the tools by others.
 
         Args:
@@ -118,7 +116,7 @@ class ToolBroker:
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 
-    def approval_for(self, tool: HostTool) -> ApproveTool | None:
+    def approval_for(self, tool: HostToolProtocol) -> ApproveTool | None:
         """Return what approves the calls to a tool; None if they need no approval."""
         return None if tool.name in self.without_approval else self.approve
 
@@ -195,7 +193,7 @@ class BlockCalls:
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
         self._files = FileBudget(parse_size(broker.limits.file_bytes))
-        self.sandbox: RequestClient | None = None
+        self.sandbox: Requests | None = None
         """Exchanges files with the sandbox for tools that take or return them."""
         self.work_dir: Path | None = None
         """The folder on the host whose files are in the workspace."""
@@ -291,7 +289,7 @@ class BlockCalls:
             else:
                 call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
                 answer = await answers(request.name, request.copies[1])
-            images = tuple(map(self._broker.library.convert, answer.images))
+            images = tuple(map(as_tool_image, answer.images))
             body, result = await self._written(answer.value)
             if call.outcome is None:
                 call.images = images
@@ -342,8 +340,8 @@ class BlockCalls:
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
         return await self._run(tool, request.copies[1])
 
-    async def _run(self, tool: HostTool, arguments: dict[str, Any]) -> ToolAnswer:
-        if self.sandbox is None or not isinstance(tool, FunctionHostTool) or not tool.exchanges_files:
+    async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
+        if self.sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
             return await tool.run(arguments)
         files = CallFiles(self.sandbox, self._files, self.work_dir)
         try:
@@ -365,7 +363,7 @@ class BlockCalls:
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
-    async def _record_intent(self, call: _Call, tool: HostTool) -> None:
+    async def _record_intent(self, call: _Call, tool: HostToolProtocol) -> None:
         call.intent = self._intent(call, idempotent=getattr(tool, "idempotent", False) is True)
         for recorder in recorders(self._attached):
             try:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
-from autogen_codeact.sandbox.host.requests import CHUNK, RequestClient
+from autogen_codeact.sandbox.host.requests import CHUNK, Requests
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
 from autogen_codeact.sandbox.types.filenames import safe_name
 from autogen_codeact.sandbox.types.paths import WORKSPACE
@@ -52,7 +52,7 @@ class CallFiles:
         work_dir: The folder on the host whose files are in the workspace, or None.
     """
 
-    def __init__(self, sandbox: RequestClient, budget: FileBudget, work_dir: Path | None) -> None:
+    def __init__(self, sandbox: Requests, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
         self._budget = budget
         self._work_dir = work_dir

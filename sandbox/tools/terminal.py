@@ -18,11 +18,11 @@ import termios
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from autogen_codeact.sandbox.host.threads import Threads
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
-from autogen_codeact.sandbox.tools.writer import Writer
 
 _TURN = CrossLoopSemaphore()
-_WRITER = Writer()
+_WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped terminal blocks who writes to it
 POLL_S = 0.05
 QUIET_S = 0.5
 """Seconds between a question and its prompt; input typed until then is discarded."""
@@ -113,7 +113,7 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
     settle = not question.free or _Screen.withdrawn
     _Screen.withdrawn = True  # until there is an answer
     try:
-        await _WRITER.write(question.text)
+        await _write(question.text)
         if settle:
             await asyncio.sleep(QUIET_S)
         async with asyncio.timeout(question.timeout):
@@ -121,7 +121,7 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
     except (asyncio.CancelledError, TimeoutError):
         with contextlib.suppress(EOFError):
             terminal.discard_input()
-        _WRITER.start(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
+        _WRITER.submit(lambda: _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n"))
         raise
 
 
@@ -132,7 +132,7 @@ async def _read_answer(question: Question, terminal: _Terminal, code: str, *, se
     while True:
         if settle:
             terminal.discard_input()
-        await _WRITER.write(needed + question.prompt)
+        await _write(needed + question.prompt)
         line = await terminal.read_line()
         if question.free:
             _Screen.withdrawn = False
@@ -141,6 +141,16 @@ async def _read_answer(question: Question, terminal: _Terminal, code: str, *, se
         if answer.lower() not in question.grants or line.strip().endswith(code):
             _Screen.withdrawn = False
             return answer
+
+
+async def _write(text: str) -> None:
+    if text:
+        await _WRITER.run(lambda: _show(text))
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 class _Terminal:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from autogen_codeact.sandbox.types.result import ToolCall
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 RecordedAnswers = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Returns the recorded answer to a call of a host tool, by its name and arguments, or raises `NotAllowed`."""
@@ -71,7 +71,7 @@ class RunContext:
     journalled: bool = False
     on_call: Callable[[ToolCall], None] | None = None
     answers: RecordedAnswers | None = None
-    tools: Mapping[str, HostTool] = field(default_factory=dict)
+    tools: Mapping[str, HostToolProtocol] = field(default_factory=dict)
 
 
 NO_CONTEXT = RunContext()

@@ -43,8 +43,8 @@ class ToolStuckError(TimeoutError):
     """The tool's own thread is busy with a call for which nobody waits any more."""
 
 
-class DescribedTool(Protocol):
-    """What the sandbox and the model see of a host tool."""
+class HostToolProtocol(Protocol):
+    """A host tool: what the sandbox and the model see of it, and how it runs. `HostTool` makes one of a function."""
 
     @property
     def name(self) -> str:
@@ -70,10 +70,6 @@ class DescribedTool(Protocol):
         """
         ...
 
-
-class HostTool(DescribedTool, Protocol):
-    """A function that runs on the host and is called from the sandbox."""
-
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
 
@@ -89,10 +85,6 @@ class HostTool(DescribedTool, Protocol):
         ...
 
 
-HostToolProtocol = HostTool
-"""Its public name; the public `HostTool` makes one of a function."""
-
-
-def is_host_tool(thing: object) -> TypeGuard[HostTool]:
+def is_host_tool(thing: object) -> TypeGuard[HostToolProtocol]:
     """Return whether it is a host tool already."""
     return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))

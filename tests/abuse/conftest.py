@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from tests import processes
 
 from ..executors.egress.servers import Hosts, hosts_in
@@ -153,5 +153,5 @@ def hosts(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder = tmp_path / "work"
     folder.mkdir()
     with hosts_in(folder) as made:
-        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(ManagedSandbox, "resolve_name", staticmethod(made.resolve))
         yield made

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from autogen_codeact.executors.tools.fetch import FetchUrlTool
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 
 from ..executors.egress.servers import Hosts, answer, echo_request, read_request
 from .reaching import ASK, SECOND, Listener, allowed, eventually, out, start
@@ -128,7 +128,7 @@ async def test_45_another_answer_to_the_same_name(subject: Subject, hosts: Hosts
     hosts.resolve = lambda name: hosts.asked.append(name) or next(monotonous)  # type: ignore[method-assign, func-returns-value]
     subject_resolver = staticmethod(hosts.resolve)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AsyncSandbox, "resolve_name", subject_resolver)
+        patch.setattr(ManagedSandbox, "resolve_name", subject_resolver)
         await start(subject, f"ok.example:{good.port} in 127.0.0.2/32")
     code = f"""
     for _ in range(4):

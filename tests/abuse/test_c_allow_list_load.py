@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 
 from ..executors.egress.servers import Hosts, echo_request, read_request
 from ..executors.sandboxes import block
@@ -78,7 +78,7 @@ async def test_45_a_name_that_is_looked_up_for_ever(subject: Subject, hosts: Hos
         return ["127.0.0.1"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
+        patch.setattr(ManagedSandbox, "resolve_name", staticmethod(slow))
         await start(subject, allowed(server))
     try:
         result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=3)

@@ -9,8 +9,8 @@ import os
 import pytest
 
 from autogen_codeact.executors import Limits
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.work_folder import WorkFolder
 
 from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in
@@ -260,7 +260,7 @@ MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_P
 @pytest.fixture
 def few_files_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many new files the host stores 50; the supervisor reports all of them."""
-    monkeypatch.setattr(AsyncSandbox, "_new_workspace", lambda _, root: Workspace(root, max_files=50))
+    monkeypatch.setattr(WorkFolder, "new_workspace", lambda _, root, protected: Workspace(root, max_files=50))
 
 
 @each_engine

@@ -14,8 +14,9 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxError
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.types.protected_names import ProtectedNames
+from autogen_codeact.sandbox.work_folder import WorkFolder
 
 from ..executors.sandboxes import block, out, run
 from .lag import MOST_EXCESS_S, LoopLag, median_excess
@@ -40,10 +41,10 @@ for number in range(30):
 def small_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of `work_dir`, smaller: 300 files and 4 MiB."""
 
-    def make(sandbox: AsyncSandbox, root: Path) -> Workspace:
+    def make(folder: WorkFolder, root: Path, protected: ProtectedNames) -> Workspace:
         return Workspace(root, max_files=MOST_FILES, max_file_bytes=MIB, max_total_bytes=MOST_BYTES)
 
-    monkeypatch.setattr(AsyncSandbox, "_new_workspace", make)
+    monkeypatch.setattr(WorkFolder, "new_workspace", make)
 
 
 def measure(folder: Path) -> tuple[int, int, int]:

@@ -20,7 +20,7 @@ from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import AttemptFailed, BatchEvent, Task
-from autogen_codeact.executors import SandboxPool as ExecutorPool
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.sandbox import (
     AsyncSandbox,
     DockerHost,
@@ -165,7 +165,7 @@ async def test_h20_sandbox_of_an_image_with_a_closed_tmp_is_used_again(all_have_
         for _ in range(2):
             async with AsyncSandbox(pool=pool) as box:
                 assert (await box.run("import os; print(os.access('/tmp', os.W_OK))")).output == "False\n"
-                names.append(box.name)
+                names.append(box._managed.name)
     assert names[0] == names[1]
 
 
@@ -428,7 +428,7 @@ async def test_h20_data_and_allowed_domains_work_on_each_engine(
         allowed = [f"allowed.example:{port} in 127.0.0.0/8"]
         boxes = [box_on(all_have_it, data=[tmp_path / "numbers.txt"], allow_domains=allowed) for _ in NAMES]
         for box in boxes:
-            box.resolve_name = web.resolve  # type: ignore[method-assign]
+            box._managed.resolve_name = web.resolve  # type: ignore[method-assign]
         try:
             assert await start_all(boxes) == {"a": 1, "b": 1, "c": 1}
             results = await asyncio.gather(*(box.run(ASK.format(port=port)) for box in boxes))
@@ -455,7 +455,7 @@ async def test_h20_sandboxes_of_dead_owners_are_removed_from_each_engine(
     boxes = [box_on(hosts) for _ in hosts]
     try:
         await start_all(boxes)
-        left = {str(box.engine).removeprefix("new-"): {"codeact-elsewhere", box.name} for box in boxes}
+        left = {str(box.engine).removeprefix("new-"): {"codeact-elsewhere", box._managed.name} for box in boxes}
         assert set(left) == set(NAMES)
         await eventually(lambda: all_have_it.containers() == left, WITHIN_S)
     finally:

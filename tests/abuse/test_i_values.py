@@ -13,10 +13,9 @@ from PIL import Image
 
 from autogen_codeact.executors import Limits
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import FunctionHostTool
+from autogen_codeact.sandbox.tools.function import HostTool
 from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.rich_values import RichType
-from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 from ..executors.bubblewrapped import open_folder
@@ -80,7 +79,7 @@ def nothing_is_unpickled() -> Iterator[None]:
 
 EIGHT = bytes(8)
 PICKLED = pickle.dumps(Bomb())
-RANGE = {"type": "range", "range": [0, 1, 1], "names": [None]}
+RANGE = {"range": [0, 1, 1], "names": [None]}
 FORGED_ARRAYS = [
     packed("array", {"dtype": "|O", "shape": [1]}, EIGHT),
     packed("array", {"dtype": "O", "shape": [len(PICKLED)]}, PICKLED),
@@ -122,23 +121,20 @@ FORGED_TABLES = [
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 20),
+        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
         b"[" * 20,
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 300_000),
+        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
         b"[" * 300_000,
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 1_200_001),
+        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects"}]},
         b"[" + b"1," * 599_999 + b"1]",
     ),
-    packed("table", {"columns": {"type": "levels", "levels": [], "names": []}, "index": RANGE, "data": []}),
+    packed("table", {"columns": {"levels": [], "names": []}, "index": RANGE, "data": []}),
     packed(
         "table",
         {
@@ -243,7 +239,7 @@ async def test_i32_a_forged_path_gives_a_tool_no_file(subject: Subject) -> None:
 
 
 async def test_i32_a_tool_called_without_a_sandbox_takes_no_path() -> None:
-    tool = FunctionHostTool(size, Threads())
+    tool = HostTool(size)
     with pytest.raises(ToolArgumentError, match="a file can be exchanged only with the code of a running block"):
         await tool.run({"file": {"codeact": "file", "path": "/etc/passwd"}})
 

@@ -9,8 +9,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.egress.connector import MAX_THREADS
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from autogen_codeact.sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
 
 from ..executors.egress.servers import Hosts, Server, echo_request, read_request
@@ -79,7 +79,7 @@ async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
         return ["127.0.0.1"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
+        patch.setattr(ManagedSandbox, "resolve_name", staticmethod(slow))
         await start(subject, "*.slow.example:80", allowed(server), nofile=1024)
     before = threading.active_count()
     code = """
@@ -104,7 +104,7 @@ async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
     for name, tag in {"attributes": b"<a " + b"x=y " * 1_000_000, "a quote": b"<a x='" + b"x='" * 1_000_000}.items():
 
         def parse(page: bytes = link + tag + b">") -> Awaitable[list[ProjectFile]]:
-            return asyncio.to_thread(parse_page, page, "text/html", "https://a.test/")
+            return asyncio.to_thread(parse_page, page, "https://a.test/")
 
         assert [file.filename for file in await parse()] == ["x-1.0.zip"], name
         assert await median_excess(parse) < MOST_EXCESS_S, name
@@ -118,7 +118,7 @@ def test_k22_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
         + f'<a href="x-1.0.zip#{digests[:3000]}" data-core-metadata="{digests}" data-yanked="{"y" * 20_000}">x</a>'
         * 2000
     )
-    found = parse_page(page.encode(), "text/html", "https://a.test/")
+    found = parse_page(page.encode(), "https://a.test/")
     assert len(found) == 2000
     for file in found:
         assert len(file.url) <= MAX_URL

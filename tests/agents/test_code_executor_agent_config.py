@@ -14,7 +14,8 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import ValidationError
 
-from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent, CodeExecutorAgentConfig
+from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.agents.config import CodeExecutorAgentConfig
 from tests.agents.support import FAILS, WORKS, decision, scripted, without_ids
 
 pytestmark = pytest.mark.filterwarnings(

@@ -57,7 +57,8 @@ fib(10)"""
 
 
 def system(agent: CodeActAgent) -> SystemMessage:
-    words = agent._whole_system_message(())
+    assert agent._conversation is not None
+    words = agent._conversation.system_message
     assert words is not None
     return SystemMessage(content=words)
 

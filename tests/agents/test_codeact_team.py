@@ -25,8 +25,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as PILImage
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
+from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.codeact import from_agent, python

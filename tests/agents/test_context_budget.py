@@ -15,7 +15,8 @@ from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import LLMMessage, SystemMessage, UserMessage
 from PIL import Image as PILImage
 
-from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig, CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.context_budget import LATEST, ContextBudget, size_of
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.executors import Artifact, BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor

@@ -6,8 +6,14 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from autogen_codeact.agents import RetryDecision
-from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, QUESTION, RetryDecider, parse_decision
+from autogen_codeact.agents.decision import (
+    MAX_ANSWER_CHARS,
+    MAX_REASON_CHARS,
+    QUESTION,
+    RetryDecider,
+    RetryDecision,
+    parse_decision,
+)
 from tests.agents.support import decision, model_answer, scripted, token_usage
 from tests.openai_server import OpenAIServer, Reply, structured
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig, CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.environment import MAX_CHARS, describe_environment, size
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,

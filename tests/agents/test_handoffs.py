@@ -32,8 +32,8 @@ from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     ExecutionResult,
+    ExecutorPool,
     SandboxCodeExecutor,
-    SandboxPool,
 )
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
@@ -310,7 +310,7 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
 
 
 async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
-    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+    async with ExecutorPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
         agent = actor(executor, python("transfer_to_bob()"))
         assert comparable((await agent.run(task="Go.")).messages[-1:]) == comparable([handed_over(DEFAULT)])
 

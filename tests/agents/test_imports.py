@@ -30,7 +30,7 @@ def imported(path: Path) -> dict[str, set[str]]:
 
 
 INSIDE_A_SANDBOX = (
-    *("executors.docker", "executors.bubblewrap", "executors.pool", "sandbox.async_sandbox", "sandbox.lifecycle"),
+    *("executors.docker", "executors.bubblewrap", "executors.pool", "sandbox.async_sandbox", "sandbox.managed_sandbox"),
     *(
         "sandbox.backends.",
         "sandbox.egress",

@@ -188,7 +188,7 @@ async def test_python_and_shells_run_in_order(session: SandboxCodeExecutor) -> N
     result = await agent.run(task="Go.")
     output = "1\nsh 1\nbash 2\nshell\npy\npython3\nipython\nipython3\n"
     assert result.messages[2].result.output == output  # type: ignore[union-attr]
-    assert "labelled with its language, bash, python or sh:" in str(agent._whole_system_message(()))
+    assert "labelled with its language, bash, python or sh:" in str(agent._whole_system_message("Act.", (), None))
 
 
 async def test_code_in_another_language_is_named_once_and_then_the_answer(session: SandboxCodeExecutor) -> None:

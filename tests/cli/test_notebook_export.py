@@ -40,6 +40,7 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     assert last.source == "final_answer('done')"
     words = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     assert words[1:] == ["**user**\n\nShow it.", "**coder**\n\nI look.", "**coder**\n\ndone"]
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("final_answer = print"))
     NotebookClient(notebook, timeout=45, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert [[each.output_type for each in cell.outputs] for cell in (first, imports, failed, value, shell, last)] == [
         ["display_data", "stream", "execute_result"],

@@ -22,7 +22,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from autogen_codeact.sandbox.pool import UNFIT, SandboxPool
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Toolset
@@ -94,9 +94,9 @@ def sandbox(backend: str, **options: Any) -> AsyncSandbox:
         backend: "docker" or "bubblewrap".
         options: The other arguments of `AsyncSandbox`.
     """
-    made = AsyncSandbox(backend, **options)  # type: ignore[arg-type]
+    made = ManagedSandbox(backend, **options)  # type: ignore[arg-type]
     if "progress" in options or not _can_share(made):
-        return made
+        return AsyncSandbox(backend, **options)  # type: ignore[arg-type]
     return AsyncSandbox(backend, **options, pool=_pool_for(made))  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def loaded(made: Loaded) -> Loaded:
     return made
 
 
-def _can_share(made: SandboxLifecycle) -> bool:
+def _can_share(made: ManagedSandbox) -> bool:
     """Return whether its sandbox can be reset, and there will be others like it."""
     if made._pool is not None or engine_variables() != _first_engine:
         return False
@@ -126,7 +126,7 @@ def _can_share(made: SandboxLifecycle) -> bool:
 class _Pool(SandboxPool):
     """A pool that starts with its first use."""
 
-    def __init__(self, like: SandboxLifecycle) -> None:
+    def __init__(self, like: ManagedSandbox) -> None:
         super().__init__(0, sandbox=like.options, tools=_Settings(like.tools.settings()), max_uses=MAX_USES)
         self.uses = 0
 
@@ -143,7 +143,7 @@ class _Pool(SandboxPool):
     async def _start_one(self) -> RunnerClient:
         before = _descriptors()
         client = await super()._start_one()
-        _clients.append((client, client._connection, _descriptors() - before))
+        _clients.append((client, client.requests.connection, _descriptors() - before))
         return client
 
 
@@ -173,7 +173,7 @@ def engine_variables() -> tuple[str | None, ...]:
 _first_engine = engine_variables()
 
 
-def _pool_for(like: SandboxLifecycle) -> _Pool:
+def _pool_for(like: ManagedSandbox) -> _Pool:
     values = {name: value.value for name, value in like.options.variables.items()}
     shape = repr((like.options.backend, values, sorted(like.options.shape().items()), like.tools.settings()))
     return _by_shape.setdefault(shape, _Pool(like))

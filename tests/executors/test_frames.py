@@ -31,7 +31,7 @@ from tests.texts import ANY
 
 def _load_wire() -> ModuleType:
     """The runner's side, which the host never imports, by its path."""
-    path = Path(__file__).parents[2] / "sandbox" / "runner" / "wire.py"
+    path = Path(__file__).parents[2] / "sandbox" / "runner" / "shared" / "wire.py"
     spec = importlib.util.spec_from_file_location("runner_wire", path)
     assert spec is not None
     assert spec.loader is not None
@@ -351,10 +351,10 @@ class TestFakeRunner:
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError):
-            await asyncio.wait_for(made.run({}, b"", 20), 30)
+            await asyncio.wait_for(made.blocks.run({}, b"", 20), 30)
         assert not made.alive
         with pytest.raises(SandboxError):
-            await made.run({}, b"", 1)
+            await made.blocks.run({}, b"", 1)
         await made.stop()
 
     async def test_fake_runner_that_dies_during_a_block_is_reported_to_every_caller(self) -> None:
@@ -366,7 +366,7 @@ class TestFakeRunner:
 
         made, _ = sandbox(play)
         await made.start()
-        results = await asyncio.gather(*(made.run({}, b"", 5) for _ in range(3)), return_exceptions=True)
+        results = await asyncio.gather(*(made.blocks.run({}, b"", 5) for _ in range(3)), return_exceptions=True)
         assert [type(result) for result in results] == [SandboxDied] * 3
         await made.stop()
 
@@ -379,7 +379,7 @@ class TestFakeRunner:
         made, launcher = sandbox(play, grace_s=0.3)
         await made.start()
         with pytest.raises(SandboxError, match=r"did not answer within 0\.5 s"):
-            await asyncio.wait_for(made.run({}, b"", 0.2), 10)
+            await asyncio.wait_for(made.blocks.run({}, b"", 0.2), 10)
         assert launcher.killed
 
     async def test_fake_runner_that_never_stops_talking_can_still_be_stopped(self) -> None:
@@ -405,7 +405,7 @@ class TestFakeRunner:
 
         made, _ = sandbox(play)
         await made.start()
-        reply = await asyncio.wait_for(made.run({}, b"", 20), 30)
+        reply = await asyncio.wait_for(made.blocks.run({}, b"", 20), 30)
         assert (reply.message, reply.streams) == (RESULT, {})
         await made.stop()
 
@@ -437,10 +437,10 @@ class TestFakeRunner:
         await made.start()
 
         async def read() -> None:
-            async for _ in made.read_file("x"):
+            async for _ in made.requests.read_file("x"):
                 pass
 
-        for call in (made.list_files, read):
+        for call in (made.requests.list_files, read):
             with pytest.raises((SandboxProtocolError, OSError)):
                 await asyncio.wait_for(call(), 10)
         await made.stop()

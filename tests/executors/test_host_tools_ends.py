@@ -108,17 +108,20 @@ class TestEndOfBlock:
         assert (await run(executor, "careless()")).outcome == "timeout"
         assert [token.is_cancelled() for token in tokens] == [True]
 
-    async def test_end_of_a_block_cancels_the_token_of_an_approval(self, make: Make) -> None:
-        requests: list[ToolApprovalRequest] = []
+    async def test_end_of_a_block_cancels_an_approval(self, make: Make) -> None:
+        cancelled: list[str] = []
 
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
-            requests.append(request)
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(request.name)
+                raise
             raise AssertionError
 
         executor = await make(add, approve_tool=approve, timeout=2)
         assert (await run(executor, "add(1)")).outcome == "timeout"
-        assert [(each.name, each.cancellation_token.is_cancelled()) for each in requests] == [("add", True)]
+        assert cancelled == ["add"]
 
     async def test_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
         endless = Endless()
@@ -235,7 +238,7 @@ class TestMisuse:
         for harm in harms:
             code = f"""
                 import os, socket, sys, time
-                calls = sys.modules["codeact_runner.tools"]
+                calls = sys.modules["codeact_runner.worker.tools"]
                 fd = calls._Running.client._fd
                 print(add(1))
                 {harm}
@@ -257,7 +260,7 @@ class TestMisuse:
         executor = await make(add)
         code = """
             import os, struct, sys
-            client = sys.modules["codeact_runner.tools"]._Running.client
+            client = sys.modules["codeact_runner.worker.tools"]._Running.client
             for number in (7, 8, 9):
                 os.write(client._fd, struct.pack("!cII", b"U", number, 0))
             body = b'{"name":"add","arguments":{"a":5}}'

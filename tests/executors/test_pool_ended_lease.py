@@ -46,8 +46,8 @@ class TestEndedLease:
     async def test_ended_lease_can_not_go_on_with_its_transfers(self, kind: str) -> None:
         async with make(kind, mode="session") as pool:
             client = await pool.acquire()
-            await client.write_file("large", 0o644, [b"x" * (256 * 1024)] * 3)
-            reading = client.read_file("large")
+            await client.requests.write_file("large", 0o644, [b"x" * (256 * 1024)] * 3)
+            reading = client.requests.read_file("large")
             await anext(reading)
             paused, resume = asyncio.Event(), asyncio.Event()
 
@@ -57,7 +57,7 @@ class TestEndedLease:
                 await resume.wait()
                 yield b"second"
 
-            writing = asyncio.ensure_future(client.write_file("small", 0o644, pieces()))
+            writing = asyncio.ensure_future(client.requests.write_file("small", 0o644, pieces()))
             await paused.wait()
             await client.end_use()
             async with pool.executor() as executor:
@@ -84,7 +84,7 @@ class TestEndedLease:
                 await resume.wait()
                 yield b"z"
 
-            writing = asyncio.ensure_future(client.write_file("half", 0o644, pieces()))
+            writing = asyncio.ensure_future(client.requests.write_file("half", 0o644, pieces()))
             await paused.wait()
             await client.end_use()
             async with pool.executor() as executor:

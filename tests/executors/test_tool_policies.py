@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import ComponentModel
 from autogen_core.models import CreateResult, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
@@ -34,7 +34,7 @@ ANY_PROMPT = PROMPT.partition("pay")[2]
 
 
 def request(name: str = "pay", **arguments: Any) -> ToolApprovalRequest:
-    return ToolApprovalRequest(name, arguments, "(amount: int) -> str", "Pay.", "pay(3)", "python", CancellationToken())
+    return ToolApprovalRequest(name, arguments, "(amount: int) -> str", "Pay.", "pay(3)", "python")
 
 
 LARGE = {

@@ -89,11 +89,11 @@ async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those
     (tmp_path / "data").write_text("old")
     async with reused.executor(kind, mode="session", work_dir=tmp_path) as executor:
         await run(executor, "None")
-        sandbox, workspace = executor.sandbox.client, executor.sandbox._workspace
+        sandbox, workspace = executor.sandbox.client, executor.sandbox._folder.workspace
         assert sandbox is not None
         assert workspace is not None
         before = (await manifest_of(workspace, sandbox) or {})["data"]
-        sandbox.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
-        await sandbox.write_file("data", 0o644, [b"new"])
+        sandbox.blocks.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
+        await sandbox.requests.write_file("data", 0o644, [b"new"])
         await sync.push_changes(workspace, sandbox, executor.sandbox.options.limits)
         assert (await manifest_of(workspace, sandbox) or {})["data"] != before

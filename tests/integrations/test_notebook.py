@@ -114,11 +114,11 @@ second.update(HTML("third"))
 
 def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None:
     ran = kernel.run("%%sandbox --result failed\nkept = 5\ndef divide(): return 1 / 0\nprint('printed')\ndivide()")
-    assert (ran.status, ran.text) == ("error", "printed\n")
+    assert ran.status == "error"
+    assert ran.text.startswith('printed\nTraceback (most recent call last):\n  File "<block ')
     assert ran.error is not None
     assert ran.error[:2] == ("ZeroDivisionError", "division by zero")
-    assert ran.error[2].startswith('Traceback (most recent call last):\n  File "<block ')
-    assert ran.error[2].endswith("\x1b[31mZeroDivisionError: division by zero\x1b[0m")
+    assert ran.error[2] == "\x1b[31mZeroDivisionError: division by zero\x1b[0m"
     assert "notebook_magics" not in ran.error[2]
     assert kernel.run("failed.outcome").shown == [{"text/plain": "'error'"}]
     assert kernel.run("%%sandbox\nkept").text == "5\n"
@@ -151,14 +151,13 @@ def test_each_failure_is_the_error_of_the_cell(kernel: Kernel, cell: str, name: 
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("%%sandbox --nope\n1", "unrecognized arguments: --nope; did you mean '--nofile'?"),
-        ("%%sandbox --help\n1", "unrecognized arguments: --help; options: --allow-domains --allow-pip "),
-        ("%%sandbox --allow_pip\n1", "unrecognized arguments: --allow_pip; did you mean '--allow-pip'?"),
-        ("%%sandbox --allow-domain=x y\n1", "--allow-domain=x y; did you mean '--allow-domains'?"),
+        ("%%sandbox --nope\n1", "unrecognized arguments: --nope"),
+        ("%%sandbox -o nope=1\n1", "did you mean 'nofile'?"),
+        ("%%sandbox -o allow_pip\n1", "'allow_pip' is not NAME=VALUE with the name of an option"),
         ("%%sandbox --timeout 0\n1", "Timeout must be greater than"),
-        ("%%sandbox --memory 2g\n1", "has been started with other options: run %sandbox_stop first"),
-        ("%%sandbox --session new --memory 3\n1", "memory='3' is 3 bytes"),
-        ("%%sandbox --session new --backend bubblewrap --image x\n1", "image= is not for sandbox='bubblewrap'"),
+        ("%%sandbox -o memory=2g\n1", "has been started with other options: run %sandbox_stop first"),
+        ("%%sandbox --session new -o memory=3\n1", "memory='3' is 3 bytes"),
+        ("%%sandbox --session new --backend bubblewrap -o image=x\n1", "image= is not for sandbox='bubblewrap'"),
         ("%%sandbox --result 1x\n1", "'1x' is not the name of a variable"),
         ("%sandbox_reset --session other", "there is no session 'other'; sessions: default"),
         ("%sandbox_put", "the following arguments are required: source"),
@@ -197,7 +196,7 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> No
 def test_sessions_files_and_reset(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("from the host")
     kernel.run("%%sandbox\nx = 1")
-    assert kernel.run("%sandbox --session second --mode session --memory 512m --timeout 20").status == "ok"
+    assert kernel.run("%sandbox --session second -o mode=session -o memory=512m --timeout 20").status == "ok"
     assert kernel.run("%%sandbox --session second\n'x' in globals()").text == "False\n"
     put = kernel.run(f"%sandbox_put {tmp_path / 'in.txt'} data/in.txt --session second")
     assert (put.status, put.warned) == ("ok", "")
@@ -255,7 +254,7 @@ def test_messages_and_results_of_autogen_are_html(kernel: Kernel) -> None:
     ran = kernel.run("TextMessage(content='**hi** <img src=//a.test>', source='<i>')")
     (bundle,) = ran.shown
     assert bundle["text/plain"] == "<i> (TextMessage):\n**hi** <img src=//a.test>"
-    assert "<strong>hi</strong> &lt;img src=//a.test&gt;" in bundle["text/html"]
+    assert "**hi** &lt;img src=//a.test&gt;" in bundle["text/html"]
     assert "<b>&lt;i&gt;</b>" in bundle["text/html"]
     streamed = kernel.run("async with AsyncSandbox('docker') as box:\n    await show(box.stream('print(6 * 7)'))")
     assert [bundle["text/plain"] for bundle in streamed.shown] == ["42"]

@@ -21,28 +21,7 @@ from autogen_codeact.integrations import notebook_html
 from autogen_codeact.sandbox.types.displays import Display, interleave
 from autogen_codeact.sandbox.types.result import STOPPED
 
-ALLOWED = {
-    *(
-        "div",
-        "pre",
-        "b",
-        "p",
-        "code",
-        "span",
-        "strong",
-        "em",
-        "a",
-        "ul",
-        "ol",
-        "li",
-        "blockquote",
-        "hr",
-        "br",
-        "img",
-        "iframe",
-    ),
-    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
-}
+ALLOWED = {"div", "pre", "b", "img", "iframe"}
 HOSTILE = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -68,8 +47,6 @@ class Tags(html.parser.HTMLParser):
         assert tag in ALLOWED
         for name, value in attrs:
             assert not name.startswith("on")
-            if name == "href":
-                assert value.startswith(("http://", "https://", "mailto:")) or ":" not in value
             if name == "src":
                 assert value.startswith("data:image/")
         if tag == "iframe":
@@ -143,8 +120,7 @@ def test_words_code_and_figures_are_shown():
         retry_attempt=0, content="So **this**:\n```python\nx = 'a'\n```", code_blocks=[], source="coder"
     )
     page = notebook_html.message_to_html(code)
-    assert "<strong>this</strong>" in page
-    assert '">&#x27;a&#x27;</span>' in page
+    assert "So **this**:\n```python\nx = &#x27;a&#x27;\n```</pre>" in page
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from autogen_codeact.runs import export_json, export_notebook, load_run
-from autogen_codeact.runs.events import AgentInfo, BlockFinished, BlockStarted, CodeText, MessageLogged
+from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, MessageLogged
 from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.results import DisplayRecord, ErrorRecord, ResultRecord, StoredFile
-from tests.runs.logs import lines, started, text, write_log
+from tests.runs.logs import lines, started, write_log
 
 CODE = [CodeText(code="1", language="python"), CodeText(code="puts 1", language="ruby")]
 
@@ -85,18 +85,6 @@ def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path, finished, name
     assert (first["source"], first["outputs"], last["source"]) == ("1", [], "%%script ruby\nputs 1")
     error = last["outputs"][-1]
     assert (error["ename"], error["evalue"], error["traceback"]) == (name, message, [f"{name}: {message}"])
-
-
-def test_host_tools_are_defined_and_names_that_are_no_python_are_not(tmp_path):
-    agents = [AgentInfo(name="a", kind="CodeActAgent", tools=["price", "x(); import os", "class"])]
-    first = started().model_copy(update={"agents": agents})
-    run = load_run(write_log(tmp_path / "run", lines([first, text("Hm.")])))
-    export_notebook(run, file := io.StringIO())
-    _, defined, words = json.loads(file.getvalue())["cells"]
-    assert defined["source"] == (
-        "def price(*args, **kwargs):\n    raise NotImplementedError('price() was a function of the host')"
-    )
-    assert words["source"] == "**coder**\n\nHm."
 
 
 @pytest.mark.parametrize("blocks", [3, [3], [{"code": 3}], None])

@@ -123,7 +123,7 @@ async def test_restart_begins_a_new_session(box: AsyncSandbox) -> None:
     result = await box.run("x")
     assert result.error is not None
     assert (result.error.type, result.exit_code) == ("NameError", 1)
-    assert box.starts == 2
+    assert box._managed.starts == 2
 
 
 async def test_the_first_block_starts_it_and_after_stop_it_must_be_started(backend: Any) -> None:
@@ -147,14 +147,14 @@ async def test_process_mode_has_a_new_process_for_each_block(backend: Any) -> No
 async def test_auto_backend_is_bubblewrap_without_an_engine(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     async with AsyncSandbox(limits=Limits(memory="300m")) as box:
-        assert isinstance(box.options, BubblewrapOptions)
-        assert box.options.limits.memory == "300m"
+        assert isinstance(box._managed.options, BubblewrapOptions)
+        assert box._managed.options.limits.memory == "300m"
         assert (await box.run("1 + 1")).output == "2\n"
 
 
 async def test_options_can_be_given_as_a_model(bubblewrap: None) -> None:
     async with AsyncSandbox(BubblewrapOptions(timeout=5)) as box:
-        assert (box.timeout, box.options.mode) == (5, "session")
+        assert (box._managed.timeout, box._managed.options.mode) == (5, "session")
         assert (await box.run("1 + 1")).output == "2\n"
 
 
@@ -188,12 +188,12 @@ def test_wrong_options_are_refused(
 async def test_sandbox_can_be_taken_from_a_pool(backend: Any) -> None:
     async with SandboxPool(1, sandbox=backend, limits=Limits(memory="300m")) as pool:
         async with AsyncSandbox(pool=pool) as box:
-            assert box.options.backend == backend
+            assert box._managed.options.backend == backend
             await box.run("x = 1")
             assert pool.leased == 1
         async with AsyncSandbox(pool=pool, timeout=5) as box:
             assert (await box.run("'x' in globals()")).output == "False\n"
-            assert box.timeout == 5
+            assert box._managed.timeout == 5
         with pytest.raises(ValueError, match="the executor and its pool differ in mode"):
             AsyncSandbox(pool=pool, mode="process")
 

@@ -15,10 +15,10 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     ToolLimits,
     choose_executor,
 )
-from autogen_codeact.executors import SandboxPool as ExecutorPool
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
 from autogen_codeact.sandbox.types.limits import Limits
 from autogen_codeact.sandbox.types.option_texts import parse_texts
@@ -79,7 +79,7 @@ CALLED: dict[str, tuple[Callable[[], object], str]] = {
     "DockerCommandLineCodeExecutor": (lambda: DockerCommandLineCodeExecutor(memroy="1g"), "memory"),  # type: ignore[call-arg]
     "BubblewrapCommandLineCodeExecutor": (lambda: BubblewrapCommandLineCodeExecutor(pythn=""), "python"),  # type: ignore[call-arg]
     "SandboxPool": (lambda: SandboxPool(max_alve=3), "max_alive"),  # type: ignore[call-arg]
-    "SandboxPool of executors": (lambda: ExecutorPool(functins=[]), "functions"),  # type: ignore[call-arg]
+    "ExecutorPool": (lambda: ExecutorPool(functins=[]), "functions"),  # type: ignore[call-arg]
     "choose_executor": (lambda: asyncio.run(choose_executor("docker", timeot=3)), "timeout"),  # type: ignore[call-arg]
 }
 
@@ -94,8 +94,8 @@ def test_unknown_option_names_what_was_called_and_the_nearest_option(name: str) 
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
-    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._sandbox.options,
-    "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2).options,
+    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._sandbox._managed.options,
+    "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2)._managed.options,
     "DockerOptions": lambda: DockerOptions(memory="2g", cpus=2),
     "BubblewrapOptions": lambda: BubblewrapOptions(memory="2g", cpus=2),
     "Docker": lambda: DockerCommandLineCodeExecutor(memory="2g", cpus=2).options,
@@ -103,7 +103,7 @@ TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
     "pool": lambda: SandboxPool(memory="2g", cpus=2).options,
     "pool of executors": lambda: ExecutorPool(memory="2g", cpus=2).executor(memory="2g").options,
     "pool with Limits": lambda: ExecutorPool(limits=Limits(memory="2g", cpus=2)).executor(memory="2g", cpus=2).options,
-    "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2).options,
+    "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2)._managed.options,
     "texts": lambda: parse_options(DockerOptions, parse_texts(["memory=2g", "cpus=2"])),
     "command line": lambda: DockerOptions(**SandboxChoice(memory="2g", others=("cpus=2",)).options()),
     "component": lambda: (
@@ -205,7 +205,7 @@ options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
 
 import asyncio, inspect
 from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, ExecutorPool
 from autogen_codeact.cli.mcp import sandbox_of
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_core.code_executor import CodeExecutor
@@ -215,10 +215,10 @@ assert "dummy: An option that was added. Default 3." in Executor.__init__.__doc_
 config = Executor(dummy=4).dump_component()
 assert config.config["dummy"] == 4
 assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
-assert AsyncSandbox("bubblewrap", dummy=5).options.dummy == 5
+assert AsyncSandbox("bubblewrap", dummy=5)._managed.options.dummy == 5
 assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
-assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",))).options.dummy == 9
-pool = SandboxPool(sandbox="bubblewrap", dummy=7)
+assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",)))._managed.options.dummy == 9
+pool = ExecutorPool(sandbox="bubblewrap", dummy=7)
 try:
     pool.executor(dummy=8)
 except ValueError as error:

@@ -10,7 +10,8 @@ from autogen_agentchat.teams import DiGraph, DiGraphBuilder, GraphFlow
 from autogen_agentchat.teams._group_chat._graph._digraph_group_chat import DiGraphEdge, DiGraphNode
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.teams import Budget, Graph, GraphError, Team
+from autogen_codeact.teams import Budget, Graph, Team
+from autogen_codeact.teams.errors import GraphError
 
 from .compare import agents, bare, models, received
 from .support import (

@@ -263,7 +263,7 @@ async def test_reader_at_the_end_stays_at_the_end_while_output_grows(page, tmp_p
     rows = "for i in range(60): print('row', i)"
     answer = python(f"{rows}\npause(number=0)\n{rows}\nprint('last row')\npause(number=1)")
     async with live(page, tmp_path, answer, "Done.") as (run, _):
-        output = page.locator("article.running .output pre")
+        output = page.locator("article.running .output")
         await expect(output).to_contain_text("row 59")
         await expect(page.locator(".pill")).to_be_hidden()
         run.pauses[0].set()

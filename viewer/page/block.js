@@ -147,18 +147,15 @@ function clip(text, limit) {
 
 /** Show connections that code has opened or tried to open. */
 function connections(list) {
-  return labelled(list.length === 1 ? "connection" : "connections", h("ul.rows", null, list.slice(0, 200).map((one) => h("li", null,
+  return labelled(list.length === 1 ? "connection" : "connections", h("ul.rows", null, list.map((one) => h("li", null,
     h("code", null, visible(`${one.host ?? "?"}${one.port ? `:${one.port}` : ""}`)),
     one.allowed ? h("span.muted", null, `${bytes(one.sent)} sent, ${bytes(one.received)} received`) : chip("refused"),
-    one.reason ? h("span.muted", null, visible(one.reason)) : null))),
-    list.length > 200 ? h("p.muted", null, `and ${count(list.length - 200, "more", "more")}`) : null);
+    one.reason ? h("span.muted", null, visible(one.reason)) : null))));
 }
 
-/** Show files that a block has added, changed or removed, with their differences. */
+/** Show files that a block has added or changed, with their differences. */
 function files(list) {
-  const label = list.length === 1 ? "file" : "files";
-  const shown = list.slice(0, 200).map((file) => h("li", null, oneFile(file)));
-  return labelled(label, h("ul.rows", null, shown), list.length > 200 ? h("p.muted", null, `and ${list.length - 200} more`) : null);
+  return labelled(list.length === 1 ? "file" : "files", h("ul.rows", null, list.map((file) => h("li", null, oneFile(file)))));
 }
 
 function oneFile(file) {
@@ -170,7 +167,7 @@ function oneFile(file) {
   const head = [
     h("span.change", { class: file.change }, file.change),
     url && !file.diff ? link(visible(file.name)) : h("code", null, visible(file.name)),
-    h("span.muted", null, file.change === "removed" ? null : bytes(file.size), file.note ? `, ${file.note}` : null),
+    h("span.muted", null, bytes(file.size), file.note ? `, ${file.note}` : null),
   ];
   if (!file.diff) return h("div.file", null, head);
   const [more, less] = [sum(file.diff, "+"), sum(file.diff, "-")];

@@ -45,12 +45,12 @@ function apiData() {
     fileUrl,
     fileText: async (sha) => (await request(fileUrl(sha))).text(),
     /**
-     * Listen to a run that goes on. The listener has the functions header, step, output, question, end and state ("open" or "lost").
+     * Listen to a run that goes on. The listener has the functions header, step, question, end and state ("open" or "lost").
      * `since` is the revision of the header that is known. Returns a function that ends it.
      */
     subscribe(listener, since) {
       const source = new EventSource(api(`/live?since=${since}`));
-      for (const name of ["header", "step", "output", "question", "end"]) {
+      for (const name of ["header", "step", "question", "end"]) {
         source.addEventListener(name, (event) => listener[name](event.data ? JSON.parse(event.data) : {}));
       }
       source.addEventListener("open", () => listener.state("open"));

@@ -28,7 +28,6 @@ class Live {
     this.close = data.subscribe({
       header: (header) => this.page.setHeader(header),
       step: ({ summary }) => this.add(summary),
-      output: ({ step, text }) => this.output(step, text),
       question: (question) => (question.withdrawn ? this.page.questions.withdraw(question.id) : this.page.questions.ask(question)),
       end: () => this.ended(),
       state: (state) => this.connection(state),
@@ -50,15 +49,9 @@ class Live {
     if (!news.length) return;
     const before = page.steps.count;
     page.setCount(Math.max(before, ...news.map(({ number }) => number)));
-    const { number, title, kind, outcome } = news.at(-1);
-    announce(`Step ${number}: ${title || kind}${outcome && outcome !== "ok" ? `, ${outcome}` : ""}`);
+    const { number, title, kind, outcome, running } = news.at(-1);
+    if (number > before || !running) announce(`Step ${number}: ${title || kind}${outcome && outcome !== "ok" ? `, ${outcome}` : ""}`);
     for (const { number: changed } of news) if (changed <= before) page.refresh(changed);
-  }
-
-  output(number, text) {
-    if (this.news.has(number)) this.showNews();
-    const element = this.page.steps.item(number);
-    if (element && element.step && element.step.running) appendOutput(element, text);
   }
 
   connection(state) {

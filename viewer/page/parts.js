@@ -12,6 +12,7 @@ class PartList {
     Object.assign(this, { box, load, size, height, tag, filled, failed });
     this.count = 0;
     this.parts = [];
+    this.refreshing = new Map(); // by number: whether the item has changed again
     this.near = new IntersectionObserver((entries) => this.moved(entries), { root, rootMargin: `${NEAR} 0px` });
   }
 
@@ -107,6 +108,11 @@ class PartList {
   /** Load an item again if it is in the page. */
   async refresh(number) {
     if (!this.item(number)) return;
+    if (this.refreshing.has(number)) {
+      this.refreshing.set(number, true);
+      return;
+    }
+    this.refreshing.set(number, false);
     try {
       const [next] = await this.load(number, number);
       const now = this.item(number);
@@ -117,6 +123,10 @@ class PartList {
       this.filled();
     } catch (error) {
       this.failed(error);
+    } finally {
+      const again = this.refreshing.get(number);
+      this.refreshing.delete(number);
+      if (again) this.refresh(number);
     }
   }
 

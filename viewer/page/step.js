@@ -5,7 +5,6 @@ const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Ba
 const SVG = "image/svg+xml";
 const SAVED = new Set([...IMAGE_TYPES, SVG]);
 const MOST_SAVED = 8;
-const MOST_DISPLAYS = 100;
 
 /** What a step is, in a few words. */
 function kindWords(step) {
@@ -132,34 +131,15 @@ function savedSvg(name, file) {
 function blockStep(step, body) {
   if (step.text) body.append(prose(step.text, step.text_bytes ?? null, data.outputUrl(step.number)));
   if (step.code) body.append(code(step));
-  if (step.running) {
-    body.append(labelled("output", runningOutput(step)));
-  } else {
-    add(body, output(step));
-  }
+  add(body, output(step));
   if (step.error) body.append(failure(step.error));
   add(body, value(step));
   const displays = step.displays || [];
-  for (const shown of displays.slice(0, MOST_DISPLAYS)) body.append(display(shown));
-  if (displays.length > MOST_DISPLAYS) body.append(h("p.muted", null, `and ${count(displays.length - MOST_DISPLAYS, "more display")}`));
+  for (const shown of displays) body.append(display(shown));
   body.append(...savedImages(step.files || [], displays));
   if (step.calls && step.calls.length) body.append(calls(step.calls));
   if (step.connections && step.connections.length) body.append(connections(step.connections));
   if (step.files && step.files.length) body.append(files(step.files));
   if (step.state === "lost") body.append(h("p.note", null, "The session's variables and imports were lost here."));
   if (step.state === "restored") body.append(h("p.note", null, "The session was lost, and restored to what it was before this block."));
-}
-
-function runningOutput(step) {
-  const growing = new GrowingText("output");
-  growing.element.classList.add("output");
-  growing.element.growing = growing;
-  if (step.output) growing.append(step.output);
-  return growing.element;
-}
-
-/** Append output to the element of a running block. */
-function appendOutput(article, text) {
-  const box = article.querySelector(".output");
-  if (box && box.growing) box.growing.append(text);
 }

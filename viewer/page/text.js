@@ -50,26 +50,3 @@ function wholeText(size, url) {
   if (!url) return h("p.whole.muted", null, `shortened, ${bytes(size)} in all`);
   return h("p.whole", null, h("a", { href: url, target: "_blank", rel: "noopener" }, `Show all (${bytes(size)})`));
 }
-
-/** The text of a block that is running: it grows, and its beginning goes when it gets long. */
-class GrowingText {
-  constructor(name) {
-    this.pre = h("pre", { tabindex: "0", role: "group", "aria-label": name });
-    this.note = h("p.muted", { hidden: true }, "The beginning is left out while the block is running.");
-    this.element = h("div.long", null, this.note, this.pre);
-    this.length = 0;
-  }
-
-  append(text) {
-    const piece = cutLines(text.slice(-MORE_CHARACTERS));
-    const atEnd = this.pre.scrollTop + this.pre.clientHeight >= this.pre.scrollHeight - 4;
-    this.pre.append(h("span", null, visible(piece)));
-    this.length += piece.length;
-    while (this.length > MORE_CHARACTERS && this.pre.childNodes.length > 1) {
-      this.length -= this.pre.firstChild.textContent.length;
-      this.pre.firstChild.remove();
-      this.note.hidden = false;
-    }
-    if (atEnd) this.pre.scrollTop = this.pre.scrollHeight;
-  }
-}

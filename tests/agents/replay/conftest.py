@@ -12,7 +12,7 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from tests.agents.replay.support import Make
 from tests.executors import reused
 from tests.executors.egress.servers import Hosts, hosts_in
@@ -59,5 +59,5 @@ def work(tmp_path: Path) -> Path:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """Servers on loopback."""
     with hosts_in(tmp_path) as made:
-        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(ManagedSandbox, "resolve_name", staticmethod(made.resolve))
         yield made
