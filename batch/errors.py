@@ -72,7 +72,7 @@ class AttemptError(Exception):
         engine: str | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{error_class}: {error}")
+        super().__init__(error_class, error)
         self.error_class = error_class
         self.error = error
         self.retryable = retryable
@@ -82,11 +82,5 @@ class AttemptError(Exception):
         self.engine = engine
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _attempt_error, (vars(self),)
-
-
-def _attempt_error(fields: dict[str, object]) -> AttemptError:
-    error = AttemptError(str(fields["error_class"]), str(fields["error"]))
-    vars(error).update(fields)
-    return error
+    def __str__(self) -> str:
+        return f"{self.error_class}: {self.error}"

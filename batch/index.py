@@ -20,6 +20,7 @@ MAX_COST = 64 * 1024 * 1024
 """Bytes of memory that a row may take."""
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
 CREATE TABLE row (id, repeat, offset, outcome, passed, prompt, completion, log, PRIMARY KEY (id, repeat)) WITHOUT ROWID;
 CREATE TABLE task (id PRIMARY KEY, place) WITHOUT ROWID;
 """
@@ -67,6 +68,7 @@ class RowIndex:
         self._lock = threading.Lock()
         self._places = 0
         self._database.executescript(_SCHEMA)
+        self._database.execute("BEGIN")  # nothing is ever committed, which would take time
         self.counts = RowCounts()
         self.damaged = self.replaced = self.end = 0
         """Lines that are no rows; rows that do not count; and the end of the last whole line."""
