@@ -325,20 +325,23 @@ BROKER = ToolBroker(HostTools([echo]).known or (), ToolLimits(in_flight=8))
 
 def load_runner() -> types.SimpleNamespace:
     """The runner's modules, as `BOOT` loads them."""
-    package = types.ModuleType("codeact_runner")
-    package.__path__ = [str(RUNNER)]
-    sys.modules[package.__name__] = package
+    for name in ("", ".shared", ".worker", ".zygote", ".supervisor"):
+        package = types.ModuleType(f"codeact_runner{name}")
+        package.__path__ = [str(RUNNER / name.strip("."))]
+        sys.modules[package.__name__] = package
     names = (
-        "wire",
-        "event_loop",
-        "files",
-        "session_environment",
-        "checkpoints",
-        "process_connection",
-        "tool_relay",
-        "block_report",
+        "shared.wire",
+        "supervisor.event_loop",
+        "supervisor.files",
+        "supervisor.session_environment",
+        "supervisor.checkpoints",
+        "supervisor.process_connection",
+        "supervisor.tool_relay",
+        "supervisor.block_report",
     )
-    return types.SimpleNamespace(**{name: importlib.import_module(f"codeact_runner.{name}") for name in names})
+    return types.SimpleNamespace(
+        **{name.partition(".")[2]: importlib.import_module(f"codeact_runner.{name}") for name in names}
+    )
 
 
 class Supervisor:

@@ -15,11 +15,7 @@ _MAX_FENCE = 200
 
 
 class AnswerPrinter:
-    """Prints an answer piece by piece.
-
-    Args:
-        terminal: Where to print.
-    """
+    """Prints an answer piece by piece."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal

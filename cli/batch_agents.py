@@ -1,11 +1,13 @@
-"""The agents of a batch: one for each attempt, which share one connection to the model."""
+"""The agents of a batch: one for each attempt, which share one connection to the model; and what a node needs for it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from contextlib import aclosing
-from typing import Any
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
@@ -15,25 +17,75 @@ from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.tasks import Task
-from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_inputs import ModelInputs
-from autogen_codeact.cli.models import open_model, without_secrets
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice, find_preset
+from autogen_codeact.cli.models import find_secrets, names_secret, open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams import Team
 
+# Clients read them themselves when they are made.
+_OF_CLIENTS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_OF_COMPONENTS = ("ANTHROPIC_", "AZURE_", "GEMINI_", "LLAMA_", "OLLAMA_", "OPENAI_")
+"""What the variables begin with that a component may read; which of them it does is not known."""
 
-class AgentMaker:
-    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file.
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """Variables and the content of a file; pickled only on the way to another process of the user's, and never shown.
 
     Args:
-        agent: Which agent.
-        model: Which model.
-        tell: Receives a line before a model call is repeated; not in another process.
-        inputs: What the client takes from the machine of the command. Default: read when the client is created.
+        text: The content of a recording or of a component's file; None if the model is given by name.
+        variables: What the variables contain that the client may read; None for one that is not set.
     """
+
+    text: str | None = field(default=None, repr=False)
+    variables: dict[str, str | None] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, model: ModelChoice) -> Self:
+        """Read them on this machine."""
+        if model.spec.startswith(REPLAY):
+            return cls(read_file(model.spec.removeprefix(REPLAY)))
+        if model.is_file:
+            names = [name for name in os.environ if name.startswith(_OF_COMPONENTS)]
+            return cls(read_file(model.spec), {name: os.environ[name] for name in names})
+        names = [model.key_variable, *_OF_CLIENTS]
+        if (variable := find_preset(model.spec).url_variable) is not None:
+            names.append(variable)
+        return cls(None, {name: os.environ.get(name) for name in names})
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let this process have the variables, and none of its own that would change who gets the key."""
+        variables = dict(self.variables)
+        if self.variables and self.text is not None:
+            own = (name for name in os.environ if name.startswith(_OF_COMPONENTS))
+            variables = {**dict.fromkeys(own), **variables}
+        before = {name: os.environ.get(name) for name in variables}
+        _set(variables)
+        try:
+            yield
+        finally:
+            _set(before)
+
+    def secrets(self) -> set[str]:
+        """Return the keys among them."""
+        named = {value for name, value in self.variables.items() if value is not None and names_secret(name)}
+        return named | find_secrets(self.text or "")
+
+
+def _set(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+class AgentMaker:
+    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file."""
 
     def __init__(
         self,
@@ -57,11 +109,7 @@ class AgentMaker:
         return make_agent(self._agent, client, executor, stream=False, stream_output=False)
 
     def open(self) -> None:
-        """Create the model client, unless there is one.
-
-        Raises:
-            CommandError: An option, a file or the key is missing or wrong.
-        """
+        """Create the model client, unless there is one."""
         if self._client is not None or self._recording is not None:
             return
         self._model.check()
@@ -81,13 +129,7 @@ class AgentMaker:
 
 
 class _SecretRedactor(ModelMiddleware):
-    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs.
-
-    Args:
-        client: Is asked.
-        model: The model.
-        secrets: Keys that this process may know from nowhere else.
-    """
+    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
 
     def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
         super().__init__(client)

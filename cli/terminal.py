@@ -91,22 +91,12 @@ class Terminal:
         self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
-        """Write a line; long lines are not wrapped.
-
-        Args:
-            text: Without markup; unprintable characters are escaped.
-            style: Its colour.
-            bold: Whether it is bold.
-        """
+        """Write a line; long lines are not wrapped."""
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
         self._write_styled([(styles, clipped(text)), ("", "\n")])
 
     def code(self, code: Iterable[tuple[Kind, str]]) -> None:
-        """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
-
-        Args:
-            code: What `sandbox.highlight` has made of it.
-        """
+        """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped."""
         groups = groupby(code, key=itemgetter(0))
         self._write_styled((_STYLES.get(kind, ""), "".join(text for _, text in group)) for kind, group in groups)
 
@@ -116,14 +106,7 @@ class Terminal:
         self._output.flush()
 
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
-        """Write a name and its value, as one row of a list.
-
-        Args:
-            name: Left column.
-            text: Right column, wrapped on a terminal only.
-            style: Colour of the name.
-            indent: Width of the left column in characters.
-        """
+        """Write a name and its value, as one row of a list."""
         left = Text(f"{printable(name):<{indent}}", style=f"bold {style or ''}".strip())
         right = Text(printable(text))
         lines = right.wrap(self._console, max(self._width - indent, 20)) if self.is_terminal else [right]
@@ -132,12 +115,7 @@ class Terminal:
             left = Text(" " * indent)
 
     def heading(self, title: str, style: Style) -> None:
-        """Write the title of text that follows in parts.
-
-        Args:
-            title: The title.
-            style: Its colour.
-        """
+        """Write the title of text that follows in parts."""
         if not self.is_terminal:
             self._console.print(Text(f"== {printable(title)} =="), soft_wrap=True)
             return
@@ -146,14 +124,7 @@ class Terminal:
         self._console.print(text, soft_wrap=True)
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
-        """Write a text in a box with a title; without a terminal, below its title.
-
-        Args:
-            title: Title of the box.
-            text: The text; unprintable characters are escaped.
-            style: Colour of the box.
-            markdown: Whether to render the text as markdown.
-        """
+        """Write a text in a box with a title; without a terminal, below its title."""
         title, text = printable(title), clipped(text)
         if not self.is_terminal:
             self.write(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n\n")

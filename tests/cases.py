@@ -1,4 +1,4 @@
-"""Many cases in one test."""
+"""Names the case of a loop that failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,10 +6,10 @@ from typing import Any
 
 
 @contextmanager
-def case(*what: Any) -> Iterator[None]:
-    """Name the case in the report if the block fails."""
+def case(*values: Any) -> Iterator[None]:
+    """Add the values of a case to whatever its assertions raise."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"in the case {', '.join(map(repr, what))[:1000]}")
+        error.add_note(f"in the case {', '.join(repr(value)[:200] for value in values)}")
         raise

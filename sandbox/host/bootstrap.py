@@ -4,64 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# In the order in which they import each other.
+# By folder, in the order in which they import each other.
 MODULES = [
-    "wire",
-    "system",
-    "folders",
-    "ipc",
-    "landlock",
-    "files",
-    "home_folders",
-    "packages",
-    "code_file",
-    "stdio",
-    "displays",
-    "display",
-    "figures",
-    "ipython_display",
-    "immortal",
-    "imports",
-    "execution",
-    "tool_client",
-    "tools",
-    "hidden_children",
-    "checkpoint_fork",
-    "shared_state",
-    "cell_loop",
-    "cell_text",
-    "values",
-    "commands",
-    "magics",
-    "ipython_shell",
-    "small_shell",
-    "shell_loader",
-    "cells",
-    "interactive",
-    "interpreter",
-    "worker",
-    "zygote",
-    "session_environment",
-    "block_report",
-    "cpu_time",
-    "display_relay",
-    "output_capture",
-    "tool_relay",
-    "block",
-    "checkpoints",
-    "event_loop",
-    "fresh_state",
-    "listener",
-    "process_block",
-    "process_connection",
-    "proxy",
-    "replay_files",
-    "reset",
-    "scheduler",
-    "session",
-    "session_block",
-    "worker_processes",
-    "supervisor",
+    "shared.wire",
+    "shared.system",
+    "shared.folders",
+    "shared.packages",
+    "worker.landlock",
+    "worker.code_file",
+    "worker.stdio",
+    "worker.displays",
+    "worker.display",
+    "worker.figures",
+    "worker.ipython_display",
+    "worker.imports",
+    "worker.execution",
+    "worker.tool_client",
+    "worker.tools",
+    "worker.hidden_children",
+    "worker.checkpoint_fork",
+    "worker.cell_loop",
+    "worker.cell_text",
+    "worker.values",
+    "worker.commands",
+    "worker.magics",
+    "worker.ipython_shell",
+    "worker.small_shell",
+    "worker.shell_loader",
+    "worker.cells",
+    "worker.interactive",
+    "worker.interpreter",
+    "worker.worker",
+    "zygote.immortal",
+    "zygote.shared_state",
+    "zygote.zygote",
+    "supervisor.ipc",
+    "supervisor.files",
+    "supervisor.home_folders",
+    "supervisor.session_environment",
+    "supervisor.block_report",
+    "supervisor.cpu_time",
+    "supervisor.display_relay",
+    "supervisor.output_capture",
+    "supervisor.tool_relay",
+    "supervisor.block",
+    "supervisor.checkpoints",
+    "supervisor.event_loop",
+    "supervisor.fresh_state",
+    "supervisor.listener",
+    "supervisor.process_block",
+    "supervisor.process_connection",
+    "supervisor.proxy",
+    "supervisor.replay_files",
+    "supervisor.reset",
+    "supervisor.scheduler",
+    "supervisor.session",
+    "supervisor.session_block",
+    "supervisor.worker_processes",
+    "supervisor.supervisor",
 ]
 
 # It is run by `python3 -I -S`, or after `_AGAIN` by `python3 -s -S`. First it removes all folders that user code can write to
@@ -95,9 +95,13 @@ def send(kind, data):
     data = struct.pack("!cII", kind, 0, len(data)) + data
     while data:
         data = data[os.write(1, data):]
-package = types.ModuleType("codeact_runner")
-package.__path__ = []
-sys.modules[package.__name__] = package
+def add_package(name):
+    package = sys.modules[name] = types.ModuleType(name)
+    package.__path__ = []
+    return package
+runner = add_package("codeact_runner")
+for folder in ("shared", "worker", "zygote", "supervisor"):
+    setattr(runner, folder, add_package("codeact_runner." + folder))
 compiled, configuration = frame()[2], frame()
 magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
 if compiled.startswith(magic):
@@ -111,15 +115,17 @@ else:
     del sources
 own = dict(vars(builtins))
 for name, code in modules:
-    module = types.ModuleType(package.__name__ + "." + name)
+    folder, _, last = name.partition(".")
+    package = getattr(runner, folder)
+    module = types.ModuleType(package.__name__ + "." + last)
     module.__package__ = package.__name__
     module.__file__ = "<codeact " + name + ">"
     module.__builtins__ = own
     sys.modules[module.__name__] = module
-    setattr(package, name, module)
+    setattr(package, last, module)
     exec(code, module.__dict__)
-del compiled, modules, own, code, name, module
-sys.modules["codeact_runner.supervisor"].main(configuration, found)
+del compiled, modules, own, code, name, module, package, folder, last
+runner.supervisor.supervisor.main(configuration, found)
 """
 
 
@@ -140,9 +146,5 @@ if sys.flags.isolated:
 
 
 def boot(variables: Mapping[str, str]) -> str:
-    """Return the source that a sandbox's interpreter runs first.
-
-    Args:
-        variables: Python's variables that it reads at its start, checked (`environment.interpreter_variables`).
-    """
+    """Return the source that a sandbox's interpreter runs first."""
     return (_AGAIN % dict(variables) if variables else "") + BOOT

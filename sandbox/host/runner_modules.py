@@ -99,7 +99,11 @@ def sources_frame() -> bytes:
 
 @cache
 def _sources() -> list[tuple[str, str]]:
-    return [(name, (RUNNER / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
+    return [(name, _path(name).read_text(encoding="utf-8")) for name in MODULES]
+
+
+def _path(name: str) -> Path:
+    return RUNNER / f"{name.replace('.', '/')}.py"
 
 
 def _compiled(name: str, filename: str) -> CodeType:
@@ -107,7 +111,7 @@ def _compiled(name: str, filename: str) -> CodeType:
     if sys.flags.optimize:
         return compile(dict(_sources())[name], filename, "exec", dont_inherit=True, optimize=0)
     # From the bytecode file beside the source, if it is there: to compile them all takes 0.1 s.
-    found = SourceFileLoader(name, str(RUNNER / f"{name}.py")).get_code(name)
+    found = SourceFileLoader(name, str(_path(name))).get_code(name)
     assert found is not None, "a source file has code"
     return _renamed(found, filename)
 

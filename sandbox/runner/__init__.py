@@ -1,32 +1,32 @@
 """The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and not imported by the host (but for
-value_codec, which both ends need).
+value_codec and limits in `worker/values.py`, which both ends need).
 
-Three kinds of processes:
+A folder for each kind of process, and one for what all use. A folder imports only those that stand above it here:
 
-supervisor   PID 1. Holds the stream to the host, starts blocks, enforces deadlines, limits output, kills and reaps processes.
-zygote       A warm interpreter that has run no user code. Forks workers.
-worker       Runs blocks: one, and exits (process mode and commands), or one after the other (the interpreter of a session).
+shared/      wire (frames), system (Linux interfaces), folders (copying and removing), packages (what pip installs)
 
-Which modules belong to which process:
-
-supervisor   supervisor (requests of the host), scheduler (which block runs when), event_loop,
-             block, process_block, session_block (from a request to its result), block_report, display_relay, output_capture,
-             cpu_time,
-             session, checkpoints, session_environment, listener (a session and its checkpoints),
-             worker_processes, process_connection (the zygote and the workers),
-             tool_relay, proxy (calls of host tools and network connections on their way to the host),
-             files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind),
-             reset, fresh_state (how a sandbox becomes like a new one, for its next use)
-zygote       zygote, immortal (objects whose memory its forks share for good),
-             shared_state (what code could change for later forks)
-worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
+worker/      Runs blocks: one, and exits (process mode and commands), or one after the other (the interpreter of a session).
+             worker (requests of the supervisor), interpreter, execution, code_file, stdio,
              cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
              shell_loader, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
              interactive (replaces functions that would wait for a user),
-             displays (what code shows, on its way), display (`display()` and `_repr_*_` methods),
-             figures (matplotlib), imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
+             displays (what code shows, on its way), display (`display()` and `_repr_*_` methods), figures (matplotlib),
+             imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
              tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
-all          wire (frames), system (Linux interfaces)
+
+zygote/      A warm interpreter that has run no user code. Forks workers.
+             zygote, immortal (objects whose memory its forks share for good),
+             shared_state (what code could change for later forks)
+
+supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadlines, limits output, kills and reaps processes.
+             supervisor (requests of the host), scheduler (which block runs when), event_loop,
+             block, process_block, session_block (from a request to its result), block_report, display_relay,
+             output_capture, cpu_time,
+             session, checkpoints, session_environment, listener (a session and its checkpoints),
+             worker_processes, process_connection (the zygote and the workers),
+             tool_relay, proxy (calls of host tools and network connections on their way to the host),
+             files, replay_files, home_folders, ipc (files, and what blocks leave behind),
+             reset, fresh_state (how a sandbox becomes like a new one, for its next use)
 
 What one block passes through, from the host's request to the host's result:
 

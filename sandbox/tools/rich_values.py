@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Annotated, Any
 
-from autogen_codeact.sandbox.runner import value_codec
+from autogen_codeact.sandbox.runner.worker import value_codec
 from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.payloads import offload

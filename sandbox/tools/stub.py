@@ -1,7 +1,7 @@
 """Stubs: a host tool as the sandbox and the model see it, with signature and docstring.
 
-The sandbox gets all of that as data, and builds a function from it (sandbox/runner/tool_values.py): names, types and texts come
-from third-party schemas, and none of them may become code.
+The sandbox gets all of that as data, and builds a function from it (sandbox/runner/worker/tool_values.py): names, types and texts
+come from third-party schemas, and none of them may become code.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _is_rich(data: Mapping[str, Any]) -> bool:
 
 @cache
 def _stub_builder(*, with_codec: bool) -> str:
-    runner = Path(__file__).parents[1] / "runner"
+    runner = Path(__file__).parents[1] / "runner" / "worker"
     source = (runner / "tool_values.py").read_text(encoding="utf-8")
     codec = (runner / "value_codec.py").read_text(encoding="utf-8") if with_codec else ""
     return f"{source}\n_CODEC_SOURCE = {codec!r}\n" if codec else source

@@ -23,7 +23,7 @@ from .subject import Kind, Subject, each_engine, one_kind
 # The code knows the runner's source, so it need not go through our client.
 RAW = """
     import os, select, struct, sys
-    tools = sys.modules["codeact_runner.tools"]
+    tools = sys.modules["codeact_runner.worker.tools"]
     client = tools._Running.client
 
     def send(payload):

@@ -69,7 +69,9 @@ async def test_i1_a_hostile_object_costs_at_most_its_own_block(subject: Subject)
     await subject.start()
     for name, (body, outcome) in HOSTILE.items():
         # The limit is 10 s, which is too long for a test.
-        shorter = "import sys; sys.modules['codeact_runner.displays'].REPR_SECONDS = 0.3\n" if "while" in body else ""
+        shorter = (
+            "import sys; sys.modules['codeact_runner.worker.display'].REPR_SECONDS = 0.3\n" if "while" in body else ""
+        )
         result = await subject.run(shorter + SHOW.format(body), timeout=2 if outcome == "timeout" else 30)
         assert result.outcome == outcome, (name, result)
         assert len(result.displays) <= 1
@@ -209,7 +211,7 @@ async def test_i1_huge_figures_are_not_drawn_and_of_ten_thousand_the_first_are_s
 
     code = """
         import sys
-        sys.modules["codeact_runner.wire"].MAX_DISPLAYS = 3  # drawing 100 takes too long for a test
+        sys.modules["codeact_runner.shared.wire"].MAX_DISPLAYS = 3  # drawing 100 takes too long for a test
         axes = plt.figure(figsize=(0.3, 0.3), dpi=20).add_axes([0, 0, 1, 1], visible=False)
         managers = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
         managers.update(dict.fromkeys(range(2, 10_001), managers[1]))

@@ -79,7 +79,7 @@ def nothing_is_unpickled() -> Iterator[None]:
 
 EIGHT = bytes(8)
 PICKLED = pickle.dumps(Bomb())
-RANGE = {"type": "range", "range": [0, 1, 1], "names": [None]}
+RANGE = {"range": [0, 1, 1], "names": [None]}
 FORGED_ARRAYS = [
     packed("array", {"dtype": "|O", "shape": [1]}, EIGHT),
     packed("array", {"dtype": "O", "shape": [len(PICKLED)]}, PICKLED),
@@ -121,23 +121,20 @@ FORGED_TABLES = [
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 20),
+        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
         b"[" * 20,
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 300_000),
+        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
         b"[" * 300_000,
     ),
     packed(
         "table",
-        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects", "count": 1}]},
-        struct.pack("<i", 1_200_001),
+        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects"}]},
         b"[" + b"1," * 599_999 + b"1]",
     ),
-    packed("table", {"columns": {"type": "levels", "levels": [], "names": []}, "index": RANGE, "data": []}),
+    packed("table", {"columns": {"levels": [], "names": []}, "index": RANGE, "data": []}),
     packed(
         "table",
         {

@@ -32,7 +32,7 @@ SHOW = """
 GARBAGE = """
     from IPython.display import display
     import sys
-    mime = sys.modules["codeact_runner.displays"]
+    mime = sys.modules["codeact_runner.worker.displays"]
     as_bytes = mime._as_bytes
     mime._as_bytes = lambda name, value: value.encode() if name == "text/plain" else b"\\xff" * 3_900_000
     for _ in range(4):

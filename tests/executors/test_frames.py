@@ -31,7 +31,7 @@ from tests.texts import ANY
 
 def _load_wire() -> ModuleType:
     """The runner's side, which the host never imports, by its path."""
-    path = Path(__file__).parents[2] / "sandbox" / "runner" / "wire.py"
+    path = Path(__file__).parents[2] / "sandbox" / "runner" / "shared" / "wire.py"
     spec = importlib.util.spec_from_file_location("runner_wire", path)
     assert spec is not None
     assert spec.loader is not None

@@ -238,7 +238,7 @@ class TestMisuse:
         for harm in harms:
             code = f"""
                 import os, socket, sys, time
-                calls = sys.modules["codeact_runner.tools"]
+                calls = sys.modules["codeact_runner.worker.tools"]
                 fd = calls._Running.client._fd
                 print(add(1))
                 {harm}
@@ -260,7 +260,7 @@ class TestMisuse:
         executor = await make(add)
         code = """
             import os, struct, sys
-            client = sys.modules["codeact_runner.tools"]._Running.client
+            client = sys.modules["codeact_runner.worker.tools"]._Running.client
             for number in (7, 8, 9):
                 os.write(client._fd, struct.pack("!cII", b"U", number, 0))
             body = b'{"name":"add","arguments":{"a":5}}'

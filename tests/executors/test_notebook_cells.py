@@ -151,8 +151,9 @@ class TestCommands:
 
     def test_bash_cell(self, session: LocalRunner) -> None:
         assert out(session, "%%bash\nfor i in 1 2; do echo $i; done") == "1\n2\n"
-        assert out(session, "%%bash --out text --no-raise-error\necho kept; exit 1") == ""
-        assert out(session, "text") == "'kept\\n'\n"
+        assert out(session, "%%bash --no-raise-error\necho shown; exit 1") == "shown\n"
+        message, _ = error(session, "%%bash --out text\ntrue")
+        assert message == "%%bash has no option --out here: use `lines = !command` to get the output"
         message, output = error(session, "%%sh\necho before\nexit 4")
         assert message == "Command '['sh']' returned non-zero exit status 4."
         assert output.startswith("before\nTraceback (most recent call last):\n")
@@ -177,11 +178,13 @@ class TestMagics:
         )
         assert "of 2 runs, 10 loops each)" in out(session, "%%timeit -n 10 -r 2\nx = 1\nx + 1")
 
-    def test_writefile_and_capture(self, session: LocalRunner) -> None:
+    def test_capture(self, ipython: LocalRunner) -> None:
+        out(ipython, "%%capture shown\nprint('a')\n!echo b\n3")
+        assert out(ipython, "shown.stdout.split()[:2]") == "['a', 'b']\n"
+
+    def test_writefile(self, session: LocalRunner) -> None:
         out(session, "%%writefile made.py\nvalue = 'made'\n")
         assert out(session, "import made; made.value") == "'made'\n"
-        out(session, "%%capture shown\nprint('a')\n!echo b\n3")
-        assert out(session, "shown.stdout.split()[:2]") == "['a', 'b']\n"
 
     def test_cd_and_env(self, session: LocalRunner) -> None:
         folder = out(session, "%pwd")
@@ -222,7 +225,7 @@ class TestMagics:
 
     def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
         pytest.importorskip("matplotlib")
-        settings = "import sys; settings = sys.modules['codeact_runner.figures'].Settings; settings.formats"
+        settings = "import sys; settings = sys.modules['codeact_runner.worker.figures'].Settings; settings.formats"
         out(ipython, "%config InlineBackend.figure_format = 'svg'\n%config InlineBackend.close_figures = False")
         assert out(ipython, f"{settings}, settings.close_figures") == "(('svg',), False)\n"
         out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
@@ -237,8 +240,8 @@ class TestMagics:
     def test_without_ipython_the_error_names_the_magics(self, small: LocalRunner) -> None:
         message, _ = error(small, "%lsmagic")
         assert message == (
-            "there is no magic %lsmagic here, because IPython is not installed; there are %%capture %%time %%timeit "
-            "%%writefile %cd %env %ls %matplotlib %pip %pwd %time %timeit %who %%bash %%sh %%script %%perl %%ruby %%python "
+            "there is no magic %lsmagic here, because IPython is not installed; there are %%time %%timeit "
+            "%%writefile %cd %env %ls %matplotlib %pip %pwd %time %timeit %%bash %%sh %%script %%perl %%ruby %%python "
             "%%python3"
         )
 

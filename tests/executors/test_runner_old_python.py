@@ -53,11 +53,11 @@ def session(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 
 class TestSource:
-    @pytest.mark.parametrize("path", sorted(RUNNER.glob("*.py")), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", sorted(RUNNER.rglob("*.py")), ids=lambda path: str(path.relative_to(RUNNER)))
     def test_source_is_python_3_8(self, path: Path) -> None:
         ast.parse(path.read_text(), feature_version=(3, 8))
 
-    @pytest.mark.parametrize("path", sorted(RUNNER.glob("*.py")), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", sorted(RUNNER.rglob("*.py")), ids=lambda path: str(path.relative_to(RUNNER)))
     def test_source_imports_the_standard_library_and_itself(self, path: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -67,14 +67,25 @@ class TestSource:
 
     def test_all_modules_are_sent_in_import_order(self) -> None:
         # These go into the module of the host tools.
-        apart = {"__init__", "tool_values", "value_codec"}
-        assert set(bootstrap.MODULES) == {path.stem for path in RUNNER.glob("*.py")} - apart
+        apart = {"worker.tool_values", "worker.value_codec"}
+        assert (
+            set(bootstrap.MODULES) == {f"{path.parent.name}.{path.stem}" for path in RUNNER.glob("*/[a-z]*.py")} - apart
+        )
         seen: set[str] = set()
         for name in bootstrap.MODULES:
-            for node in ast.parse((RUNNER / f"{name}.py").read_text()).body:
-                if isinstance(node, ast.ImportFrom) and node.level == 1:
-                    assert {alias.name for alias in node.names} <= seen, name
+            folder, _, module = name.partition(".")
+            for node in ast.parse((RUNNER / folder / f"{module}.py").read_text()).body:
+                if isinstance(node, ast.ImportFrom) and node.level:
+                    of = node.module if node.level == 2 else folder
+                    assert {f"{of}.{alias.name}" for alias in node.names} <= seen, name
             seen.add(name)
+
+    def test_folders_import_in_one_direction(self) -> None:
+        order = ["shared", "worker", "zygote", "supervisor"]
+        for path in RUNNER.glob("*/*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.level == 2:
+                    assert order.index(node.module or "") < order.index(path.parent.name), (path.name, node.module)
 
 
 @needs_namespaces

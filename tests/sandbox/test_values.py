@@ -12,7 +12,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.sandbox import Artifact, Display, ErrorInfo, Result
 from autogen_codeact.sandbox.host.plain_values import decode
-from autogen_codeact.sandbox.runner.values import encode
+from autogen_codeact.sandbox.runner.worker.values import encode
 from tests.executors import reused
 
 PLAIN = [

@@ -1,0 +1,1 @@
+"""What all processes of a sandbox use: frames, Linux interfaces, folders, installed packages."""

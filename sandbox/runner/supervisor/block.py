@@ -1,0 +1,324 @@
+"""One block from its request to its result; `process_block` and `session_block` add what differs between them."""
+
+import os
+import signal
+import time
+
+from ..shared import packages, system, wire
+from . import block_report, cpu_time, display_relay, ipc, output_capture, tool_relay
+
+KILL_CHECK_S = 2.0
+MAX_RETRIES = 3
+# How long a Python block may write what it has buffered when its time is over.
+FLUSH_S = 0.01
+# If the zygote has not reported the worker's process after this time, it never will.
+FORK_TIMEOUT_S = 1.0
+RESUME_INTERVAL_S = 1.0
+MIN_CPU_CHECK_S = 0.1
+TOO_MANY_FILES = (
+    "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
+    "and copied to the host."
+)
+NOT_SAVED = "There was no room in the workspace to save the code as %s; it was run from memory."
+NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
+IPC_REMOVED = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
+CHILD_OUT_OF_MEMORY = "A process that the code started was killed: the sandbox's memory limit was reached."
+
+
+class Block:
+    """A block: waiting, running, or ended.
+
+    `start` chooses the worker and calls `send_request`. The worker's frames come to `on_frame`, its end to `on_worker_exit`, and
+    the deadline to `stop`; each leads to `finish`, once, which sends the result to the host.
+    """
+
+    def __init__(self, supervisor, ident, request, code):
+        self.supervisor = supervisor
+        self.scheduler = supervisor.scheduler
+        self.ident = ident
+        # Unlike `ident` it is not known to code, so that code of an earlier block can't send results for this one.
+        self.token = wire.random_id()
+        self.request = request
+        self.code = code
+        self.worker = None
+        self.relay = None
+        self.captures = []
+        self.drain_output = False
+        self.report = None
+        self.code_not_saved = False
+        # Whether the worker has read the request for sure.
+        self.has_begun = False
+        self.killed = None
+        # Why it is about to be killed: `timeout` or `cancel`.
+        self.overdue = None
+        self.finished = False
+        self.retries = 0
+        self.deadline_timer = self.resume_timer = self.cpu_timer = None
+        self.cpu_meter = self.cpu_error = None
+        # Whether no other block has run meanwhile.
+        self.alone = True
+        self.began = time.monotonic()
+        self.state = "kept"
+        self.restored_before = None
+        self.notes = []
+        self.displays = display_relay.DisplayRelay(supervisor, ident)
+        self.oom_kills = system.count_oom_kills()
+
+    # From the request to the worker
+
+    def start(self):
+        """Choose a worker, and send it the request."""
+        raise NotImplementedError
+
+    def send_request(self, state_file=None):
+        """Send the request to the worker, with the pipes for its output, and start the timers."""
+        config = self.supervisor.config
+        kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
+        self.captures = [
+            output_capture.OutputCapture(kind, config["output_limit"], self._send_output) for kind in kinds
+        ]
+        fds = [self.captures[0].write_fd, self.captures[-1].write_fd]
+        if self.request["tools"] and self.request["command"] is None:
+            self.relay = tool_relay.ToolRelay(self.supervisor, self.ident, self.worker)
+            fds.append(self.relay.block_end.fileno())
+        if state_file is not None:
+            fds.append(state_file)
+        message = dict(self.request, fds=len(fds), tools=self.relay is not None)
+        self.worker.on_frame = self.on_frame
+        self.worker.on_exit = self.on_worker_exit
+        self.worker.on_disconnect = self.on_worker_disconnect
+        self.began = time.monotonic()
+        if self.request["cpu_seconds"]:
+            # Before the block runs: what it uses earlier would not count.
+            self.cpu_meter = cpu_time.CpuTimeMeter(self.root_pids)
+        self.worker.connection.send(wire.pack(wire.RUN_BLOCK, self.token, message, self.code, wire.MAX_REQUEST), fds)
+        if self.relay is not None:
+            self.relay.block_end.close()
+        for capture in self.captures:
+            capture.close_write_end()
+            self.supervisor.output_reader.start(capture)
+        self._start_timers()
+        if self.worker.status is not None:
+            self.on_worker_exit()
+
+    def _send_output(self, kind, data):
+        self.supervisor.send(kind, self.ident, data)
+
+    def retry(self):
+        """Start again if the worker was killed before it had read the request; return False if it may have read it."""
+        may_have_begun = self.has_begun or not self.worker.connection.undelivered
+        if self.killed or self.overdue or may_have_begun or self.retries >= MAX_RETRIES:
+            return False
+        self.retries += 1
+        self._cancel_timers()
+        for capture in self.captures:
+            self.supervisor.output_reader.stop(capture, drain=False)
+        self.close_relay()
+        self.start()
+        return True
+
+    def close_relay(self):
+        """From now on, forward no call of this block to the host."""
+        if self.relay is not None:
+            self.relay.close()
+
+    # Timers
+
+    def _start_timers(self):
+        self.deadline_timer = self.supervisor.loop.call_later(self.request["timeout"], lambda: self.stop("timeout"))
+        self._resume_zygote()
+        if self.request["cpu_seconds"]:
+            self._check_cpu_time()
+
+    def _cancel_timers(self):
+        for timer in (self.deadline_timer, self.resume_timer, self.cpu_timer):
+            if timer is not None:
+                self.supervisor.loop.cancel(timer)
+
+    def _resume_zygote(self):
+        """Resume the zygote, which the block can stop; otherwise nobody would report the block's end."""
+        if not self.finished:
+            self.supervisor.workers.resume_zygote()
+            self.resume_timer = self.supervisor.loop.call_later(RESUME_INTERVAL_S, self._resume_zygote)
+
+    def _check_cpu_time(self):
+        """End the block if it has used too much; else check again when it could have, using all processors."""
+        if self.finished or self.killed or self.overdue:
+            return
+        limit = self.request["cpu_seconds"]
+        left = limit - self.cpu_meter.seconds(self.alone)
+        if left > 0:
+            pause = max(MIN_CPU_CHECK_S, left / (os.cpu_count() or 1))
+            self.cpu_timer = self.supervisor.loop.call_later(pause, self._check_cpu_time)
+            return
+        self.cpu_error = {"type": "CpuTimeExceeded", "message": NO_CPU_TIME % limit, "line": None}
+        self.stop("timeout")
+
+    def stop(self, why):
+        """Let a Python block write what it has buffered, and then kill it."""
+        if self.request["command"] is not None or not self.worker.pid or self.overdue or self.killed:
+            self.kill(why)
+            return
+        self.overdue = why
+        self.supervisor.loop.cancel(self.deadline_timer)
+        system.send_signal(self.worker.pid, system.FLUSH_SIGNAL)
+        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, lambda: self.kill(why))
+
+    # From the worker
+
+    def on_frame(self, kind, ident, message):
+        """Handle a frame of the worker."""
+        if kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
+            self.report = block_report.check(message)
+        elif kind == wire.CODE_NOT_SAVED and ident == self.token:
+            self.code_not_saved = True
+        elif kind == wire.DISPLAY and ident == self.token:
+            self.show(message)
+
+    def show(self, message):
+        """Forward a display, and let the worker go on."""
+        if self.report is None and not self.finished:
+            self.has_begun = True
+            if self.displays.forward(message, self.captures[0]):
+                self.worker.connection.send(wire.pack(wire.DISPLAY, self.token))
+
+    def on_worker_exit(self):
+        """Handle the end of the worker: nothing more can come from it."""
+        raise NotImplementedError
+
+    def on_worker_disconnect(self):
+        """Handle a closed connection. A script can go on without it until it ends or its time is over."""
+
+    # The end
+
+    def kill(self, why):
+        """End it now, with everything that it has started."""
+        if self.finished or self.killed:
+            return
+        self.killed = why
+        if self.relay is not None:
+            self.relay.stop()
+        self.worker.kill_when_forked = True
+        if self.worker.pid is None and time.monotonic() - self.began > FORK_TIMEOUT_S:
+            self.supervisor.workers.replace_zygote()
+        self.supervisor.workers.resume_zygote()
+        self.kill_processes()
+        self.supervisor.workers.collect()
+        self.supervisor.loop.call_later(KILL_CHECK_S, self.on_worker_exit)
+
+    def kill_processes(self):
+        """Kill what belongs to this block."""
+        raise NotImplementedError
+
+    def root_pids(self, parent_of):
+        """Return the processes where the block's process trees begin."""
+        raise NotImplementedError
+
+    def free_memory(self):
+        """After an out-of-memory kill, free what the end of the block's processes does not: this process could be next."""
+        if not self._out_of_memory():
+            return
+        if ipc.remove_unused() and self.supervisor.session is not None:
+            self.notes.append(IPC_REMOVED)
+        if self.alone:
+            system.wait_for_memory(self.supervisor.config.get("memory_bytes"))
+
+    def _out_of_memory(self):
+        now = system.count_oom_kills()
+        return now is not None and self.oom_kills is not None and now > self.oom_kills
+
+    def outcome(self):
+        """Return how it ended, as (outcome, exit code, error)."""
+        if self.killed or self.overdue:
+            outcome = self.killed or self.overdue
+            return outcome, 124, self.cpu_error if outcome == "timeout" else None
+        status = self.worker.status
+        if status is not None and os.WIFSIGNALED(status):
+            return self._outcome_of_signal(os.WTERMSIG(status))
+        if self.worker.failure:
+            return "crashed", 71, {"type": "NoProcess", "message": self.worker.failure, "line": None}
+        if self.report is not None:
+            code = self.report["exit_code"]
+            return ("error" if code else "ok"), code, self.report["error"]
+        return self._outcome_of_exit(os.WEXITSTATUS(status) if status is not None else None)
+
+    def _outcome_of_signal(self, number):
+        if number == signal.SIGKILL and self._out_of_memory():
+            return block_report.out_of_memory()
+        name = signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
+        error = {"type": name, "message": "the process was ended by %s" % name, "line": None}
+        return "crashed", 128 + number, error
+
+    def _outcome_of_exit(self, status):
+        """Return how a block ended whose process has exited without a report: every command does."""
+        if self.request.get("command"):
+            if status == 128 + signal.SIGKILL and self._out_of_memory():
+                return block_report.out_of_memory()
+            return ("error" if status else "ok"), status, None
+        message = "the process ended with exit status %s before the block was complete (os._exit?)" % status
+        return "crashed", status or 1, {"type": "EarlyExit", "message": message, "line": None}
+
+    def finish(self):
+        """Send the result to the host, and let the next block start."""
+        if self.finished:
+            return
+        self.finished = True
+        self.close_relay()
+        self._cancel_timers()
+        ends = [capture.finish() for capture in self.captures]
+        for capture in self.captures:
+            self.supervisor.output_reader.stop(capture, self.drain_output)
+        outcome, exit_code, error = self.outcome()
+        self._add_notes(outcome)
+        message = {
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "error": error,
+            "value": (self.report or {}).get("value"),
+            "plain": (self.report or {}).get("plain"),
+            "duration_s": time.monotonic() - self.began,
+            "dropped": [dropped for dropped, _ in ends],
+            "tail": [tail for _, tail in ends],
+            "state": self.state,
+            "number": self.request["number"],
+            "before": self.restored_before,
+            "notes": self.notes,
+        }
+        if self.request.get("delete"):
+            self._delete_code()
+        contents = self._add_changed_files(message) if self.request.get("scan") else b""
+        self.supervisor.send_message(wire.BLOCK_RESULT, self.ident, message, contents)
+        self.supervisor.flush()
+        self.on_result_sent()
+        self.scheduler.finished(self)
+        if self.supervisor.session is not None:
+            # Also after a shell: it may have begun before the last Python block's successor was prepared.
+            self.scheduler.prepare(self.supervisor.session.request_next_checkpoint)
+
+    def on_result_sent(self):
+        """Do what the result does not wait for."""
+
+    def _add_notes(self, outcome):
+        if outcome not in ("oom", "cancel") and self._out_of_memory():
+            self.notes.append(CHILD_OUT_OF_MEMORY)
+        if outcome == "error" and packages.may_have_tried_pip(self.request, self.code, self.supervisor.config):
+            self.notes.append(packages.HOW_TO)
+        if self.code_not_saved and self.request["path"]:
+            path = os.path.relpath(self.request["path"], self.supervisor.config["workspace"])
+            self.notes.append(NOT_SAVED % path)
+
+    def _add_changed_files(self, message):
+        """Add the list of changed files to the result; return the content of the small ones."""
+        if self.request.get("hide"):
+            self.supervisor.files.remember(self.request["hide"])
+        message["files"], contents, incomplete = self.supervisor.files.changed()
+        if incomplete:
+            message["files_cut"] = True
+            self.notes.append(TOO_MANY_FILES)
+        return contents
+
+    def _delete_code(self):
+        try:
+            os.unlink(self.request["path"])
+        except OSError:
+            pass  # the code may have removed it itself

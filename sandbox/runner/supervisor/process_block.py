@@ -1,0 +1,118 @@
+"""A block in a process of its own: every block of process mode, and shell blocks of a session."""
+
+import os
+import re
+
+from ..shared import packages, system
+from . import block
+
+# In bytes: how much code of earlier blocks is kept to explain a NameError.
+EARLIER_CODE = 256 * 1024
+NOT_DEFINED = re.compile(r"name '(\w{1,200})' is not defined")
+NAME_OF_EARLIER_BLOCK = (
+    "%s is in the code of an earlier block, but in process mode each block is a new process, without the variables of earlier "
+    'ones: define it in this block, too, or use mode="session" (--mode session on the command line).'
+)
+# More than the kernel accepts as a program's environment.
+STATE_LIMIT = 4 * 1024 * 1024
+ENVIRONMENT_TOO_LARGE = (
+    "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
+)
+
+
+class EarlierCode:
+    """The code of earlier Python blocks of process mode."""
+
+    def __init__(self):
+        self._code = b""
+
+    def note(self, code, error):
+        """Keep a block's code, unless it has ended with a NameError; if an earlier one has that name, return a note."""
+        match = NOT_DEFINED.match(error["message"]) if error is not None and error["type"] == "NameError" else None
+        if match is None:
+            self._code = (self._code + b"\n" + code)[-EARLIER_CODE:]
+            return None
+        used = re.search(rb"(?<![\w.])%s(?!\w)" % match[1].encode("utf-8", "replace"), self._code)
+        return NAME_OF_EARLIER_BLOCK % match[1] if used else None
+
+
+class ProcessBlock(block.Block):
+    """A block in a process of its own; in process mode all that it has started ends with it."""
+
+    state_file = None
+
+    def start(self):
+        session = self.supervisor.session
+        self.worker = self.scheduler.take_worker(self.request)
+        if session is not None:
+            self.request.update(session.environment.for_shell(self.request["cwd"]))
+        else:
+            self.request["environment"] = self.supervisor.homes.variables(self.worker)
+            if self.request["installs"]:
+                self.request["environment"] = packages.variables(self.worker.home)
+            else:
+                own = packages.own_variables(self.worker.home, self.code, self.supervisor.config)
+                self.request["environment"].update(own)
+        if self.request["keep_state"] and self.state_file is None:
+            # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
+            self.state_file = os.memfd_create("state")
+        self.send_request(self.state_file)
+
+    def on_frame(self, kind, ident, message):
+        super().on_frame(kind, ident, message)
+        if self.report is None or self.killed or self.overdue or self.finished or self.worker.status is not None:
+            return
+        # Nothing of the code is left to run, so a process that the kernel can remove at once is killed, instead of waiting
+        # until the zygote reports its end. The code may have sent this frame itself: then it is killed while it runs.
+        if system.is_quick_to_end(self.worker.pid):
+            self.supervisor.workers.kill(self.worker)
+            self.on_worker_exit()
+
+    def on_worker_exit(self):
+        if self.finished:
+            # Its zombie children are PID 1's now, and would count against the limit of processes.
+            self.supervisor.workers.collect()
+            self.scheduler.start_next()  # blocks may wait for the end of this process
+            return
+        if self.retry():
+            return
+        self.free_memory()
+        if self.supervisor.session is None:
+            self._kill_leftovers()
+        elif self.request["keep_state"]:
+            self._read_state()
+        self.drain_output = self.supervisor.session is not None
+        self.finish()
+
+    def _add_notes(self, outcome):
+        super()._add_notes(outcome)
+        if self.supervisor.session is None and not self.request["command"] and self.report is not None:
+            note = self.supervisor.earlier_code.note(self.code, self.report["error"])
+            self.notes += [note] if note else []
+
+    def _kill_leftovers(self):
+        workers, pid = self.supervisor.workers, self.worker.pid
+
+        def find_roots(parent_of):
+            # A worker that was just killed is still the parent of its children for a moment.
+            return workers.orphans(parent_of) + [child for child, parent in parent_of.items() if parent == pid]
+
+        if workers.may_have_orphans(pid):
+            system.kill_trees(find_roots)
+
+    def root_pids(self, parent_of):
+        return [self.worker.pid]
+
+    def kill_processes(self):
+        workers, in_session = self.supervisor.workers, self.supervisor.session is not None
+        # In a session, orphans may be what earlier blocks have left running on purpose.
+        system.kill_trees(lambda parent_of: [self.worker.pid] + ([] if in_session else workers.orphans(parent_of)))
+
+    def _read_state(self):
+        """Read the directory and the exported variables with which a shell block ended."""
+        with os.fdopen(self.state_file, "rb") as file:
+            file.seek(0)
+            data = file.read(STATE_LIMIT)
+        self.state_file = None
+        if not self.killed and not self.supervisor.session.environment.shell_ended(data):
+            self.notes.append(ENVIRONMENT_TOO_LARGE)

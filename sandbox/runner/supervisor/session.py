@@ -1,0 +1,179 @@
+"""The supervisor's view of a session: its live interpreter, its checkpoints, its directory and environment."""
+
+from ..shared import system, wire
+from ..worker import checkpoint_fork
+from . import checkpoints, listener, session_environment
+
+CANCELLED = "These tasks of asyncio were pending and have been cancelled, and there is a new event loop: %s."
+
+
+class Session:
+    """One interpreter that runs block after block."""
+
+    def __init__(self, supervisor):
+        self.supervisor = supervisor
+        self.loop = supervisor.loop
+        self.scheduler = supervisor.scheduler
+        self.forget()
+        self._listener = listener.Listener(self.loop.selector, self._on_connection)
+        supervisor.config["listener"] = self._listener.name
+
+    def forget(self):
+        """Forget the blocks so far; their interpreter and its checkpoints have ended."""
+        self.worker = None
+        self.environment = session_environment.SessionEnvironment()
+        # Whether the last block had no checkpoint.
+        self.without_checkpoint = False
+        # Names of the tasks that were pending in the checkpoint that was restored last.
+        self.cancelled_tasks = []
+        self._next_checkpoint = None
+        # The checkpoint that the host has requested, and the directory and environment at that time.
+        self._kept = None
+        self._kept_environment = None
+
+    # The interpreter
+
+    @property
+    def is_usable(self):
+        """Whether its interpreter lives and is connected, or will be."""
+        return self.worker is not None and self.worker.status is None and not self.worker.connection.closed
+
+    def start(self):
+        """Start an empty interpreter, in the directory and the environment of the last block."""
+        self.worker = self.supervisor.workers.start()
+        self.environment.resend_all()
+
+    def await_connection(self):
+        """Close the connection after a block, because processes of the block share it; the interpreter then reconnects."""
+        # A connection opened during the block may belong to processes that the block has started.
+        self._listener.close_waiting()
+        self.worker.connection.disconnect()
+
+    def _on_connection(self, sock, pid):
+        if self.worker is not None and self.worker.pid == pid and self.worker.connection.reconnecting:
+            self.worker.connection.connect(sock, pid)
+        else:
+            sock.close()
+
+    def kill(self, keep=None):
+        """Kill the interpreter and everything that the session has started, except its checkpoints."""
+        system.kill_trees(lambda parent_of: self.root_pids(parent_of, keep), keep=self._sleeping_pids(keep))
+        self.supervisor.workers.collect()
+
+    def root_pids(self, parent_of, keep=None):
+        """Return the processes where the session's process trees begin: its interpreter, and orphans."""
+        orphans = self.supervisor.workers.orphans(parent_of, self._sleeping_pids(keep))
+        return orphans + ([self.worker.pid] if self.worker is not None and self.worker.pid else [])
+
+    def _sleeping_pids(self, keep):
+        return {item.pid for item in (keep, self._kept) if item is not None and item.pid}
+
+    # Checkpoints of blocks
+
+    def request_next_checkpoint(self):
+        """Request the checkpoint of the next block now, while nobody waits for it."""
+        if (
+            self.supervisor.config["checkpoint"]
+            and self.scheduler.session_task is None
+            and self._next_checkpoint is None
+            and self.is_usable
+        ):
+            self.worker.on_frame = self.on_frame
+            self._next_checkpoint = checkpoints.request_checkpoint(self.worker, ahead=True)
+
+    def on_frame(self, kind, ident, message):
+        """Handle a frame of the interpreter between two blocks."""
+        checkpoint = self._next_checkpoint
+        if kind == wire.CHECKPOINT_TAKEN and checkpoint is not None and ident == checkpoint.token:
+            checkpoint.set_taken(message)
+            if checkpoint.skipped:
+                self.drop_next_checkpoint()
+
+    def checkpoint_for_block(self):
+        """Return the checkpoint requested ahead; request another if there is none, it has died, or memory is short."""
+        checkpoint, self._next_checkpoint = self._next_checkpoint, None
+        if checkpoint is not None:
+            if checkpoint.is_awaited or (checkpoint.is_connected() and self._has_memory_for_checkpoint()):
+                return checkpoint
+            checkpoint.drop()
+        return checkpoints.request_checkpoint(self.worker, ahead=True)
+
+    def _has_memory_for_checkpoint(self):
+        """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
+        try:
+            return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
+        except OSError:  # the interpreter has died, and that has not been reported yet
+            return False
+
+    def drop_next_checkpoint(self):
+        """End the checkpoint that was requested for the next block."""
+        if self._next_checkpoint is not None:
+            self._next_checkpoint.drop()
+            self._next_checkpoint = None
+
+    def drop_checkpoints(self):
+        """End all checkpoints, and refuse connections of the interpreter."""
+        self.drop_next_checkpoint()
+        if self._kept is not None:
+            self._kept.drop()
+            self._kept = None
+        self._listener.close_waiting()
+
+    def take_notes(self):
+        """Return, once, what a block's result has to say about the last restored checkpoint."""
+        names, self.cancelled_tasks = self.cancelled_tasks, []
+        return [CANCELLED % ", ".join(names)] if names else []
+
+    def wake(self, checkpoint, on_done):
+        """Let a checkpoint continue as the session."""
+        self.worker = self.supervisor.workers.start_from_checkpoint(checkpoint.pid, checkpoint.sock)
+        checkpoints.WakeRequest(self, on_done)
+        # The interpreter knows only what it was sent before it was forked.
+        self.environment.resend_all()
+
+    # Checkpoints that the host requests
+
+    def take_checkpoint(self, ident):
+        """Take a checkpoint, and keep it until the next request."""
+        if self.scheduler.session_task is not None:
+            self._answer(ident, "a block is running")
+        elif not self.is_usable:
+            self._answer(ident, "there is no session")
+        else:
+            checkpoints.CheckpointRequest(
+                self, ident, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error)
+            )
+
+    def keep_checkpoint(self, checkpoint):
+        """Keep a checkpoint instead of the previous one."""
+        if self._kept is not None:
+            self._kept.drop()
+        self._kept, self._kept_environment = checkpoint, self.environment.save()
+
+    def roll_back(self, ident):
+        """Go back to the checkpoint that the host has requested, and take another there, for the next time."""
+        checkpoint = self._kept
+        if self.scheduler.session_task is not None:
+            self._answer(ident, "a block is running")
+            return
+        if checkpoint is None or not checkpoint.is_alive():
+            self._answer(ident, "there is no checkpoint: call checkpoint() first")
+            return
+        self.drop_next_checkpoint()
+        self.kill()
+        self._kept = None
+        self.environment.restore(self._kept_environment)
+        self.scheduler.session_task = checkpoint
+        self.wake(checkpoint, lambda awake: self._on_rolled_back(ident, awake))
+
+    def _on_rolled_back(self, ident, awake):
+        self.scheduler.session_task = None
+        if awake:
+            checkpoints.CheckpointRequest(self, ident, lambda _: self._answer(ident, None))
+        else:
+            self.start()
+            self._answer(ident, "the checkpoint has been killed, and the session is empty now")
+            self.scheduler.start_next()
+
+    def _answer(self, ident, error):
+        self.supervisor.send_message(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})

@@ -1,0 +1,317 @@
+"""PID 1 of the sandbox: holds the stream to the host, dispatches the host's requests, and starts everything else."""
+
+import gc
+import os
+import selectors
+import signal
+import sys
+import time
+
+from ..shared import packages, system, wire
+from ..worker import landlock
+from . import (
+    event_loop,
+    files,
+    fresh_state,
+    home_folders,
+    output_capture,
+    process_block,
+    proxy,
+    replay_files,
+    reset,
+    scheduler,
+    session,
+    session_block,
+    worker_processes,
+)
+
+PROTOCOL = 1
+STATE_FD = 9
+MAX_INHERITED_FDS = 1024
+LEASE_EXPIRED = 75
+INTERNAL_ERROR = 70
+# Prefix of the image's variables of Python, which this interpreter must not see.
+HIDDEN_PREFIX = "CODEACT_"
+REQUEST_FIELDS = (
+    "command",
+    "path",
+    "keep_state",
+    "scan",
+    "hide",
+    "delete",
+    "tools",
+    "tool_sources",
+    "cpu_seconds",
+    "aside",
+)
+
+
+class Supervisor:
+    """The stream to the host, and the parts of the runner that answer it."""
+
+    def __init__(self, config):
+        self.config = config
+        self.loop = event_loop.EventLoop()
+        self.parser = wire.Parser()
+        self.outbox = wire.Outbox(1)
+        self.files = files.Files(config["workspace"])
+        self.output_reader = output_capture.OutputReader(self.loop)
+        self.homes = home_folders.HomeFolders(self.loop, config["home_prefix"], config["protected_folder"] is not None)
+        self.workers = worker_processes.WorkerProcesses(
+            self.loop.selector, config, self._on_zygote_ready, self.fatal, self.homes
+        )
+        self.scheduler = scheduler.Scheduler(self)
+        self.session = session.Session(self) if config["mode"] == "session" else None
+        self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
+        self.earlier_code = process_block.EarlierCode()
+        # Relays that wait until the stream to the host has room.
+        self.paused_relays = set()
+        # What a reset goes back to; None if this sandbox is for one use.
+        self.fresh = None
+        self._block_count = 0
+        self._ready = False
+        self._resetting = False
+        self._writing = False
+        self._last_received = time.monotonic()
+
+    def run(self):
+        """Serve until the host closes the stream; never returns."""
+        if self.proxy is not None:
+            self.proxy.set_environment()
+            self.proxy.listen()
+        # A later garbage collection must not write to what exists by now: that would copy its memory into every process.
+        gc.freeze()
+        # The zygote is forked before anything is open that user code must not inherit.
+        self.workers.start_zygote()
+        gc.enable()
+        os.set_blocking(0, False)
+        os.set_blocking(1, False)
+        wakeup, wakeup_write = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(wakeup_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The kernel delivers to PID 1 only signals that it handles, and Python handles this one.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        self.loop.selector.register(0, selectors.EVENT_READ, self._on_host_data)
+        self.loop.selector.register(wakeup, selectors.EVENT_READ, lambda _: self._on_child_exit(wakeup))
+        self._last_received = time.monotonic()
+        if self.config.get("lease_s"):
+            self._check_lease()
+        while True:
+            self.loop.run_once()
+            self.flush()
+
+    # Requests of the host
+
+    def _on_host_data(self, _events):
+        try:
+            data = os.read(0, wire.READ_SIZE)
+        except BlockingIOError:
+            return
+        if not data:
+            os._exit(0)  # the host has closed the stream; the end of PID 1 ends every process here
+        self._last_received = time.monotonic()
+        try:
+            for kind, ident, payload in self.parser.feed(data):
+                self._dispatch(kind, ident, payload)
+            if self.parser.error is not None:
+                raise self.parser.error
+        except wire.ProtocolError as error:
+            self.fatal(str(error))
+
+    def _dispatch(self, kind, ident, payload):
+        """Handle one frame of the host."""
+        if kind == wire.TOOL_ANSWER:
+            self._answer_call(ident, payload)
+            return
+        message, data = wire.unpack(payload)
+        if self._resetting and kind not in (wire.KILL_BLOCK, wire.CHANNEL, wire.KEEP_ALIVE):
+            raise wire.ProtocolError("a request during a reset")
+        if kind == wire.RUN_BLOCK:
+            self._run_block(ident, message, data)
+        elif kind == wire.KILL_BLOCK:
+            self.scheduler.cancel(ident)
+        elif kind == wire.FILE_REQUEST:
+            self._answer_file_request(ident, message, data)
+        elif kind == wire.TAKE_CHECKPOINT:
+            self._session_for(ident).take_checkpoint(ident)
+        elif kind == wire.ROLL_BACK:
+            self._session_for(ident).roll_back(ident)
+        elif kind == wire.CHANNEL and self.proxy is not None:
+            self.proxy.on_message(ident, message, data)
+        elif kind == wire.RESET:
+            self._resetting = True
+            reset.Reset(self, message["seconds"], lambda problem: self._on_reset(ident, problem)).step()
+        elif kind != wire.KEEP_ALIVE:
+            raise wire.ProtocolError("unknown frame type %r" % kind)
+
+    def _run_block(self, ident, request, code):
+        """Complete a request to run a block, and submit it."""
+        for name in REQUEST_FIELDS:
+            request.setdefault(name, None)
+        self._block_count += not request["aside"]
+        request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
+        request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
+        if self.session is None:
+            self.workers.add_tools(request["tool_sources"])
+            packages.prepare(request, code, self.config)
+        in_interpreter = self.session is not None and not request["command"]
+        kind = session_block.SessionBlock if in_interpreter else process_block.ProcessBlock
+        self.scheduler.submit(kind(self, ident, request, code))
+
+    def _answer_call(self, ident, payload):
+        """Forward the answer of a host tool, unread, unless its block has ended."""
+        block = self.scheduler.running.get(ident)
+        if block is not None and block.relay is not None:
+            block.relay.answer(payload)
+
+    def _answer_file_request(self, ident, message, data):
+        if message.get("op") in replay_files.OPERATIONS:
+            answer, content = replay_files.handle(self.files, message), b""
+        else:
+            answer, content = self.files.handle(ident, message, data)
+        self.send_message(wire.ANSWER, ident, answer, content)
+
+    def _session_for(self, ident):
+        if self.session is None:
+            raise wire.ProtocolError("request %d is for a session" % ident)
+        return self.session
+
+    def _check_lease(self):
+        """Exit when the host has sent nothing for too long: a network can fail without ending the stream."""
+        left = self._last_received + self.config["lease_s"] - time.monotonic()
+        if left <= 0:
+            os._exit(LEASE_EXPIRED)
+        self.loop.call_later(left, self._check_lease)
+
+    # Reset
+
+    def _on_reset(self, ident, problem):
+        """Answer the host. After a reset that has failed, it only ends the sandbox."""
+        self._resetting = problem is not None
+        self.send_message(wire.ANSWER, ident, {"problem": problem})
+
+    def forget_blocks(self):
+        """Forget everything of the blocks so far, whose processes have ended."""
+        self.loop.drop_timers()
+        if self.config.get("lease_s"):
+            self._check_lease()
+        self.paused_relays.clear()
+        self.output_reader.forget()
+        self.homes.forget()
+        self.workers.forget()
+        self.scheduler.forget()
+        if self.session is not None:
+            self.session.forget()
+        self.files = files.Files(self.config["workspace"])
+        self.earlier_code = process_block.EarlierCode()
+        self._block_count = 0
+
+    def begin(self):
+        """Prepare the first block."""
+        self.scheduler.keep_preloaded_files()
+        if self.session is not None:
+            self.session.start()
+        self.scheduler.fork_next_worker()
+
+    # Frames to the host
+
+    def send(self, kind, ident, data):
+        """Send bytes to the host."""
+        self.outbox.put(wire.pack(kind, ident, None, data))
+
+    def send_message(self, kind, ident, message, data=b""):
+        """Send a message to the host, with bytes after it."""
+        self.outbox.put(wire.pack(kind, ident, message, data))
+
+    def flush(self):
+        """Write what the stream has room for, and then let those go on that wait for room."""
+        writing = not self.outbox.flush()
+        while self.paused_relays and not writing:
+            self.paused_relays.pop().resume()
+            writing = not self.outbox.flush()
+        if writing != self._writing:
+            self._writing = writing
+            if writing:
+                self.loop.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
+            else:
+                self.loop.selector.unregister(1)
+        if self.proxy is not None and not writing:
+            self.proxy.resume()
+
+    def fatal(self, text):
+        """Send the host the reason, and exit."""
+        os.set_blocking(1, True)
+        self.send_message(wire.FATAL_ERROR, 0, {"error": text})
+        self.outbox.flush()
+        os._exit(INTERNAL_ERROR)
+
+    # Processes
+
+    def _on_zygote_ready(self, message):
+        if not self._ready:
+            self._ready = True
+            unfit = message.pop("unfit", None)
+            if self.config.get("reusable"):
+                self.fresh = fresh_state.FreshState(self, unfit)
+            self.send_message(wire.HELLO, 0, dict(describe(self.config), **message))
+            self.begin()
+        else:
+            self.scheduler.fork_next_worker()
+
+    def _on_child_exit(self, wakeup):
+        os.read(wakeup, 4096)
+        self.workers.collect()
+
+
+def describe(config):
+    """Return what the host wants to know about the sandbox."""
+    return {
+        "protocol": PROTOCOL,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "uid": os.getuid(),
+        "workspace_writable": os.access(config["workspace"], os.W_OK),
+        "oom_visible": system.count_oom_kills() is not None,
+        "landlock": config["landlock"],
+        "memory": config.get("memory_bytes"),
+    }
+
+
+def main(configuration, path):
+    """Start the supervisor; called by the boot code."""
+    system.prctl(system.PR_SET_DUMPABLE, 0)
+    os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
+    kind, _, payload = configuration
+    config, _ = wire.unpack(payload)
+    if kind != wire.CONFIGURATION:
+        raise wire.ProtocolError("the frame after the modules must be the configuration")
+    os.umask(0o022)
+    config["path_variables"] = set_environment(config.pop("environment"))
+    config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
+    system.raise_descriptor_limit()
+    if system.count_oom_kills() is None:
+        system.set_limits(config.get("rlimit_without_cgroup", {}))
+    config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
+    config["landlock"] = landlock.version()
+    packages.prepare_folder(config)
+    if config.get("no_index"):
+        packages.refuse(config["no_index"])
+    config["home_prefix"] = home_folders.prepare(config["mode"], config["protected_folder"])
+    os.chdir(config["workspace"])
+    Supervisor(config).run()
+
+
+def set_environment(variables):
+    """Set the code's variables for all forked processes; this interpreter and its C library have read theirs already."""
+    for name in [name for name in os.environ if name.startswith(HIDDEN_PREFIX + "PYTHON")]:
+        os.environ[name[len(HIDDEN_PREFIX) :]] = os.environ.pop(name)
+    previous = {name: os.environ.get(name) for name, value in variables.items() if "/" in value}
+    os.environ.update(variables)
+    return previous
+
+
+def python_path(workspace):
+    """Return the folders of PYTHONPATH, which the isolated interpreter has ignored."""
+    return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

@@ -1,0 +1,293 @@
+"""The supervisor's view of the zygote and of the workers that it forks."""
+
+import os
+import signal
+import socket
+
+from ..shared import system, wire
+from ..zygote import zygote
+from . import process_connection
+
+NO_PROCESS_STATUS = 71 << 8
+
+
+class WorkerProcess:
+    """A worker: a process forked from the zygote."""
+
+    def __init__(self, ident):
+        self.ident = ident
+        self.connection = None
+        self.pid = None
+        self.status = None
+        self.failure = None
+        self.on_frame = None
+        self.on_exit = None
+        self.on_disconnect = None
+        self.kill_when_forked = False
+        self.home = None
+        # There was no space for a home when it was forked, so its Landlock domain has no rule for one.
+        self.lacks_home = False
+
+    def deliver(self, kind, ident, message):
+        """Pass on a frame of the process."""
+        if self.on_frame is not None:
+            self.on_frame(kind, ident, message)
+
+    def disconnected(self):
+        """Report that its connection was closed, by either side."""
+        if self.on_disconnect is not None and self.status is None:
+            self.on_disconnect()
+
+    def resume(self):
+        """Let it run if code of the same user has stopped it."""
+        if self.pid is not None and self.status is None:
+            system.send_signal(self.pid, signal.SIGCONT)
+
+    def exited(self, status, failure=None):
+        """Set how it ended, once."""
+        if self.status is None:
+            self.status, self.failure = status, failure
+            # Its end can be known before its last frames have been read.
+            self.connection.read_rest()
+            if self.on_exit is not None:
+                self.on_exit()
+
+
+class WorkerProcesses:
+    """The zygote and all workers: starts them, and reports how they ended."""
+
+    def __init__(self, selector, config, on_ready, on_failure, homes):
+        self._selector = selector
+        self._config = config
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._homes = homes
+        self._count = 0
+        # Workers of which the zygote has not reported a process yet.
+        self._requested = {}
+        self._by_pid = {}
+        # Processes that were killed and still exist.
+        self.ending = set()
+        self._zygote = None
+        self._zygote_pid = None
+        self._zygote_home = None
+        self._added_tools = None
+        self._had_zygote = False
+        self._zygotes = 0
+
+    # The zygote
+
+    def start_zygote(self):
+        """Fork the zygote."""
+        ours, theirs = socket.socketpair()
+        wire.report_senders(ours)  # it may send before this process runs again
+        if self._zygote_home is not None:
+            self._homes.remove(self._zygote_home)
+        # Modules that it imports read settings there, and blocks may have run before.
+        self._zygote_home = self._homes.make()
+        try:
+            pid = os.fork()
+        except OSError:
+            # Code has killed the zygote and uses all processes that are allowed; nothing can continue without a zygote.
+            system.kill_trees(lambda parent_of: [pid for pid, parent in parent_of.items() if parent == 1])
+            pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_zygote(theirs)
+            finally:
+                os._exit(71)
+        theirs.close()
+        self._zygote_pid = pid
+        self._zygotes += 1
+        self._added_tools = None
+        self._zygote = process_connection.ProcessConnection(self._selector, self._on_zygote_frame, self._on_zygote_exit)
+        self._zygote.connect(ours, pid)
+
+    def _become_zygote(self, sock):
+        _close_all_but(sock.fileno())
+        system.set_limits(self._config.get("rlimits", {}))
+        if self._zygote_home is not None:
+            os.environ["HOME"] = self._zygote_home
+            self._config["path_variables"].pop("HOME", None)  # preloaded modules are to use this home
+        zygote.run(sock, self._config)
+
+    def add_tools(self, sources):
+        """Define host tools that were added after the start in all workers that are forked from now on."""
+        if sources and sources != self._added_tools:
+            self._added_tools = sources
+            self._zygote.send(wire.pack(wire.ADD_TOOLS, 0, {"sources": sources}, limit=wire.MAX_REQUEST))
+
+    def resume_zygote(self):
+        """Let the zygote run if code of the same user has stopped it."""
+        system.send_signal(self._zygote_pid, signal.SIGCONT)
+
+    def replace_zygote(self):
+        """Kill a zygote that does not answer; another is started when it has ended."""
+        system.send_signal(self._zygote_pid, signal.SIGKILL)
+
+    def _on_zygote_frame(self, kind, ident, message):
+        if kind == wire.ZYGOTE_READY:
+            self._had_zygote = True
+            self._on_ready(message)
+        elif kind == wire.WORKER_EXITED:
+            self._on_exit(message["pid"], message["status"])
+        elif kind == wire.WORKER_FORKED:
+            worker = self._requested.pop(ident, None)
+            if worker is None:
+                return
+            if "error" in message:
+                self._set_exited(
+                    worker, NO_PROCESS_STATUS, "the sandbox could not start a process: " + message["error"]
+                )
+            else:
+                worker.pid = message["pid"]
+                self._by_pid[worker.pid] = worker
+                worker.connection.set_owner(worker.pid)
+                if worker.kill_when_forked:
+                    system.kill_trees(lambda _: [worker.pid])
+
+    def _on_zygote_exit(self):
+        """Start another zygote. Code of the same user can kill one; its children are this process's children now."""
+        if not self._had_zygote:
+            self._on_failure("the interpreter ended while it imported the modules of `preload`")
+        requested, self._requested = self._requested, {}
+        self.start_zygote()
+        for worker in requested.values():
+            self._set_exited(worker, NO_PROCESS_STATUS, "the code killed the process that starts blocks")
+        # How those ended that it had already waited for is lost.
+        self.collect()
+        present = set(system.list_pids())
+        for pid in [pid for pid in self._by_pid if pid not in present]:
+            self._on_exit(pid, signal.SIGKILL)
+
+    # Workers
+
+    def start(self, kind=wire.FORK_WORKER):
+        """Request a worker; frames can be sent to it at once."""
+        self._count += 1
+        worker = WorkerProcess(self._count)
+        ours, theirs = socket.socketpair()
+        system.allow_all_processors((1, self._zygote_pid))
+        self._connect(worker, ours)
+        self._requested[worker.ident] = worker
+        worker.home, folder = self._homes.make_ahead()
+        worker.lacks_home = worker.home is not None and folder is None
+        fds = [theirs.detach()] + ([] if folder is None else [folder])
+        self._zygote.send(wire.pack(kind, worker.ident, None, b"%d" % len(fds)), fds)
+        wire.close_all(fds)
+        self.resume_zygote()
+        return worker
+
+    def start_from_checkpoint(self, pid, sock):
+        """Return a worker for a checkpoint that takes over from a dead session."""
+        self._count += 1
+        worker = WorkerProcess(self._count)
+        worker.pid = pid
+        self._connect(worker, sock)
+        self._by_pid[pid] = worker
+        worker.resume()
+        return worker
+
+    def _connect(self, worker, sock):
+        # The zygote reports how a worker ended, and the block may have stopped the zygote.
+        def on_frame(*frame):
+            self.resume_zygote()
+            worker.deliver(*frame)
+
+        def on_close():
+            self.resume_zygote()
+            worker.disconnected()
+
+        # Without a known owner, frames wait: a block may kill the zygote before that has reported the worker's process.
+        worker.connection = process_connection.ProcessConnection(self._selector, on_frame, on_close)
+        worker.connection.connect(sock, worker.pid)
+
+    def kill(self, worker):
+        """Kill a worker without waiting; its process is in `ending` until it has been reaped."""
+        self.ending.add(worker.pid)
+        system.send_signal(worker.pid, signal.SIGKILL)
+        worker.connection.close()
+
+    def kill_all(self, seconds):
+        """Kill every process but this one and the zygote."""
+        for worker in self._requested.values():
+            worker.kill_when_forked = True
+        self.resume_zygote()
+        spared = {os.getpid(), self._zygote_pid}
+        system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in spared], seconds=seconds)
+        self.collect()
+        return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
+
+    def forget(self):
+        """Forget the processes of earlier blocks, of which none is left."""
+        self.ending.clear()
+
+    def has_forked(self):
+        """Return whether the zygote has answered all requests for workers."""
+        return not self._requested
+
+    def was_replaced(self):
+        """Return whether the zygote is not the first one, or has been sent tools since."""
+        return self._zygotes > 1 or self._added_tools is not None
+
+    def discard(self, worker):
+        """Kill a worker that is not needed, as soon as its process is known."""
+        worker.kill_when_forked = True
+        if worker.pid is not None and worker.status is None:
+            self.kill(worker)
+
+    def collect(self):
+        """Handle the end of the children of PID 1."""
+        zygote_pid, zygote_ended = self._zygote_pid, False
+        for pid, status in system.reaped():
+            if pid == zygote_pid:
+                zygote_ended = True
+            else:
+                self._on_exit(pid, status)
+        if zygote_ended and zygote_pid == self._zygote_pid:
+            self._zygote.read_rest()
+            if zygote_pid == self._zygote_pid:
+                self._on_zygote_exit()
+
+    def _on_exit(self, pid, status):
+        self.ending.discard(pid)
+        worker = self._by_pid.pop(pid, None)
+        if worker is not None:
+            self._set_exited(worker, status)
+
+    def _set_exited(self, worker, status, failure=None):
+        worker.exited(status, failure)
+        # Not earlier: the result must not wait for this.
+        if worker.home is not None:
+            self._homes.remove(worker.home)
+
+    # Processes that workers have left behind
+
+    def orphans(self, parent_of, keep=()):
+        """Return the processes that belong to no worker: children of PID 1, or of the zygote as their subreaper."""
+        known, parents = {*self._by_pid, self._zygote_pid, *keep}, self._parents_of_orphans()
+        return [pid for pid, parent in parent_of.items() if parent in parents and pid not in known]
+
+    def _parents_of_orphans(self):
+        # While the zygote has not reported all processes that it has forked, its children may be workers.
+        return {1} if self._requested else {1, self._zygote_pid}
+
+    def may_have_orphans(self, pid):
+        """Return whether there are processes that a worker may have left behind.
+
+        While blocks run at the same time there are many processes, and a full look at each end would take milliseconds.
+        """
+        known = {*self._by_pid, 1, self._zygote_pid}
+        # A process that has ended since it was listed (parent 0) may have started another before.
+        parents = self._parents_of_orphans() | {pid, 0}
+        return any(system.parent(other) in parents for other in system.list_pids() if other not in known)
+
+
+def _close_all_but(sock):
+    """Close everything that is the supervisor's (the stream to the host, sockets, pipes), and drop its handlers."""
+    signal.set_wakeup_fd(-1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.closerange(3, sock)
+    os.closerange(sock + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,0 +1,123 @@
+"""The shell of a session where IPython is not installed: the magics and commands that code needs most."""
+
+import sys
+
+from . import cell_text, commands, magics, values
+
+UNKNOWN = "there is no magic %s here, because IPython is not installed; there are %s"
+
+
+class Lines(list):  # type: ignore[type-arg]
+    """The lines that a command has written.
+
+    Attributes as in IPython: `n` and `s` are the text, joined by line breaks and by spaces.
+    """
+
+    @property
+    def n(self):
+        """The lines, joined by line breaks."""
+        return "\n".join(self)
+
+    @property
+    def s(self):
+        """The lines, joined by spaces."""
+        return " ".join(self)
+
+
+class SmallShell:
+    """Translates and runs what is special in a cell."""
+
+    is_loaded = True
+
+    def __init__(self, cells):
+        self.public = ZMQLikeSmallShell(cells)
+
+    def load(self):
+        """Return this shell."""
+        return self
+
+    def translate(self, text):
+        """Translate a cell to Python."""
+        first = "".join(text.split(None, 1)[:1])
+        is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
+        return cell_text.translate("%" + text.lstrip() if is_command else text)
+
+    def text_of(self, value):
+        """Return the text by which a value is shown."""
+        return values.own_text(value)
+
+
+class ZMQLikeSmallShell:
+    """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
+
+    pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
+    """
+
+    kernel = None
+
+    def __init__(self, cells):
+        self._cells = cells
+        self.magics = magics.Magics(cells)
+
+    @property
+    def user_ns(self):
+        """The cells' variables."""
+        return self._cells.namespace
+
+    def run_line_magic(self, name, line):
+        """Run a line magic."""
+        if name in ("pinfo", "pinfo2"):
+            return self._describe(line, source=name == "pinfo2")
+        function = getattr(self.magics, "line_" + name, None)
+        if function is None:
+            raise self._unknown("%" + name)
+        if name not in ("time", "timeit"):
+            line = commands.expand(line, self._visible())
+        return function(line)
+
+    def run_cell_magic(self, name, line, cell):
+        """Run a cell magic."""
+        if name in magics.SCRIPTS:
+            return magics.script_magic(name)(commands.expand(line, self._visible()), cell)
+        function = getattr(self.magics, "cell_" + name, None)
+        if function is None:
+            raise self._unknown("%%" + name)
+        return function(line, cell)
+
+    def system(self, command):
+        """Run a command line."""
+        self.user_ns["_exit_code"] = commands.run(commands.expand(command, self._visible()))
+
+    def getoutput(self, command):
+        """Run a command line."""
+        text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
+        return Lines(text.splitlines())
+
+    def run_cell(self, text):
+        """Run a cell inside a cell, and show the value of its last expression."""
+        value = self._cells.evaluate(text, "<cell in a cell>")
+        if value is not None:
+            self._cells.show(value)
+
+    def _visible(self):
+        """Return the variables that the code of the calling cell sees."""
+        caller = sys._getframe(2)
+        return dict(self.user_ns, **caller.f_locals) if caller.f_locals is not self.user_ns else self.user_ns
+
+    def _unknown(self, name):
+        return magics.UsageError(UNKNOWN % (name, " ".join(self.magics.names())))
+
+    def _describe(self, name, source):
+        """Print what is known about an object: its signature, documentation or source."""
+        import inspect  # rarely needed
+        import pydoc
+
+        try:
+            thing = eval(name.lstrip("%"), self.user_ns)
+        except Exception:
+            print("Object `%s` not found." % name)
+            return
+        try:
+            print(inspect.getsource(thing) if source else pydoc.plain(pydoc.render_doc(thing)))
+        except (OSError, TypeError):
+            print(pydoc.plain(pydoc.render_doc(thing)))

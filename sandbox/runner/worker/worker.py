@@ -1,0 +1,352 @@
+"""A process that runs blocks: one and exits (process mode), or one after the other in a live namespace (session mode)."""
+
+import _socket
+import atexit
+import fcntl
+import os
+import signal
+import site
+import sys
+import threading
+from select import POLLHUP, POLLIN, poll
+
+from ..shared import packages, system, wire
+from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools
+
+BLOCK_OOM_SCORE = 1000
+RESERVED_FDS = 8
+MAX_CONNECTS = 5
+CONNECTION_LOST = 70
+# Not the class of the module socket: programs replace that, for example to block the network.
+Socket = _socket.socket
+# A process whose block has not come by then has the time to warm up.
+IDLE_MS = 2
+DISPLAY_ANSWER_MS = 1000
+
+
+class Worker:
+    """The worker of this process; created in the zygote, and used in a process forked from it."""
+
+    def __init__(self, config):
+        self.config = config
+        self.session = None
+        self.script = None if config["mode"] == "session" else interpreter.ScriptInterpreter()
+        self.protected = True
+        self.deferred_checkpoint = None
+        self.forker = checkpoint_fork.CheckpointForker(config.get("memory_bytes"), self._drop_protection)
+        self.reserve = DescriptorReserve()
+        self.domains = landlock.Domains(config["mode"], config["protected_folder"])
+        self.user_site = site.getusersitepackages() if config["packages"] and config["user_site"] else None
+        self.user_site_changed = None
+
+    def serve(self, fd, home, installs):
+        """Serve requests until the supervisor closes the connection; never returns."""
+        self.pid = os.getpid()
+        self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
+        if self.script is not None:
+            self.domains.enter(home, all_folders=installs)
+            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            if not self._wait(IDLE_MS):
+                self.script.warm_up()
+        while True:
+            self._wait()
+            self.reserve.release()
+            try:
+                kind, ident, payload = self.reader.read()
+            except (wire.Closed, OSError):
+                os._exit(0)
+            if self.protected:
+                self._drop_protection()
+            request, data = wire.unpack(payload)
+            fds = self.reader.take_fds(request["fds"])
+            if kind == wire.TAKE_CHECKPOINT and request["ahead"]:
+                self._take_checkpoint_ahead(ident, fds[0])
+            elif kind == wire.TAKE_CHECKPOINT:
+                self._take_checkpoint(ident, fds[0])
+            elif request.get("command"):
+                self._run_command(ident, request, data, fds)
+            elif request["mode"] == "session":
+                self._run_cell(ident, request, data, fds)
+            else:
+                self._run_script(ident, request, data, fds)
+
+    # Blocks
+
+    def _run_script(self, ident, request, code, fds):
+        """Run a Python block of process mode, and exit."""
+        self._open_streams(request, fds)
+        interpreter.enter_environment(request)
+        self._add_user_site()
+        own = request["environment"].get("PYTHONUSERBASE")
+        if own:
+            sys.meta_path.append(packages.Finder(own + self.config["site"][len(packages.FOLDER) :]))
+        path = request["path"]
+        self._save_code(ident, path, code)
+        displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
+        outcome = self.script.run(code, path, request["tool_sources"])
+        self._exit_if_forked(outcome)
+        self._end_process(ident, outcome)
+
+    def _run_cell(self, ident, request, code, fds):
+        """Run a Python block of a session, and reconnect."""
+        if self.session is None:
+            self.domains.close()
+            self.session = interpreter.SessionInterpreter()
+            self.forker.checkpoints.hide()
+        self.session.restore_modules()
+        self.session.namespace.update(tools.add(request["tool_sources"] or ()))
+        self.forker.checkpoints.reap()
+        deferred, self.deferred_checkpoint = self.deferred_checkpoint, None
+        if deferred is not None and self._take_checkpoint(*deferred, unneeded=fds) == 0:
+            return
+        self._open_streams(request, fds)
+        self.session.begin(request)
+        self._add_user_site()
+        self.reserve.hold()
+        displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
+        outcome = self.session.run(code, request, lambda: self._send(wire.CODE_NOT_SAVED, ident, {}))
+        tools.close_client()
+        self.session.restore_builtins()
+        self._exit_if_forked(outcome)
+        displays.end()
+        self._report(ident, outcome, self.session.end())
+        self._reconnect()
+
+    def _run_command(self, ident, request, data, fds):
+        """Become the command of a shell block, or of another language."""
+        if self.script is None:
+            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            self.domains.enter()
+        stdio.redirect(*fds[:2])
+        interpreter.enter_environment(request)
+        command, path = request["command"], request["path"]
+        if path is None or not self._save_code(ident, path, data):
+            path = code_file.in_memory(data)
+        if len(fds) > 2:
+            self._move_fd(fds[2], request["state_fd"])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execvp(command[0], [path if part == "{file}" else part for part in command])
+        except OSError as error:
+            self._end_without_command(ident, command[0], error)
+
+    def _open_streams(self, request, fds):
+        stdio.redirect(*fds[:2])
+        if request["tools"]:
+            tools.open_client(fds[2], self.config)
+
+    def _add_user_site(self):
+        """Make importable what this block and earlier ones install with pip."""
+        folder = self.user_site
+        try:
+            if folder and self.session is not None:
+                os.makedirs(folder, exist_ok=True)  # what is missing now is not found when it is there
+            found = folder and os.path.isdir(folder) and os.stat(folder).st_mtime_ns
+            if not found or (folder in sys.path and found == self.user_site_changed):
+                return
+            self.user_site_changed = found
+            if self.config["trusted"]:
+                site.addsitedir(folder)
+            elif folder not in sys.path:
+                sys.path.append(folder)  # site.addsitedir would run lines of its .pth files
+        except Exception:
+            pass  # a block of the session has changed the modules site or sys: later ones must run all the same
+
+    def _save_code(self, ident, path, code):
+        """Write a block's code to its file; report and return False if there is no space for it."""
+        try:
+            saved = code_file.save(path, code)
+        except OSError as error:
+            self._report(ident, interpreter.cannot_save(path, error))
+            os._exit(1)
+        if not saved:
+            code_file.show_lines(path, code)
+            self._send(wire.CODE_NOT_SAVED, ident, {})
+        return saved
+
+    def _move_fd(self, fd, number):
+        """Give a descriptor a number that a shell can redirect to; the socket may have it already."""
+        fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
+        if self.sock.fileno() == number:
+            self.sock = Socket(fileno=fcntl.fcntl(self.sock.detach(), fcntl.F_DUPFD_CLOEXEC, number + 1))
+        os.dup2(fd, number, inheritable=True)
+
+    # The end of a block
+
+    def _end_process(self, ident, outcome):
+        """End as an interpreter does, except that the kernel frees the memory, which is faster."""
+        try:
+            threading._shutdown()
+            atexit._run_exitfuncs()
+            stdio.flush()
+        except BaseException as error:  # atexit prints what exit handlers raise; the exit code stays
+            sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
+        displays.end()
+        self._report(ident, outcome)
+        os._exit(outcome.exit_code)
+
+    def _end_without_command(self, ident, command, error):
+        import shutil  # here, because it imports compressors, whose libraries each fork would have to map
+
+        missing = shutil.which(command) is None
+        text = "%s: %s" % (command, "not found" if missing else error.strerror)
+        os.write(2, (text + "\n").encode("utf-8", "replace"))
+        kind = "InterpreterNotFound" if missing else type(error).__name__
+        code = 127 if missing else 126
+        self._report(ident, execution.Outcome(code, error={"type": kind, "message": text, "line": None}))
+        os._exit(code)
+
+    def _exit_if_forked(self, outcome):
+        """Exit in a child that the block has forked and that came back here: only the worker itself reports."""
+        if os.getpid() != self.pid:
+            stdio.flush()
+            os._exit(outcome.exit_code)
+
+    def _report(self, ident, outcome, session_fields=None):
+        message = outcome.message()
+        try:
+            self._send(wire.BLOCK_DONE, ident, dict(message, **(session_fields or {})))
+        except wire.ProtocolError:
+            # Only the environment can be so large.
+            self._send(wire.BLOCK_DONE, ident, dict(message, too_large=True))
+
+    # Checkpoints
+
+    def _take_checkpoint_ahead(self, ident, fd):
+        """Take the next block's checkpoint now; or with the block, if something of the session can run before that."""
+        self.forker.checkpoints.reap()
+        if self.session is None or not checkpoint_fork.is_idle():
+            self.deferred_checkpoint = (ident, fd)
+            return
+        # The block has ended, so its output must end, too.
+        stdio.detach()
+        # Once there is a checkpoint, this would make the kernel copy much memory.
+        self.session.restore_modules()
+        if self._take_checkpoint(ident, fd) and not self._wait(0):
+            self.session.warm_up()
+        # The previous one has had time to end.
+        self.forker.checkpoints.reap()
+
+    def _take_checkpoint(self, ident, fd, unneeded=()):
+        """Take a checkpoint and report it; return its process, None if there is none, 0 in the woken checkpoint."""
+        report = {"skipped": self.forker.why_too_large()}
+        if not report["skipped"]:
+            try:
+                report = {"pid": self.forker.fork(fd, (self.sock.fileno(), *unneeded))}
+            except OSError as error:
+                report = {"skipped": str(error)}
+        if report.get("pid") == 0:
+            self._continue_as_session(fd)
+            return 0
+        os.close(fd)
+        self._send(wire.CHECKPOINT_TAKEN, ident, report)
+        return report.get("pid")
+
+    def _continue_as_session(self, fd):
+        """In a checkpoint that was woken, continue instead of the dead session."""
+        self.sock.detach()
+        self._use_socket(Socket(fileno=fd))
+        self.reader.read()
+        self.pid = os.getpid()
+        if self.deferred_checkpoint is not None:
+            os.close(self.deferred_checkpoint[1])
+            self.deferred_checkpoint = None
+        # There is no session yet if the checkpoint was taken before the first block.
+        cancelled = self.session.cells.loop.discard() if self.session is not None else []
+        self._send(wire.RESUMED, 0, {"cancelled": cancelled})
+
+    def _drop_protection(self):
+        """Be an ordinary process from the first request on; until then the previous block could have interfered."""
+        self.protected = False
+        system.prctl(system.PR_SET_DUMPABLE, 1)
+        system.adjust_oom_score(BLOCK_OOM_SCORE)
+
+    # The connection to the supervisor
+
+    def _use_socket(self, sock):
+        sock.setblocking(True)  # user code may have set another default
+        self.sock = sock
+        self.reader = wire.BlockingReader(sock)
+
+    def _reconnect(self):
+        """Connect again after the supervisor has closed the connection, because processes of the block share the old one."""
+        try:
+            # If the block has sent part of a frame, the supervisor must not wait for the rest.
+            self.sock.shutdown(_socket.SHUT_WR)
+        except OSError:
+            pass  # the supervisor has closed it already
+        self._wait(None, POLLHUP)
+        self.reserve.release()
+        self.sock.close()
+        for _ in range(MAX_CONNECTS):
+            try:
+                sock = Socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+                sock.setblocking(True)
+                sock.connect("\0" + self.config["listener"])
+                fd = wire.move_above_stdio(sock.detach())
+            except BaseException:
+                continue  # also an exception of a signal handler
+            self._use_socket(Socket(fileno=fd))
+            return
+        os._exit(CONNECTION_LOST)
+
+    def _wait(self, milliseconds=None, event=POLLIN):
+        """Wait for a request or another event, and return whether it has come; drop exceptions of signal handlers."""
+        waiting = poll()
+        waiting.register(self.sock.fileno(), event)
+        while not self.reader.frames:
+            try:
+                return bool(waiting.poll(milliseconds))
+            except BaseException:
+                continue
+        return True
+
+    def _send_display(self, ident, message, data):
+        """Send a display, and wait until the supervisor has found its position: what is written later comes after it."""
+        answered = poll()
+        answered.register(self.sock.fileno(), POLLIN)
+        while answered.poll(0):
+            self.reader.read()  # the answer to a display that the code has interrupted
+        self.sock.sendall(wire.pack(wire.DISPLAY, ident, message, data, wire.MAX_REPORT))
+        if not message.get("clear") and answered.poll(DISPLAY_ANSWER_MS):
+            self.reader.read()
+        self.reader.frames.clear()
+
+    def _send(self, kind, ident, message):
+        frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)
+        wire.check_report(frame[wire.HEADER.size :])
+        try:
+            self.sock.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError):
+            if self.session is None or kind != wire.BLOCK_DONE:
+                os._exit(CONNECTION_LOST)
+            # The block has sent a result itself, so the supervisor has closed the connection and waits for a new one.
+        except OSError:
+            os._exit(CONNECTION_LOST)  # the block has closed the socket
+
+
+class DescriptorReserve:
+    """Descriptors reserved while a block runs, so that the next block can start if this one uses up all the others."""
+
+    def __init__(self):
+        self._reserved = {}
+
+    def hold(self):
+        """Reserve them."""
+        try:
+            for _ in range(RESERVED_FDS):
+                fd = os.open(os.devnull, os.O_RDONLY)
+                self._reserved[fd] = os.fstat(fd).st_rdev
+        except OSError:
+            pass  # fewer must be enough
+
+    def release(self):
+        """Close them, except those that the block has closed and whose numbers it may have used again."""
+        for fd, device in self._reserved.items():
+            try:
+                if os.fstat(fd).st_rdev == device:
+                    os.close(fd)
+            except OSError:
+                continue
+        self._reserved.clear()

@@ -1,0 +1,1 @@
+"""The warm interpreter that has run no user code, and forks workers."""
