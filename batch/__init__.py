@@ -5,13 +5,6 @@ from typing import TYPE_CHECKING
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.batch.attempt import AttemptResult as AttemptResult
-    from autogen_codeact.batch.attempt import AttemptWork as AttemptWork
-    from autogen_codeact.batch.attempt import WorkerContext as WorkerContext
-    from autogen_codeact.batch.attempt import run_attempt as run_attempt
-    from autogen_codeact.batch.backend import Backend as Backend
-    from autogen_codeact.batch.backend import BatchContext as BatchContext
-    from autogen_codeact.batch.backend import LocalBackend as LocalBackend
     from autogen_codeact.batch.checks import check_answer as check_answer
     from autogen_codeact.batch.errors import AttemptError as AttemptError
     from autogen_codeact.batch.errors import BatchBackendError as BatchBackendError

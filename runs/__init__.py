@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.recording import recorded as recorded
     from autogen_codeact.runs.resuming import resume as resume
     from autogen_codeact.runs.resuming import resumed as resumed
-    from autogen_codeact.runs.sessions import Rebuilding as Rebuilding
     from autogen_codeact.runs.steps import RunDivergedError as RunDivergedError
     from autogen_codeact.runs.summary import RunSummary as RunSummary
     from autogen_codeact.runs.summary import UnreadableRun as UnreadableRun
