@@ -256,7 +256,7 @@ class BaseCodeAgent(BaseChatAgent):
             remarks.append(describe_not_run(not_run, self._languages))
         session = self._runner.in_session
         shown = await conversation.add_result(result, limit=limit, whole=whole, session=session, remarks=remarks)
-        metadata = {**metadata_of(result), **metadata_of_hints(hints), **metadata}
+        metadata = {**metadata_of(result), **(metadata_of_hints(hints) if hints else {}), **metadata}
         await emit(CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata))
         return shown
 

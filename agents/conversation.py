@@ -202,11 +202,20 @@ class Conversation:
     async def restored_on_error(self) -> AsyncIterator[None]:
         """Restore the context if the body raises or is cancelled."""
         # Teams send an interrupted agent the same messages again; they must not be in the context twice.
-        before = await self._context.save_state()
+        context, base = self._context, ChatCompletionContext
+        if (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state):
+            kept = list(context._messages)  # what its state consists of, without writing all of it
+            try:
+                yield
+            except BaseException:
+                context._messages = kept
+                raise
+            return
+        before = await context.save_state()
         try:
             yield
         except BaseException:
-            await self._context.load_state(before)
+            await context.load_state(before)
             raise
 
 
