@@ -14,7 +14,6 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -29,7 +28,6 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
 from autogen_codeact.agents.model import JsonForm, is_refusal, json_forms, stream_answer, sum_usage, unusable
-from autogen_codeact.agents.observation import as_message
 
 SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
 
@@ -103,34 +101,6 @@ class Conversation:
         """Add what the model plans to do, as a message of its own."""
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
-
-    async def add_result(
-        self,
-        result: CodeResult,
-        *,
-        limit: int,
-        whole: str | None = None,
-        session: bool = False,
-        remarks: Sequence[str] = (),
-    ) -> LLMMessage:
-        """Add a message about the result of the model's code.
-
-        Args:
-            result: The result.
-            limit: Characters of output to keep.
-            whole: File in the sandbox that holds all of the output, or None.
-            session: Whether the code ran in a session.
-            remarks: Sentences about the code that follow.
-
-        Returns:
-            The message.
-        """
-        vision = bool(self.client.model_info.get("vision"))
-        message = await as_message(
-            result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
-        )
-        await self._context.add_message(message)
-        return message
 
     async def generate(
         self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
