@@ -56,21 +56,8 @@ class DecisionResult:
     usage: RequestUsage
 
 
-@dataclass(frozen=True)
-class _Reply:
-    usage: RequestUsage
-    text: str = ""
-    problem: str = ""
-    decision: RetryDecision | None = None
-
-
 class RetryDecider:
-    """Requests retry decisions of a model, in the strictest output format that the model and its server accept.
-
-    Args:
-        source: Source of the question's message.
-        deadline: Seconds for one answer; after that the decision is "no".
-    """
+    """Requests retry decisions of a model, in the strictest output format that the model and its server accept."""
 
     def __init__(self, source: str, *, deadline: float = DEADLINE_S) -> None:
         self._source = source
@@ -85,69 +72,47 @@ class RetryDecider:
         An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
         """
         request = [*messages, UserMessage(content=QUESTION, source=self._source)]
-        forms = [form for form in json_forms(client, RetryDecision) if form not in self._refused]
-        # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
-        first = await self._answer_once(client, forms, request, token)
-        if first.decision is not None:
-            return DecisionResult(first.decision, first.usage)
-        request += self._correction(first)
-        second = await self._answer_once(client, forms[1:] or forms, request, token)
-        decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
-        return DecisionResult(decision, sum_usage(first.usage, second.usage))
-
-    async def _answer_once(
-        self, client: ChatCompletionClient, forms: list[JsonForm], messages: list[LLMMessage], token: CancellationToken
-    ) -> _Reply:
-        try:
-            answer = await self._create(client, forms, messages, token)
-        except TimeoutError:
-            return _Reply(RequestUsage(0, 0), decision=_no(f"no decision came within {self._deadline:g} s"))
-        except UnusableAnswer as answered:
-            return _Reply(answered.usage, problem=str(answered))
-        text = answer.content if isinstance(answer.content, str) else ""
-        try:
-            return _Reply(answer.usage, text, decision=parse_decision(text))
-        except ValueError as error:
-            return _Reply(answer.usage, text, problem=str(error))
+        spent, problem = RequestUsage(0, 0), ""
+        for attempt in range(2):
+            try:
+                # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
+                answer = await self._create(client, request, token, skip=attempt)
+            except TimeoutError:
+                return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
+            except UnusableAnswer as unread:
+                usage, text, problem = unread.usage, "", str(unread)
+            else:
+                usage, text = answer.usage, str(answer.content)
+                try:
+                    return DecisionResult(parse_decision(text), sum_usage(spent, usage))
+                except ValueError as error:
+                    problem = str(error)
+            spent = sum_usage(spent, usage)
+            if text.strip():
+                request.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
+            complaint = f"That is not a decision: {problem}. {QUESTION.partition('? ')[2]}"
+            request.append(UserMessage(content=complaint, source=self._source))
+        return DecisionResult(_no(f"the model gave no usable decision ({problem})"), spent)
 
     async def _create(
-        self, client: ChatCompletionClient, forms: list[JsonForm], messages: list[LLMMessage], token: CancellationToken
+        self, client: ChatCompletionClient, messages: list[LLMMessage], token: CancellationToken, *, skip: int
     ) -> CreateResult:
         """Try each output format: a server may refuse one that the model's description claims."""
-        *strict, plain = forms
-        for form in strict:
+        forms = [form for form in json_forms(client, RetryDecision) if form not in self._refused]
+        for form in forms[skip:] or forms:
+            # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
+            call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
             try:
-                answer = await self._create_as(client, form, messages, token)
+                with explain_unreadable_answer():
+                    async with asyncio.timeout(self._deadline):
+                        return await awaited(call, token)
             except Exception as error:
-                if not is_refusal(error):
+                if (unread := unusable(error)) is not None:
+                    raise unread from error
+                if form is None or not is_refusal(error):
                     raise
-                continue
-            self._refused.update(forms[: forms.index(form)])
-            return answer
-        answer = await self._create_as(client, plain, messages, token)
-        self._refused.update(strict)
-        return answer
-
-    async def _create_as(
-        self, client: ChatCompletionClient, form: JsonForm, messages: list[LLMMessage], token: CancellationToken
-    ) -> CreateResult:
-        # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-        call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
-        try:
-            with explain_unreadable_answer():
-                async with asyncio.timeout(self._deadline):
-                    return await awaited(call, token)
-        except Exception as error:
-            if (answer := unusable(error)) is not None:
-                raise answer from error
-            raise
-
-    def _correction(self, reply: _Reply) -> list[LLMMessage]:
-        quoted: list[LLMMessage] = []
-        if reply.text.strip():
-            quoted.append(AssistantMessage(content=shorten(reply.text, MAX_QUOTED_CHARS), source=self._source))
-        complaint = f"That is not a decision: {reply.problem}. {QUESTION.partition('? ')[2]}"
-        return [*quoted, UserMessage(content=complaint, source=self._source)]
+                self._refused.add(form)
+        raise AssertionError("plain text is never left out")
 
 
 def parse_decision(text: str) -> RetryDecision:

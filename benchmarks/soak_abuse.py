@@ -22,7 +22,7 @@ from pathlib import Path
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import Limits, SandboxError, SandboxPool
+from autogen_codeact.executors import ExecutorPool, Limits, SandboxError
 
 LIMITS = Limits(memory="96m", pids=24, nofile=128, workspace="4m", tmp="4m", files=200, output=16 * 1024)
 TIMEOUT_S = 20.0
@@ -138,7 +138,7 @@ async def main():
     parser.add_argument("--sessions", type=int, default=50)
     parser.add_argument("--minutes", type=float, default=2)
     options = parser.parse_args()
-    pool = SandboxPool(
+    pool = ExecutorPool(
         4,
         sandbox=options.sandbox,
         mode="session",

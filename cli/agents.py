@@ -6,7 +6,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.teams import Team, coder_executor_team
 
 DEFAULT_RETRIES = 3
@@ -18,15 +18,7 @@ LANGUAGES = ("python", "sh", "bash")
 def make_agent(
     choice: AgentChoice, client: ChatCompletionClient, executor: CodeExecutor, *, stream: bool, stream_output: bool
 ) -> CodeActAgent | CodeExecutorAgent | Team:
-    """Return the agent or team that the options describe.
-
-    Args:
-        choice: The options.
-        client: The model.
-        executor: Runs the code.
-        stream: Whether the model's answer comes in pieces.
-        stream_output: Whether what code writes comes while it runs.
-    """
+    """Return the agent or team that the options describe."""
     if choice.team:
         return coder_executor_team(
             client,

@@ -17,17 +17,19 @@ from autogen_codeact.batch.progress import BatchCounts
 from autogen_codeact.batch.ray.backend import Ray
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
-from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
-from autogen_codeact.cli.batch_agents import AgentMaker
-from autogen_codeact.cli.batch_configuration import describe_job, for_nodes
-from autogen_codeact.cli.batch_format import describe_progress
-from autogen_codeact.cli.batch_job import BatchJob, LimitChoice
-from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
-from autogen_codeact.cli.batch_progress import BatchDisplay
-from autogen_codeact.cli.batch_report import print_summary
-from autogen_codeact.cli.batch_tasks import ChosenTasks
+from autogen_codeact.cli.batch_display import (
+    BatchDisplay,
+    OutputClosed,
+    RowWriter,
+    describe_progress,
+    discard_unwritable,
+    print_summary,
+)
+from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, for_nodes, read_settings
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for, without_secrets
 from autogen_codeact.cli.run import silence_libraries
@@ -43,32 +45,7 @@ _NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
 
 
 def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
-    """Run the tasks, and show how far the batch is.
-
-    Args:
-        job: The options.
-        end: Says whether JSON is wanted: one object a row instead of text. It prints the last one.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        CommandError: The options are invalid, or no task can succeed.
-        BatchError: The batch can't go on.
-        SandboxError: There is no sandbox.
-    """
-    _check_options(job)
-    settings = settings_of(job.limits)
-    silence_libraries()
-    with BatchDisplay(live=not (end.enabled and _is_terminal_output()), plain=not end.enabled) as display:
-        running = _Running(job, settings, end, display)
-        try:
-            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
-        finally:
-            discard_unwritable()
-
-
-def _check_options(job: BatchJob) -> None:
+    """Run the tasks, and show how far the batch is; return the exit status."""
     job.agent.check(job.sandbox)
     if job.sandbox.work_dir is not None:
         raise CommandError(
@@ -76,60 +53,25 @@ def _check_options(job: BatchJob) -> None:
             "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has "
             "made."
         )
-    if job.limits.max_cost is not None and job.limits.price is None:
-        raise CommandError("--max-cost needs --price P:C: without the prices the cost is not known.")
-
-
-def settings_of(limits: LimitChoice) -> BatchSettings:
-    """Return the settings that options describe.
-
-    Raises:
-        CommandError: One is invalid.
-    """
-    for name in ("model_calls_per_minute", "tasks_per_minute", "max_cost", "max_seconds", "task_timeout"):
-        value = getattr(limits, name)
-        if value is not None and not (0 < value < float("inf")):
-            raise CommandError(f"--{name.replace('_', '-')} is a number above 0.")
-    return BatchSettings(
-        concurrency=limits.concurrency,
-        attempts=limits.attempts,
-        backoff_s=limits.backoff,
-        repeat=limits.repeat,
-        max_sandboxes=limits.max_sandboxes,
-        model_calls_per_minute=limits.model_calls_per_minute,
-        tasks_per_minute=limits.tasks_per_minute,
-        max_tokens=limits.max_tokens,
-        max_cost=limits.max_cost,
-        prices=_prices(limits.price),
-        max_seconds=limits.max_seconds,
-        task_timeout=limits.task_timeout,
-    )
-
-
-def _prices(text: str | None) -> Prices | None:
-    if text is None:
-        return None
-    parts = text.split(":")
-    with suppress(ValueError):
-        if len(parts) == 2:
-            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
-    raise CommandError(
-        f"--price {text} is not a pair of prices: give the price of a million tokens that the model reads, and that it writes, "
-        "such as 2.5:10."
-    )
-
-
-def _is_terminal_output() -> bool:
-    with suppress(AttributeError, ValueError):
-        return sys.stdout.isatty()
-    return False
+    if job.sandbox.kind == "none":
+        raise CommandError("A batch runs code in sandboxes only: use --sandbox auto, docker or bubblewrap.")
+    job, settings, uses = read_settings(job)
+    silence_libraries()
+    with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
+        running = _Running(job, settings, uses, end, display)
+        try:
+            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
+        finally:
+            discard_unwritable()
 
 
 class _Running:
     """One command, from the first look at the sandbox to the summary."""
 
-    def __init__(self, job: BatchJob, settings: BatchSettings, end: LastJsonLine, display: BatchDisplay) -> None:
-        self._job, self._settings, self._end, self._display = job, settings, end, display
+    def __init__(
+        self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: BatchDisplay
+    ) -> None:
+        self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
         self._maker = AgentMaker(job.agent, job.model, display.note)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
@@ -215,7 +157,7 @@ class _Running:
             on_event=self._display.on_event,
             accept_changes=self._job.accept_changes,
             configuration=await asyncio.to_thread(describe_job, self._job),
-            sandbox_uses=self._job.limits.sandbox_uses,
+            sandbox_uses=self._uses,
             **options,
         )
         self._display.follow(self._counts)

@@ -10,22 +10,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import ChatJob, model_names, opened, with_component
+from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_component
 from autogen_codeact.cli.chat_commands import Commands
-from autogen_codeact.cli.chat_files import FileChanges
-from autogen_codeact.cli.chat_lines import Interrupted, Reader
-from autogen_codeact.cli.chat_reader import open_reader
+from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.kept_runs import (
+    choose_run_folder,
+    max_total_size,
+    rebuilds,
+    remove_oldest,
+    run_name,
+    say_rebuilding,
+)
 from autogen_codeact.cli.run import check_folder, silence_libraries
-from autogen_codeact.cli.run_storage import choose_run_folder, max_total_size, rebuilds, remove_oldest, run_name
 from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import FileChanges, Transcript
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
-from autogen_codeact.runs.sessions import Rebuilding
+from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.private_folders import state_folder
@@ -34,26 +40,14 @@ from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
-    from autogen_codeact.cli.live_page import LivePage
+    from autogen_codeact.cli.pages import LivePage
 
 MAX_FILES_NAMED = 10
 HISTORY = "chat-history"
 
 
 def run_chat(job: ChatJob) -> int:
-    """Run a chat until the user leaves.
-
-    Args:
-        job: The options.
-
-    Returns:
-        0; 130 after the Ctrl-C that leaves, 128 and the number of another signal that ends it.
-
-    Raises:
-        CommandError: An option, a file or the key is missing or wrong.
-        SandboxError: The sandbox did not start.
-        RunError: The earlier chat can't be continued.
-    """
+    """Run a chat until the user leaves."""
     job = with_component(job)
     job.check()
     if job.save is not None:
@@ -91,11 +85,7 @@ async def _supervised(job: ChatJob) -> int:
 
 
 class Chat:
-    """One conversation at a terminal or a pipe.
-
-    Args:
-        job: The options.
-    """
+    """One conversation at a terminal or a pipe."""
 
     def __init__(self, job: ChatJob) -> None:
         self._job = job
@@ -109,7 +99,11 @@ class Chat:
     async def run(self) -> int:
         """Run the chat until the user leaves; return the exit status."""
         job = self._job
-        plan = await asyncio.to_thread(_read_plan, job.resume) if job.resume is not None else None
+        plan = (
+            await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
+            if job.resume is not None
+            else None
+        )
         self._reader = reader = open_reader(_history_file(job))
         terminal = Terminal()
         async with opened(job, plan) as target:
@@ -117,9 +111,9 @@ class Chat:
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
             files = FileChanges(_folder(target)) if approve else None
             if files is not None:
-                await files.begin()
-            view = ChatView(terminal, files, team=len(conversation.agents) > 1)
-            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.choice, leave=self.leave)
+                await asyncio.to_thread(files.begin)
+            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, files=files)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
@@ -142,9 +136,8 @@ class Chat:
             return await RecordedConversation.resume(
                 plan,
                 target,  # type: ignore[arg-type]
-                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.rebuild, trust=self._job.trust),
-                rebuild_limit=self._job.rebuild_limit,
-                on_rebuild=announce,
+                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
+                on_rebuild=say_rebuilding,
             )
         except LogLocked as error:
             raise CommandError(str(error)) from error
@@ -195,7 +188,7 @@ class Chat:
         """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
         path = turns.conversation.path
         if self._job.view and self._page is None and path is not None:
-            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             self._page = LivePage(path, turns.end_turn)
             turns.control = self._page.control
@@ -223,13 +216,6 @@ class Chat:
 
 def _ignore() -> None:
     """Do nothing, before there is something to leave."""
-
-
-def announce(rebuilding: Rebuilding) -> None:
-    """Say that a session is being rebuilt."""
-    blocks = format_count(rebuilding.blocks, "block")
-    time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
-    say(f"rebuilding the session: {blocks}{time}")
 
 
 def _read_plan(folder: Path) -> Plan:

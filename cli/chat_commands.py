@@ -6,13 +6,15 @@ import asyncio
 import difflib
 import shutil
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.cli.chat_agent import ChatJob, exchange_model, model_names
+from autogen_codeact.cli.chat_agent import exchange_model, model_names
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.export_run import export_run
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import SandboxCodeExecutor
@@ -20,11 +22,9 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.sandbox.types.protected_names import protected_name
 from autogen_codeact.teams.parts import executors_of
 
@@ -42,20 +42,14 @@ _HELP = {
     "/quit": "leave; so do exit, quit and Ctrl-D",
 }
 _KEYS = (
-    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line; on a simple terminal, a backslash at the end of a "
-    "line does. A paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
+    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A "
+    "paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
     "one ends the turn, a third one leaves. To send a message that begins with a slash, type two slashes."
 )
 
 
 class Commands:
-    """Runs commands.
-
-    Args:
-        turns: The turns of the chat.
-        terminal: Where to print.
-        job: The options of the chat.
-    """
+    """Runs commands."""
 
     def __init__(self, turns: Turns, terminal: Terminal, job: ChatJob) -> None:
         self._turns = turns
@@ -74,14 +68,7 @@ class Commands:
         }
 
     async def run(self, text: str) -> bool:
-        """Run a command.
-
-        Args:
-            text: The line that was typed.
-
-        Returns:
-            Whether the user leaves.
-        """
+        """Run a command."""
         name, _, rest = text.partition(" ")
         name = name.lower()
         if name in ("/quit", "/exit"):
@@ -111,7 +98,7 @@ class Commands:
     async def _model(self, spec: str) -> None:
         conversation = self._turns.conversation
         if spec:
-            choice = self._job.choice.with_name(spec)
+            choice = self._job.model.with_name(spec)
             choice.check()
             client = open_model(choice)
             with conversation.detached():
@@ -148,7 +135,7 @@ class Commands:
             self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir.absolute()}", "dim")
 
     async def _undo(self, _: str) -> None:
-        undone = await self._turns.guarded(self._turns.conversation.undo(_say_rebuilding))
+        undone = await self._turns.guarded(self._turns.conversation.undo(partial(say_rebuilding, hint="")))
         if undone is None:
             return
         text = task_text([each.model_dump() for each in undone.task]) if undone.task is not None else ""
@@ -197,10 +184,6 @@ def _export(run: Path, name: str) -> None:
     kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
     kind = kinds.get(file.suffix.lower(), "files")
     export_run(run, **{**dict.fromkeys(("files", *kinds.values())), kind: file})
-
-
-def _say_rebuilding(rebuilding: Rebuilding) -> None:
-    say(f"rebuilding the session: {format_count(rebuilding.blocks, 'block')}")
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,12 @@ from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.cli.chat_lines import Interrupted, Reader
-from autogen_codeact.cli.chat_view import ChatView
-from autogen_codeact.cli.defined_names import defined_names
+from autogen_codeact.cli.chat_input import Interrupted, Reader
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import Message
+from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
@@ -29,27 +28,19 @@ from autogen_codeact.teams.parts import executors_of
 if TYPE_CHECKING:
     from autogen_codeact.viewer.control import RunControl
 
+MAX_NAMES = 30
 ENDING_DEADLINE_S = 15.0
 _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
 
 
 class Turns:
-    """Runs the turns of a chat, one after the other.
-
-    Args:
-        conversation: The conversation.
-        reader: Reads answers to questions.
-        view: Prints what happens.
-        terminal: Prints the rest.
-        model: The model, for its errors; without a name that of a configuration.
-        leave: Ends the chat.
-    """
+    """Runs the turns of a chat, one after the other."""
 
     def __init__(
         self,
         conversation: RecordedConversation,
         reader: Reader,
-        view: ChatView,
+        view: Transcript,
         terminal: Terminal,
         *,
         model: ModelChoice,
@@ -120,7 +111,7 @@ class Turns:
         self._view.begin()
         with self._in_progress():
             task = await self._finished(self._show(items))
-        self._view.end_line()
+        self._view.end()
         if task.cancelled():
             self._terminal.line(
                 "[turn ended; the conversation is as it was before it. /retry sends the message again]", "yellow"
@@ -147,7 +138,7 @@ class Turns:
     async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         async with aclosing(items) as stream:
             async for item in stream:
-                await self._view.show(item)
+                self._view.show(item)
                 if self._progress is not None:
                     self._progress.follow(item)
 
@@ -198,13 +189,13 @@ class Turns:
         """Ask whether code may run."""
         if self._approve_all:
             return ApprovalResponse(approved=True, reason="all code of this chat was approved")
-        await self._view.before_question(request.code)
+        self._view.before_question(request.code)
         if self._progress is not None:
             self._progress.set(None)
         try:
             if self.control is None:
                 return await self._in_terminal()
-            from autogen_codeact.cli.live_page import first_answer  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import first_answer  # noqa: PLC0415 - of an extra
 
             return await first_answer(self._in_terminal(), self.control, request.code)
         except EOFError:
@@ -264,3 +255,28 @@ class Turns:
             "machine has them. /undo goes back to before this turn, and rebuilds what was there.",
             "yellow",
         )
+
+
+def defined_names(codes: Iterable[str]) -> list[str]:
+    """Return the names that Python code binds at its top level, in order, without those of modules."""
+    names: dict[str, None] = {}
+    for code in codes:
+        try:
+            tree = ast.parse(code[:100_000])
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for statement in tree.body:
+            for name in _bound(statement):
+                names[name] = None
+    found = [name for name in names if not name.startswith("_")]
+    more = len(found) - MAX_NAMES
+    return [*found[:MAX_NAMES], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _bound(statement: ast.stmt) -> Iterable[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif not isinstance(statement, ast.Import | ast.ImportFrom):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id

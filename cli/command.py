@@ -1,10 +1,13 @@
-"""The classes of the commands: help without a type for flags, and usage errors of commands with `--json`."""
+"""The classes of the commands: groups of options, help without a type for flags, usage errors of commands with `--json`."""
 
 # ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,6 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 
 class _FlagsWithoutType:
     """A command or group in whose help flags have no type: typer would show `<bool>`, as if they took a value."""
+
+    shown: Collection[str] | None = None
+    """Names of the options in its help; the others work, too. None: all."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -25,20 +31,36 @@ class _FlagsWithoutType:
         for each in params:
             if getattr(each, "is_flag", False):
                 each.metavar = ""
+            if self.shown is not None:
+                each.hidden, each.rich_help_panel = each.name not in self.shown, None
         return params
 
 
 class Command(_FlagsWithoutType, TyperCommand):
-    """A command, whose usage errors are without pydantic's words."""
+    """A command. With `--json`, wrong options end its output with an error object, too, if it is a command of a run."""
+
+    json_errors = False
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options."""
+        as_json = self.json_errors and "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
             if isinstance(text := getattr(error, "message", None), str):
-                error.message = text.removeprefix("Value error, ")  # type: ignore[attr-defined]
+                error.message = text.removeprefix("Value error, ")  # type: ignore[attr-defined] # of pydantic
+            if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
+                from autogen_codeact.cli.json_output import error_object
+                from autogen_codeact.cli.output import print_json
+
+                print_json(error_object(error, command=self.name or "run"))
             raise
+
+
+class JsonCommand(Command):
+    """A command of a run."""
+
+    json_errors = True
 
 
 class Group(_FlagsWithoutType, TyperGroup):
@@ -46,11 +68,7 @@ class Group(_FlagsWithoutType, TyperGroup):
 
 
 class Application(typer.Typer):
-    """A typer application of these commands.
-
-    Args:
-        options: As for `typer.Typer`.
-    """
+    """A typer application. A parameter of a command that is a dataclass stands for the options in its fields."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=Group, add_completion=False, **options)
@@ -58,22 +76,35 @@ class Application(typer.Typer):
     if not TYPE_CHECKING:  # its signature is typer's
 
         def command(self, name: str | None = None, *, cls: type[TyperCommand] = Command, **options: Any) -> Any:
-            """Return a decorator that adds a function as a command; arguments as for `typer.Typer`."""
-            return super().command(name, cls=cls, **options)
+            """Return a decorator that adds a function as a command."""
+            add = super().command(name, cls=cls, **options)
+            return lambda function: add(_with_single_options(function))
 
 
-class JsonCommand(Command):
-    """A command that ends its output with an error object if its options are wrong and `--json` is one of them."""
+def _with_single_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters are options only: the fields of dataclasses in the place of these."""
+    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _options(function)]
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
-        as_json = "--json" in args
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as error:
-            if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
-                from autogen_codeact.cli.json_output import error_object
-                from autogen_codeact.cli.output import print_json
+    def run(**arguments: Any) -> None:
+        _call(function, arguments)
 
-                print_json(error_object(error, command=self.name or "run"))
-            raise
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in every}
+    run.__doc__ = function.__doc__
+    return run
+
+
+def _options(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation):
+            yield from _options(cast(Any, each.annotation))
+        else:
+            yield each
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function, or make a dataclass, with its part of the arguments."""
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    kinds: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+    nested = {name: _call(kind, arguments) for name, kind in kinds.items()}
+    return function(**{each.name: arguments[each.name] for each in parameters if each.name not in nested}, **nested)

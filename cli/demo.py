@@ -24,7 +24,7 @@ from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.run import silence_libraries
-from autogen_codeact.cli.sandbox import inspect, started
+from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
@@ -41,29 +41,20 @@ _PAGE = "demo.html"
 
 @dataclass(frozen=True)
 class Recording:
-    """A task and the answers of a model to it.
-
-    Args:
-        task: The task.
-        needs: Modules outside the standard library that its code imports.
-        plot: Name of the file that its code makes.
-        files: Name to content of the files that its code reads.
-        answers: The model's answers.
-    """
+    """A task and the answers of a model to it."""
 
     task: str
     needs: tuple[str, ...]
+    """Modules outside the standard library that its code imports."""
     plot: str
+    """Name of the file that its code makes."""
     files: Mapping[str, str]
+    """Content of the files that its code reads, by name."""
     answers: tuple[CreateResult, ...]
 
 
 def load_recording(name: str) -> Recording:
-    """Read one of the recordings in this package.
-
-    Args:
-        name: Its file name.
-    """
+    """Read one of the recordings in this package."""
     text = (files("autogen_codeact.cli") / "recordings" / name).read_text(encoding="utf-8")
     fields = json.loads(text)
     return Recording(
@@ -76,19 +67,7 @@ def load_recording(name: str) -> Recording:
 
 
 def run_demo(out: Path, choice: SandboxChoice) -> int:
-    """Play the demo.
-
-    Args:
-        out: Folder on the host for the plot and the page.
-        choice: Sandbox of the code.
-
-    Returns:
-        0 if the code made the plot, else 1; 130 after Ctrl-C.
-
-    Raises:
-        CommandError: The plot or the page can't be saved.
-        SandboxError: There is no sandbox.
-    """
+    """Play the demo."""
     silence_libraries()
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder. Choose another folder for the plot with --out.")
@@ -119,7 +98,7 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
 async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
     """Print the kind of the sandbox, and the limits that code finds in it."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
-        kind = f"a Docker container of {(await inspect(executor))['Config']['Image']}"
+        kind = "a Docker container"
     else:
         kind = "bubblewrap, on this machine" if isinstance(executor, ToolExecutor) else "none"
     terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}")

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.cli.check import Check, Status
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
-from autogen_codeact.cli.leftovers import check_leftovers
-from autogen_codeact.cli.model_server import check_model, without_login
+from autogen_codeact.cli.leftovers import Check, Status, check_leftovers
+from autogen_codeact.cli.model_servers import check_model, without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
@@ -57,17 +56,7 @@ AddCheck = Callable[[Check], None]
 def run_doctor(
     image: str | None, base_url: str | None, engines: Sequence[DockerHost | None] = (None,), *, as_json: bool
 ) -> int:
-    """Run all checks and print them.
-
-    Args:
-        image: Docker image; None for the default one or its fallback.
-        base_url: Model server; None for the one in OPENAI_BASE_URL, if any.
-        engines: Docker engines to check. None: the one that `docker` would use.
-        as_json: Print one JSON object.
-
-    Returns:
-        0 if everything needed is available, else 1; 130 after Ctrl-C.
-    """
+    """Run all checks and print them."""
     checks: list[Check] = []
     terminal = None if as_json else Terminal()
 
@@ -117,7 +106,7 @@ def _check_host(
             add_here(check)
         if each.image is not None and each.image.status != "lack":
             usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
-            hosts = () if each.engine is None else (each.engine,)
+            hosts: Any = None if each.engine is None else [each.engine]
             choices.append(
                 (SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here)
             )
@@ -176,11 +165,7 @@ def _check_engine(client: docker.APIClient, engine: DockerHost | None) -> Iterab
 
 
 def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of the software under a container, by name.
-
-    Args:
-        answer: The engine's answer to `GET /version`.
-    """
+    """Return the versions of the software under a container, by name."""
     components = {str(item.get("Name")): item for item in answer.get("Components") or ()}
     runc = components.get("runc") or {}
     # Only this field has the patch level of a distribution's package.
@@ -273,12 +258,7 @@ async def _check_round_trip(executor: CodeExecutor) -> Check:
 
 
 def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
-    """Compare the limits that code finds in the sandbox with the ones that were set.
-
-    Args:
-        probed: Output of the probe.
-        limits: The limits that the sandbox was started with.
-    """
+    """Compare the limits that code finds in the sandbox with the ones that were set."""
     acquired = hex(probed["capabilities"]) if probed["capabilities"] else "none"
     ignored = "The engine did not apply this: is it very old, or not Docker's own? See `docker info`."
     cgroup = "The engine does not enforce it: see the warnings at the end of `docker info`."
@@ -314,12 +294,7 @@ def _describe_network(probed: dict[str, Any]) -> str:
 
 
 def _check_isolation(version: int, *, signals: bool) -> Check:
-    """Check whether blocks that run at the same time in one sandbox are isolated from each other.
-
-    Args:
-        version: Landlock's version in the sandbox; version 1 can't be used.
-        signals: Whether a block's signals reach the processes of others.
-    """
+    """Check whether blocks that run at the same time in one sandbox are isolated from each other."""
     if version < 2:
         advice = (
             "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "

@@ -53,9 +53,6 @@ def end_process(status: int) -> None:
 
     Returns without a change if the output can't be written, or if the interpreter is to report what was not closed: then its own
     end is needed.
-
-    Args:
-        status: The exit status.
     """
     if sys.flags.dev_mode or sys.warnoptions:
         return
@@ -73,11 +70,7 @@ def end_process(status: int) -> None:
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
-    """Turn expected errors into a message and an exit status; escape unprintable output.
-
-    Raises:
-        typer.Exit: With 2 for an error that the user can correct, with 130 after Ctrl-C.
-    """
+    """Turn expected errors into a message and an exit status; escape unprintable output."""
     guard_streams()
     try:
         yield
@@ -102,17 +95,7 @@ def run_until_interrupted(
     *,
     finish: Callable[[], bool] | None = None,
 ) -> int:
-    """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once.
-
-    Args:
-        work: Returns the exit status.
-        on_leave: Called with the number of the signal that exits at once.
-        finish: Called at the first SIGINT; returns whether `work` ends by itself, and is only cancelled by the next signal. Then
-            SIGHUP cancels it, too, unless the process ignores it.
-
-    Returns:
-        The exit status; 130 after Ctrl-C and 143 after SIGTERM, if they have cancelled `work`.
-    """
+    """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once."""
     import asyncio  # noqa: PLC0415 - `codeact --help` must not wait for it
 
     async def supervise() -> int:

@@ -8,10 +8,7 @@ from contextlib import closing
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.sandbox.backends.docker.default_image import Variant, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image import (
-    parse_packages,
-    resolve_image,
-)
+from autogen_codeact.sandbox.backends.docker.image import parse_packages, resolve_image
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 from autogen_codeact.sandbox.types.errors import SandboxError
 
@@ -23,21 +20,7 @@ def build_image(
     variant: Variant = "default",
     packages: Sequence[str] = (),
 ) -> int:
-    """Build a sandbox image; the steps go to standard error, its name to standard output.
-
-    Args:
-        engines: Where; it is built on each. None: the engine that `docker` would use.
-        force: Build it even if it exists.
-        variant: `default` or `slim`.
-        packages: What an image derived from it has in addition, as `packages` of an executor (default nothing).
-
-    Returns:
-        The exit status: 0, or 1 if it could not be built on one of several engines.
-
-    Raises:
-        SandboxError: It can't be built on the only engine.
-        CommandError: A package is neither a requirement nor a wheel that exists.
-    """
+    """Build a sandbox image; the steps go to standard error, its name to standard output."""
     try:
         parse_packages(packages)
     except ValueError as error:

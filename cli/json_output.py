@@ -38,12 +38,7 @@ _PIECE = 1024 * 1024
 
 
 class LastJsonLine:
-    """Prints the last line of `--json` however the command ends; a context manager around the command.
-
-    Args:
-        enabled: Whether JSON is wanted. Otherwise it does nothing.
-        command: The command, whose help lists the options.
-    """
+    """Prints the last line of `--json` however the command ends; a context manager around the command."""
 
     def __init__(self, enabled: bool, command: str = "run") -> None:
         self.enabled = enabled
@@ -84,11 +79,7 @@ class LastJsonLine:
         self._result = value
 
     def cancelled(self, number: int) -> None:
-        """Print that the run was ended by a signal.
-
-        Args:
-            number: The signal.
-        """
+        """Print that the run was ended by a signal."""
         name = signal.Signals(number).name
         error = {
             "class": "Interrupted",
@@ -120,14 +111,7 @@ def result_object(stop_reason: str | None, run: Path | None) -> dict[str, Any]:
 def error_object(
     error: BaseException, run: Path | None = None, command: str = "run", advice: str | None = None
 ) -> dict[str, Any]:
-    """Return the last line of a command that has failed.
-
-    Args:
-        error: Why.
-        run: The run's folder, if it has one.
-        command: The command.
-        advice: What to do, if the error and the run's folder do not say it.
-    """
+    """Return the last line of a command that has failed."""
     cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     details = {
@@ -152,7 +136,7 @@ def _advice(error: BaseException, command: str) -> str | None:
 
 
 def _resume_advice(run: Path | None) -> str | None:
-    from autogen_codeact.cli.run_storage import has_log, run_name  # noqa: PLC0415 - not needed for --help
+    from autogen_codeact.cli.kept_runs import has_log, run_name  # noqa: PLC0415 - not needed for --help
 
     return f"`codeact resume {run_name(run)}` continues the run" if run is not None and has_log(run) else None
 
@@ -173,12 +157,7 @@ def tells_result(message: dict[str, Any]) -> bool:
 
 
 class JsonPrinter:
-    """Prints the messages of a run, those about results of code with the files and displays of it.
-
-    Args:
-        folder: The run's folder, in which copies of them are; None if the run is not kept.
-        files_stay: Whether the files of the code outlive the sandbox.
-    """
+    """Prints the messages of a run, those about results of code with the files and displays of it."""
 
     def __init__(self, folder: Path | None, *, files_stay: bool) -> None:
         self.watcher = _Results()
@@ -276,12 +255,7 @@ class _LoggedResults:
 
 
 def record_fields(record: ResultRecord | None, run: Run) -> dict[str, Any]:
-    """Return the files and displays of a result in a log.
-
-    Args:
-        record: The result; None for none.
-        run: Its run, whose folder has the copies.
-    """
+    """Return the files and displays of a result in a log."""
     if record is None:
         return {"artifacts": [], "displays": []}
     return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
-from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
@@ -17,51 +18,48 @@ from autogen_codeact.sandbox.leftovers import local_leftovers
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 from autogen_codeact.sandbox.types.filenames import printable
 
+Status = Literal["ok", "lack", "note"]
 MAX_SHOWN = 5
 
 
-class Leftovers:
-    """What dead processes left behind; a context manager, within which it can be removed.
+@dataclass(frozen=True)
+class Check:
+    """The result of one check.
 
     Args:
-        engines: Which Docker engines are asked. None: the one that `docker` would use.
+        name: What was checked.
+        status: `lack` if something necessary is missing or wrong, `note` if it is only good to know.
+        detail: What was found.
+        advice: What to do; may be empty.
     """
 
-    def __init__(self, engines: Sequence[DockerHost | None]) -> None:
-        self._engines = engines
-        self._clients = ExitStack()
-        self.problems: list[SandboxError] = []
-        """Why engines could not be asked."""
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
 
-    def __enter__(self) -> list[Leftover]:
-        """Find it; nothing is changed."""
-        items: list[Leftover] = []
-        for engine in self._engines:
+
+@contextmanager
+def _found(engines: Sequence[DockerHost | None]) -> Iterator[tuple[list[Leftover], list[SandboxError]]]:
+    """Find what dead processes left, which can be removed within the context; and why engines could not be asked."""
+    items: list[Leftover] = []
+    problems: list[SandboxError] = []
+    with ExitStack() as clients:
+        for engine in engines:
             try:
-                client = self._clients.enter_context(closing(connect(engine)))
+                client = clients.enter_context(closing(connect(engine)))
                 items += containers.leftovers(client, engine.label if engine is not None else None)
             except SandboxError as error:
-                self.problems.append(error)
-        return items + local_leftovers()
-
-    def __exit__(self, *_: object) -> None:
-        self._clients.close()
+                problems.append(error)
+        yield items + local_leftovers(), problems
 
 
 def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
-    """Report leftovers, for `codeact doctor`.
-
-    Args:
-        engines: Which Docker engines are asked. None: the one that `docker` would use.
-    """
-    with Leftovers(engines) as items:  # engines that do not answer are reported by their own check
-        return _report(items)
-
-
-def _report(items: list[Leftover]) -> Check:
+    """Report leftovers, for `codeact doctor`."""
+    with _found(engines) as (items, _):  # engines that do not answer are reported by their own check
+        shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
-    shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
     if len(items) > MAX_SHOWN:
         shown.append(f"and {len(items) - MAX_SHOWN} more")
     orphans = sum(item.orphan for item in items)
@@ -72,24 +70,9 @@ def _report(items: list[Leftover]) -> Check:
 
 
 def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, dry_run: bool, as_json: bool) -> int:
-    """Remove sandboxes and temporary folders whose owner is dead.
-
-    Args:
-        engines: Which Docker engines are cleaned. None: the one that `docker` would use.
-        everything: Also those whose owner can't be checked from here, and those that were kept on purpose.
-        dry_run: Only print what would be removed.
-        as_json: Print one JSON object.
-
-    Returns:
-        0, or 1 if something could not be removed, or an engine that the user has named does not answer.
-
-    Raises:
-        CommandError: There is no engine, and this system has no other sandboxes.
-        SandboxError: The engine stopped answering.
-    """
-    found = Leftovers(engines)
-    with found as items:
-        for error in found.problems:
+    """Remove sandboxes and temporary folders whose owner is dead."""
+    with _found(engines) as (items, problems):
+        for error in problems:
             if not isinstance(error, SandboxUnavailable):
                 raise error
             if sys.platform != "linux":
@@ -97,7 +80,7 @@ def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, d
             named = engines != (None,)
             say(str(error) if named else f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
         rows = [_treat(item, everything=everything, dry_run=dry_run) for item in items]
-    unasked = bool(found.problems) and engines != (None,)
+    unasked = bool(problems) and engines != (None,)
     actions = [row["action"] for row in rows]
     if as_json:
         print_json({"ok": "failed" not in actions and not unasked, "sandboxes": rows})
@@ -117,14 +100,8 @@ def _treat(item: Leftover, *, everything: bool, dry_run: bool) -> dict[str, str]
             action = "would be removed" if dry_run else "removed" if item.remove() else "gone already"
         except (SandboxError, OSError) as failure:
             action, error = "failed", str(failure)
-    return {
-        "action": action,
-        "kind": item.kind,
-        "name": item.name,
-        "state": item.state,
-        "why": item.reason,
-        "error": error,
-    }
+    found = {"kind": item.kind, "name": item.name, "state": item.state, "why": item.reason}
+    return {"action": action, **found, "error": error}
 
 
 def _print(rows: list[dict[str, str]]) -> None:

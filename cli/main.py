@@ -1,4 +1,4 @@
-"""The arguments and help texts of the `codeact` command. The other modules do the work; each is imported when it is needed."""
+"""The commands of `codeact` and their help. The other modules do the work; each is imported when it is needed."""
 
 # ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen and the Docker SDK
 
@@ -6,42 +6,15 @@ from __future__ import annotations
 
 import sys
 from copy import copy
-from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
-from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, with_agent_options
-from autogen_codeact.cli.batch_options import BatchCommand, batch
-from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
-from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
-from autogen_codeact.cli.model_options import ModelTimeoutOption, with_model_options
-from autogen_codeact.cli.sandbox_choice import EngineChoice, SandboxChoice
-from autogen_codeact.cli.sandbox_options import (
-    ImageOption,
-    SandboxKind,
-    SandboxOption,
-    with_engine_options,
-    with_sandbox_options,
-)
-
-
-class ImageVariant(StrEnum):
-    """What a sandbox image contains."""
-
-    DEFAULT = "default"
-    SLIM = "slim"
-
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
-]
-
+from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
+from autogen_codeact.cli.sandbox_choice import EngineChoice, ImageOption, KindOption, SandboxChoice
 
 app = Application(
     name="codeact",
@@ -50,7 +23,7 @@ app = Application(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-image_app = Application(help="Build or list the sandbox images.", no_args_is_help=True)
+image_app = Application(help="Build the sandbox images.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
 
 
@@ -76,9 +49,6 @@ def _application(arguments: list[str]) -> typer.Typer:
     """Return the application, with only one command if that is named.
 
     Typer builds all commands before it looks at the arguments, which takes longer than the work of some.
-
-    Args:
-        arguments: The first argument, if there is one.
     """
     commands = [each for each in app.registered_commands if each.name in arguments]
     groups = [each for each in app.registered_groups if each.name in arguments]
@@ -111,7 +81,7 @@ def _demo(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
     ] = Path("codeact-demo"),
-    sandbox: SandboxOption = SandboxKind.AUTO,
+    sandbox: KindOption = "auto",
     image: ImageOption = None,
 ) -> None:
     """Watch an agent write code, fail, repair it and answer.
@@ -121,11 +91,10 @@ def _demo(
     with clean_exit():
         from autogen_codeact.cli.demo import run_demo
 
-        raise typer.Exit(run_demo(out, SandboxChoice(sandbox.value, image)))
+        raise typer.Exit(run_demo(out, SandboxChoice(sandbox, image)))
 
 
 @app.command("exec")
-@with_sandbox_options()
 def _exec(
     file: Annotated[
         str,
@@ -134,8 +103,7 @@ def _exec(
         ),
     ],
     *,
-    choice: SandboxChoice,
-    mode: Annotated[Mode | None, mode_option("session; for a script, process")] = None,
+    sandbox: SandboxChoice,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -145,44 +113,13 @@ def _exec(
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
     with clean_exit():
-        from autogen_codeact.cli.code_file import SCRIPTS
-        from autogen_codeact.cli.run_blocks import run_file
+        from autogen_codeact.cli.exec_file import run_file
 
-        used = mode or (Mode.PROCESS if Path(file).suffix.lower() in SCRIPTS else None)
-        chosen = replace(choice, mode=used and used.value)
-        raise typer.Exit(run_file(file, chosen, as_json=as_json, keep_going=keep_going))
+        raise typer.Exit(run_file(file, sandbox, as_json=as_json, keep_going=keep_going))
 
 
 @app.command("run", cls=JsonCommand)
-@with_sandbox_options()
-@with_agent_options()
-@with_model_options()
-def _run(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
-    *,
-    model_choice: ModelChoice,
-    agent_choice: AgentChoice,
-    stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
-        ),
-    ] = None,
-    no_save: Annotated[
-        bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
-    ] = False,
-    view: Annotated[
-        bool, typer.Option("--view", help="Show the run live in a browser, with a button to stop it.")
-    ] = False,
-    approve: Annotated[
-        bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
-    ] = False,
-    mode: Annotated[Mode | None, mode_option("session")] = None,
-    choice: SandboxChoice,
-    as_json: JsonOption = False,
-) -> None:
+def _run(job: RunJob) -> None:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
@@ -192,27 +129,94 @@ def _run(
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
-        from autogen_codeact.cli.run import Job, run_task
+        from autogen_codeact.cli.run import run_task
 
-        job = Job(
-            task=task,
-            model=model_choice,
-            sandbox=replace(choice, mode=mode and mode.value),
-            agent=agent_choice,
-            stream=stream,
-            save=save,
-            no_save=no_save,
-            stream_output=stream or not as_json,
-            view=view,
-            approve=approve,
-        )
         raise typer.Exit(run_task(job, end, progress))
 
 
-app.command("chat")(chat)
-app.command("batch", cls=BatchCommand)(batch)
+@app.command("chat")
+def _chat(job: ChatJob) -> None:
+    """Talk with an agent that writes code and runs it in one live session.
+
+    Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
+    ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.chat import run_chat
+
+        raise typer.Exit(run_chat(job))
+
+
+class _BatchCommand(JsonCommand):
+    """`codeact batch TASKS …`; with `report` as its first argument, another command."""
+
+    shown = (
+        *(
+            "tasks",
+            "out",
+            "limit",
+            "check",
+            "repeat",
+            "concurrency",
+            "max_tokens",
+            "max_cost",
+            "price",
+            "ray",
+        ),
+        *("accept_changes", "keep_going", "as_json", "help", "spec", "act", "team", "packages", "data", "others"),
+    )
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options."""
+        if args[:1] == ["report"]:
+            reporting = Application()
+            reporting.command(cls=JsonCommand)(_report)
+            command: Any = typer.main.get_command(reporting)
+            return command.make_context(f"{info_name} report", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@app.command("batch", cls=_BatchCommand)
+def _batch(job: BatchJob) -> None:
+    """Let an agent solve many tasks, several at the same time. The same command again continues where it ended.
+
+    The options of `codeact run` for model, agent and sandbox work, too. --option also takes attempts, backoff, task_timeout,
+    max_seconds, max_sandboxes, sandbox_uses, model_calls_per_minute and tasks_per_minute (docs/batch.md).
+
+    After Ctrl-C running tasks are finished; a second one stops at once. The exit status is 0 if each task has ended, 1 if
+    some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.
+    `codeact batch report DIR [DIR2]` summarizes a batch, or compares two.
+    """
+    from autogen_codeact.cli.json_output import LastJsonLine
+
+    with clean_exit(), LastJsonLine(job.as_json, "batch") as end:
+        from autogen_codeact.cli.batch import run_tasks
+
+        raise typer.Exit(run_tasks(job, end))
+
+
+def _report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a batch.")],
+    other: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
+
+    The exit status is 0, or 2 if a folder can't be read.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.batch_display import print_report
+
+        raise typer.Exit(print_report(folder, other, by=by, as_json=as_json))
 
 
 @app.command("models")
@@ -233,7 +237,7 @@ def _models(
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_models import print_models
+        from autogen_codeact.cli.model_servers import print_models
 
         raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
 
@@ -258,7 +262,7 @@ def _runs(
     The exit status is 0, or 1 if one of them can't be read.
     """
     with clean_exit():
-        from autogen_codeact.cli.list_runs import adopt, print_runs
+        from autogen_codeact.cli.kept_runs import adopt, print_runs
 
         if adopted is None:
             raise typer.Exit(print_runs(folder, as_json=as_json))
@@ -271,54 +275,22 @@ def _runs(
 def _show(run: RunArgument, as_json: JsonOption = False) -> None:
     """Print a run again, as it was printed while it ran."""
     with clean_exit():
-        from autogen_codeact.cli.saved_run import show_run
+        from autogen_codeact.cli.kept_runs import show_run
         from autogen_codeact.runs.store import find_run
 
         raise typer.Exit(show_run(find_run(run), as_json=as_json))
 
 
 @app.command("resume", cls=JsonCommand)
-def _resume(
-    run: RunArgument,
-    *,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
-    ] = True,
-    rebuild_limit: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Begin with an empty session if rebuilding takes longer."),
-    ] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
-    ] = None,
-    model_timeout: ModelTimeoutOption = DEFAULT_TIMEOUT_S,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
-        ),
-    ] = False,
-    approve: Annotated[
-        bool,
-        typer.Option(
-            "--approve", help="Ask before code runs; always if the run is not your own, or was started with --approve."
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+def _resume(job: ResumeJob) -> None:
     """Continue a run that was interrupted, at its last completed step."""
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(as_json) as end, Progress(enabled=not as_json) as progress:
+    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
-        from autogen_codeact.cli.resume_run import ResumeJob, resume_run
-        from autogen_codeact.runs.store import find_run
+        from autogen_codeact.cli.run import resume_run
 
-        path = find_run(run)
-        job = ResumeJob(path, rebuild, rebuild_limit, trust, approve, api_key_env, model_timeout)
-        end.run = path
         raise typer.Exit(resume_run(job, end, progress))
 
 
@@ -342,7 +314,7 @@ def _export(
 ) -> None:
     """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
     with clean_exit():
-        from autogen_codeact.cli.export_run import export_run
+        from autogen_codeact.cli.kept_runs import export_run
         from autogen_codeact.runs.store import find_run
 
         raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
@@ -371,14 +343,13 @@ def _view(
     Anyone who has the address can see the runs. Ctrl-C ends it.
     """
     with clean_exit():
-        from autogen_codeact.cli.view import view
+        from autogen_codeact.cli.pages import view
 
         raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
 
 
 @app.command("mcp")
-@with_sandbox_options(isolated=True)
-def _mcp(*, choice: SandboxChoice) -> None:
+def _mcp(*, sandbox: SandboxChoice) -> None:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
@@ -386,11 +357,10 @@ def _mcp(*, choice: SandboxChoice) -> None:
     with clean_exit():
         from autogen_codeact.cli.mcp import serve_mcp
 
-        raise typer.Exit(serve_mcp(replace(choice, mode=Mode.SESSION.value)))
+        raise typer.Exit(serve_mcp(sandbox))
 
 
 @app.command("doctor")
-@with_engine_options()
 def _doctor(
     engines: EngineChoice,
     image: ImageOption = None,
@@ -410,7 +380,6 @@ def _doctor(
 
 
 @app.command("clean")
-@with_engine_options()
 def _clean(
     engines: EngineChoice,
     everything: Annotated[
@@ -435,13 +404,12 @@ def _clean(
 
 
 @image_app.command("build")
-@with_engine_options()
 def _image_build(
     engines: EngineChoice,
     variant: Annotated[
-        ImageVariant,
+        Literal["default", "slim"],
         typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
-    ] = ImageVariant.DEFAULT,
+    ] = "default",
     package: Annotated[
         list[str] | None,
         typer.Option(
@@ -459,4 +427,4 @@ def _image_build(
     with clean_exit():
         from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(engines.engines(), force=force, variant=variant.value, packages=package or ()))
+        raise typer.Exit(build_image(engines.engines(), force=force, variant=variant, packages=package or ()))

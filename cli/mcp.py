@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine
-from typing import Any, Literal, cast
+from typing import Any
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -17,17 +17,7 @@ NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"
 
 
 def serve_mcp(choice: SandboxChoice) -> int:
-    """Serve until the client closes standard input.
-
-    Args:
-        choice: Where the code runs.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        CommandError: The package `mcp` is missing, or an option is invalid.
-    """
+    """Serve until the client closes standard input."""
     try:
         from autogen_codeact.integrations.mcp_server import make_server  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
@@ -39,16 +29,13 @@ def serve_mcp(choice: SandboxChoice) -> int:
 
 
 def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
-    """Make the sandbox that the options describe.
-
-    Raises:
-        CommandError: An option is invalid.
-    """
+    """Make the sandbox that the options describe."""
+    if choice.mode == "process":
+        raise CommandError("codeact mcp has one live interpreter: leave --mode process out.")
     if choice.kind == "none":
         raise CommandError("codeact mcp runs code in a sandbox only: use --sandbox auto, docker or bubblewrap.")
-    kind = cast(Literal["auto", "docker", "bubblewrap"], choice.kind)
     try:
-        return AsyncSandbox(kind, **choice.options())
+        return AsyncSandbox(choice.kind, **choice.options())
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
 

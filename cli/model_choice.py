@@ -1,35 +1,143 @@
-"""The model that the options of a command choose. Imports nothing slow."""
+"""The model that the options of a command choose, and the servers that have a name in `--model`. Imports nothing slow."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_presets import find_preset
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
+NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
+_option = partial(typer.Option, rich_help_panel="Model")
+ModelTimeoutOption = Annotated[
+    float,
+    _option(
+        "--model-timeout",
+        metavar="SECONDS",
+        help="End the run if the model's server sends nothing for this time. With --stream each piece of the answer counts, else "
+        "only the whole answer does.",
+        show_default="120",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A server of models that speaks OpenAI's format, with the name that stands before the `/` in `--model`."""
+
+    name: str
+    title: str
+    key_variable: str
+    base_url: str
+    url_variable: str | None = None
+    """Variable that replaces the address."""
+    needs_key: bool = True
+    own_list: bool = False
+    """Whether its list of models takes the key in Anthropic's form."""
+
+
+# OpenAI's format for all of them: it needs no package of each vendor, and one client means the same errors, time limits and
+# detection of broken streams everywhere.
+OPENAI = Preset("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
+# AutoGen 0.7's own client for Anthropic always sends a temperature, which the package anthropic no longer takes.
+ANTHROPIC = Preset(
+    "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL", own_list=True
+)
+GEMINI = Preset("gemini", "Google Gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
+OLLAMA = Preset("ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False)
+PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA)
+
+# AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
+_BY_NAME = {
+    "claude-": ANTHROPIC,
+    "gemini-": GEMINI,
+    "Llama-": Preset("llama", "Llama API", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
+}
+
+
+def find_preset(model: str) -> Preset:
+    """Return the server that a model's name stands for."""
+    prefix, slash, _ = model.partition("/")
+    for preset in PRESETS:
+        if slash and prefix == preset.name:
+            return preset
+    return next((preset for start, preset in _BY_NAME.items() if model.startswith(start)), OPENAI)
+
+
+def without_prefix(model: str) -> tuple[bool, str]:
+    """Return whether a name begins with the prefix of a preset, and the model's name without it."""
+    prefix, slash, name = model.partition("/")
+    return (True, name) if slash and any(prefix == each.name for each in PRESETS) else (False, model)
+
+
+def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the address of a server: that in its variable, if it is set. Raises `CommandError` if that is none."""
+    value = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
+    if not value:
+        return preset.base_url
+    if preset is OLLAMA:
+        return _ollama_address(value)
+    address = value.rstrip("/")
+    # Other programs expect no version in this variable.
+    return f"{address.removesuffix('/v1')}/v1" if preset is ANTHROPIC else address
+
+
+def _ollama_address(host: str) -> str:
+    """Return the address for a value of OLLAMA_HOST, such as `0.0.0.0`, `gpu:11434` or `https://gpu.example.com`."""
+    has_scheme = "://" in host
+    parts = urlsplit(host if has_scheme else f"http://{host}")
+    try:
+        port = parts.port or (None if has_scheme else 11434)
+    except ValueError as error:
+        raise CommandError(f"OLLAMA_HOST={host} is not an address: {error}") from None
+    # What a server listens on is not an address to connect to.
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0", "::") else str(parts.hostname)  # noqa: S104
+    name = f"[{name}]" if ":" in name else name
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return f"{parts.scheme}://{name}{f':{port}' if port is not None else ''}{path}/v1"
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model that the options name.
+    """The options of a model."""
 
-    Args:
-        spec: A model's name, `replay:FILE`, or a file of an AutoGen component, whose name ends in `.json`.
-        base_url: Server of a model given by name, which speaks OpenAI's format; None for the server that the name stands for.
-        api_key_env: Variable with the key; None for the default variable of the server.
-        untrusted: Whether the file of a component may contain only what an untrusted configuration may.
-        timeout_s: How long the model's server may send nothing, in seconds.
-    """
-
-    spec: str
-    base_url: str | None = None
-    api_key_env: str | None = None
-    untrusted: bool = False
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    spec: Annotated[
+        str,
+        _option(
+            "--model",
+            metavar="MODEL",
+            help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; replay:FILE for "
+            "recorded answers; or FILE.json of an AutoGen model client. `codeact models` lists them.",
+            show_default=False,
+        ),
+    ] = ""
+    base_url: Annotated[
+        str | None,
+        _option(metavar="URL", help="Another server that speaks OpenAI's format, such as http://localhost:8000/v1."),
+    ] = None
+    api_key_env: Annotated[
+        str | None,
+        _option(
+            metavar="VAR",
+            help="Environment variable with the key.",
+            show_default="OPENAI_API_KEY, or that of the prefix",
+        ),
+    ] = None
+    untrusted: Annotated[
+        bool,
+        _option("--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."),
+    ] = False
+    timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
 
     @property
     def is_file(self) -> bool:
@@ -49,9 +157,6 @@ class ModelChoice:
         """Return the choice of another model, of the same server if that was named with `--base-url`.
 
         The key's variable stays only if the server stays, so that no server gets the key of another one.
-
-        Args:
-            spec: The model, as `spec` of this class.
         """
         other = ModelChoice(spec, timeout_s=self.timeout_s)
         if other.is_file or self.is_file:
@@ -60,11 +165,7 @@ class ModelChoice:
         return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
-        """Check that the options fit together.
-
-        Raises:
-            CommandError: They don't.
-        """
+        """Check that the options fit together."""
         if self.is_file and (self.base_url is not None or self.api_key_env is not None):
             raise CommandError(
                 "--base-url and --api-key-env go with a model's name, not with a recording or a component"

@@ -17,18 +17,19 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.json_file import parse_json
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import (
+from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
+    NO_MODEL,
     OPENAI,
     PRESETS,
+    REPLAY,
+    ModelChoice,
     Preset,
     find_preset,
     server_address,
     without_prefix,
 )
-from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
@@ -51,16 +52,9 @@ _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time w
 
 
 def open_model(choice: ModelChoice, tell: Callable[[str], None] = say, *, text: str | None = None) -> ReliableClient:
-    """Create the model client, with a time limit, and retries of which the user is told.
-
-    Args:
-        choice: Which model.
-        tell: Receives a line for the user before a call is repeated. Default: written to standard error.
-        text: The content of the model's file. Default: it is read.
-
-    Raises:
-        CommandError: An option, a file or the key is missing or wrong; the message holds no key.
-    """
+    """Create the model client, with a time limit, and retries of which the user is told."""
+    if not choice.spec:
+        raise CommandError(NO_MODEL)
     choice.check()
     return ReliableClient(_client(choice, text), choice.timeout_s, tell=tell)
 
@@ -74,18 +68,15 @@ def _client(choice: ModelChoice, text: str | None) -> ChatCompletionClient:
     return _by_name(choice)
 
 
+def named_key(variable: str) -> str:
+    """Return the key in the variable that the user has named for a model that is made again."""
+    if key := os.environ.get(variable, "").strip():
+        return key
+    raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
+
+
 def key_for(config: Mapping[str, Any]) -> str | None:
-    """Return the key for a client that is made from its configuration again, without the key.
-
-    Args:
-        config: The configuration of a model client.
-
-    Returns:
-        The key of the server in the configuration, if that has a prefix; else None, and the client looks for the key itself.
-
-    Raises:
-        RunError: The server in the configuration needs a key, and there is none.
-    """
+    """Return the key for a client that is made from its configuration again, without the key."""
     address = config.get("base_url")
     preset = next((each for each in PRESETS if address in (each.base_url, server_address(each))), None)
     if preset is None:
@@ -98,12 +89,7 @@ def key_for(config: Mapping[str, Any]) -> str | None:
 
 
 def without_key(error: RunError, models: Iterable[str | None]) -> RunError:
-    """Return an error of loading a model client that has found no key as `codeact run` says it; any other error as it is.
-
-    Args:
-        error: The error.
-        models: Names of the models.
-    """
+    """Return an error of loading a model client that has found no key as `codeact run` says it; any other error as it is."""
     if OPENAI.key_variable not in str(error.__cause__):
         return error
     names = ", ".join(printable(name[:100]) for name in dict.fromkeys(models) if name is not None)
@@ -116,12 +102,7 @@ def _no_key(model: str, variable: str, *, own_server: bool = False) -> str:
 
 
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
-    """Describe an error of a model client in one line without keys.
-
-    Args:
-        error: The error.
-        choice: The model.
-    """
+    """Describe an error of a model client in one line without keys."""
     if str(error) == "No more mock responses available":  # of AutoGen's client, which a resumed run has
         return "The recording has no more answers, and one more was requested."
     parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
@@ -142,24 +123,13 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
 
 
 def advice_for(error_class: str, choice: ModelChoice) -> str | None:
-    """Return what to check after an error of a model's server, if there is something.
-
-    Args:
-        error_class: Name of the error's class.
-        choice: The model.
-    """
+    """Return what to check after an error of a model's server, if there is something."""
     advice = _ADVICE.get(error_class)
     return advice.format(choice.key_variable) if advice is not None else None
 
 
 def without_secrets(text: str, choice: ModelChoice, known: Collection[str] = ()) -> str:
-    """Replace every key that this process knows in a text; servers quote them in their errors.
-
-    Args:
-        text: The text.
-        choice: The model.
-        known: Keys that are not found in the environment and the model's file. Default: none.
-    """
+    """Replace every key that this process knows in a text; servers quote them in their errors."""
     for secret in sorted(_secrets(choice, known), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
@@ -196,11 +166,7 @@ def names_secret(name: str) -> bool:
 
 
 def read_file(name: str) -> str:
-    """Read a recording, or the file of a component.
-
-    Raises:
-        CommandError: It can't be read.
-    """
+    """Read a recording, or the file of a component."""
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -13,12 +13,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: str, *, overwrites: bool = False) -> str:
-    """Make text safe for a terminal: control and invisible characters are shown as escapes.
-
-    Args:
-        text: Untrusted text, for example of a model. Colours are removed, carriage returns begin a line.
-        overwrites: Whether carriage returns stay what they are. Default: no.
-    """
+    """Make text safe for a terminal: control and invisible characters are shown as escapes."""
     from autogen_codeact.sandbox.types.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
 
     text = _COLOURS.sub("", text).replace("\r\n", "\n")
@@ -29,23 +24,13 @@ _status: Callable[[TextIO, str], AbstractContextManager[None]] | None = None
 
 
 def show_status(cleared: Callable[[TextIO, str], AbstractContextManager[None]] | None) -> None:
-    """Let a line about what is happening give way to all other output.
-
-    Args:
-        cleared: Called with a stream and the text that is about to be written; the line is gone while its context lasts.
-            None: there is no such line any more.
-    """
+    """Let a line about what is happening give way to all other output."""
     global _status  # noqa: PLW0603 - the terminal is one, too
     _status = cleared
 
 
 def clear_status(stream: TextIO, text: str = "") -> AbstractContextManager[None]:
-    """Return a context in which no line about what is happening is on the terminal.
-
-    Args:
-        stream: What is written to.
-        text: What is written.
-    """
+    """Return a context in which no line about what is happening is on the terminal."""
     return nullcontext() if _status is None else _status(stream, text)
 
 
@@ -56,11 +41,7 @@ def unfiltered(stream: TextIO) -> TextIO:
 
 
 class PrintableStream:
-    """A text stream that escapes all unprintable text, from `print`, logging and tracebacks.
-
-    Args:
-        stream: The stream to write to.
-    """
+    """A text stream that escapes all unprintable text, from `print`, logging and tracebacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
@@ -90,10 +71,6 @@ def guard_streams() -> None:
 
 
 def print_json(value: object) -> None:
-    """Write a line of JSON in plain ASCII to standard output.
-
-    Args:
-        value: A value that the `json` module can encode.
-    """
+    """Write a line of JSON in plain ASCII to standard output."""
     # The `json` module does not escape U+007F.
     print(json.dumps(value).replace("\x7f", "\\u007f"), flush=True)  # noqa: T201 - it is the output

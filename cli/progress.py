@@ -1,4 +1,4 @@
-"""What is happening now, in one line on a terminal that disappears again: a spinner, a few words, and the seconds."""
+"""What is happening now: lines at the bottom of a terminal that disappear again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from rich.console import Console
 from rich.spinner import Spinner
@@ -27,77 +28,169 @@ THINKING = "model thinking"
 ANSWERING = "model answering"
 INTERVAL_S = 0.1
 QUIET_S = 0.15
-"""Seconds without output before the line is drawn again: between the pieces of a fast program it would only flicker."""
-_ERASE = "\r\x1b[2K"
+"""Seconds without output before the lines are drawn again: between the pieces of a fast program they would only flicker."""
+END_S = 5.0
 
 
-class Progress:
-    """The line; a context manager. Without a terminal it does nothing.
+class StatusLines:
+    """Draws lines again and again, in a thread of its own; a context manager.
 
-    What is printed in between through `sys.stdout`, `sys.stderr` or `Terminal` erases the line first, and while such output has
-    begun a line of its own, nothing is drawn.
-
-    Args:
-        enabled: Whether there is to be a line. Default: yes.
+    What is printed in between through `sys.stdout`, `sys.stderr` or `Terminal` erases the lines first, and while such output has
+    begun a line of its own, nothing is drawn. A terminal that stands still does not stop who prints to another stream.
     """
 
-    def __init__(self, *, enabled: bool = True) -> None:
-        self._stream = find_terminal() if enabled else None
-        self._lock = threading.RLock()
+    def __init__(
+        self,
+        stream: TextIO | None,
+        lines: Callable[[Console, int], list[Text]],
+        *,
+        name: str,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._stream, self._lines, self._interval_s = stream, lines, interval_s
+        self._console = Console(file=_Drawing(stream), force_terminal=True, highlight=False, markup=False, emoji=False)
+        self.lock = threading.RLock()
+        """Held while lines are made and drawn."""
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._what = ""
-        self._joint = " "
-        self._since = self._written = 0.0
-        self._drawn = self._in_line = False
-        self.watcher = _Watcher(self)
-        """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
-        if self._stream is not None:
-            self._console = Console(file=self._stream, force_terminal=True, highlight=False, markup=False, emoji=False)
-            frames = "dots" if "utf" in self._console.encoding else "line"
-            self._spinner = Spinner(frames)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._widths: list[int] = []  # of the lines that are on the terminal
+        self._drawn = ("", 0)
+        self._written = 0.0
+        self._in_line = False
 
     def __enter__(self) -> Self:
         if self._stream is not None:
             show_status(self._cleared)
-            self._thread = threading.Thread(target=self._animate, name="progress", daemon=True)
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread, and remove the lines; repeated calls are harmless."""
+        if not self._ended.is_set():
             self._ended.set()
-            self._thread.join()
-            show_status(None)
-            self.set(None)
+            self._thread.join(END_S)  # a terminal that stands still keeps it
+            if self._stream is not None and not self._thread.is_alive():
+                show_status(None)
+
+    def erase(self) -> None:
+        """Remove the lines until they are drawn again."""
+        with self.lock:
+            if self._widths:
+                self._write(self._erasing(self._size()[0]))
+                self._widths, self._drawn = [], ("", 0)
+
+    def _work(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            with self.lock:
+                quiet = time.monotonic() - self._written >= QUIET_S
+                lines = self._lines(self._console, self._size()[0])
+                if self._stream is not None and quiet and not self._in_line:
+                    self._draw(lines)
+        self._lines(self._console, self._size()[0])  # what it still has to print
+        self.erase()
+
+    def _draw(self, lines: list[Text]) -> None:
+        if not lines:
+            self.erase()
+            return
+        width, height = self._size()
+        lines = lines[: max(height - 1, 1)]
+        with self._console.capture() as capture:
+            for number, line in enumerate(lines):
+                line.truncate(max(width - 1, 1), overflow="ellipsis")
+                self._console.print(line, end="" if number == len(lines) - 1 else "\n", soft_wrap=True)
+        drawn = (capture.get(), width)
+        if drawn != self._drawn:
+            self._write(self._erasing(width) + drawn[0])
+            self._widths, self._drawn = [line.cell_len for line in lines], drawn
+
+    def _erasing(self, width: int) -> str:
+        """Return what erases the lines, from the last one up; a terminal that has become narrower has wrapped them."""
+        rows = sum(max(1, -(-each // width)) for each in self._widths)
+        # Line by line: tmux keeps in its history what is erased to the end of the screen at once.
+        return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1)
+
+    def _size(self) -> tuple[int, int]:
+        with suppress(OSError, ValueError, AttributeError):
+            if self._stream is None:
+                return self._console.width, self._console.height
+            size = os.get_terminal_size(self._stream.fileno())
+            if size.columns and size.lines:
+                return size.columns, size.lines
+        return self._console.width, self._console.height
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone
+            if self._stream is not None:
+                self._stream.write(text)
+                self._stream.flush()
+
+    @contextmanager
+    def _cleared(self, stream: TextIO, text: str) -> Iterator[None]:
+        """Hold the lines back while something is printed."""
+        with self.lock:
+            self.erase()
+            try:
+                yield
+            finally:
+                if text and stream.isatty():
+                    self._in_line = not text.endswith("\n")
+                    self._written = time.monotonic()
+
+
+class _Drawing(StringIO):
+    """What rich draws into: it writes nothing to the terminal itself."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._encoding = getattr(stream, "encoding", None)
+
+    @property
+    def encoding(self) -> str | None:  # type: ignore[override]
+        """That of the terminal, which decides what can be drawn."""
+        return self._encoding
+
+
+class Progress:
+    """One line with a spinner, a few words and the seconds; a context manager. Without a terminal it does nothing."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        stream = find_terminal() if enabled else None
+        self._lines = StatusLines(stream, self._render, name="progress") if stream is not None else None
+        self._what, self._joint, self._since = "", " ", 0.0
+        self._spinner: Spinner | None = None
+        self.watcher = _Watcher(self)
+        """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
+
+    def __enter__(self) -> Self:
+        if self._lines is not None:
+            self._lines.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lines is not None:
+            self._lines.close()
 
     def set(self, what: str | None, joint: str = " ", *, again: bool = False) -> None:
-        """Say what is happening from now on.
-
-        Args:
-            what: In a few words; None for nothing.
-            joint: What stands between them and the seconds.
-            again: Whether the seconds start again from 0, even if the words are the same.
-        """
-        if self._stream is None:
+        """Say in a few words what is happening from now on, or None; `again`: the seconds start again from 0 in any case."""
+        if self._lines is None:
             return
-        with self._lock:
+        with self._lines.lock:
             if what != self._what or again:
                 self._since = time.monotonic()
             self._what, self._joint = printable(what or ""), joint
             if not what:
-                self._erase()
+                self._lines.erase()
 
     def follow(self, item: BaseAgentEvent | BaseChatMessage | TaskResult) -> None:
-        """Update the line after a message of an agent or a team: from now on a model is asked.
-
-        Args:
-            item: The message; its text is not shown.
-        """
+        """Update the line after a message of an agent or a team, whose text is not shown: from now on a model is asked."""
         from autogen_agentchat.base import TaskResult  # noqa: PLC0415 - it takes a second, and whoever calls this has it
         from autogen_agentchat.messages import ModelClientStreamingChunkEvent  # noqa: PLC0415 - as above
 
-        if self._stream is None or self.watcher.running:
+        if self._lines is None or self.watcher.running:
             return
         if isinstance(item, TaskResult):
             self.set(None)
@@ -106,51 +199,16 @@ class Progress:
         else:
             self.set(THINKING, again=True)
 
-    @contextmanager
-    def _cleared(self, stream: TextIO, text: str) -> Iterator[None]:
-        """Hold the line back while something is printed."""
-        with self._lock:
-            self._erase()
-            try:
-                yield
-            finally:
-                if text and stream.isatty():
-                    self._in_line = not text.endswith("\n")
-                    self._written = time.monotonic()
-
-    def _animate(self) -> None:
-        while not self._ended.wait(INTERVAL_S):
-            with self._lock:
-                if self._what and not self._in_line and time.monotonic() - self._written >= QUIET_S:
-                    self._draw()
-
-    def _draw(self) -> None:
+    def _render(self, console: Console, _: int) -> list[Text]:
+        if not (what := self._what):
+            return []
+        if self._spinner is None:
+            self._spinner = Spinner("dots" if "utf" in console.encoding else "line")
+        turn = self._spinner.render(console.get_time())
+        assert isinstance(turn, Text)
         seconds = int(time.monotonic() - self._since)
-        line = self._spinner.render(self._console.get_time())
-        assert isinstance(line, Text)
-        words = f"{self._what}{self._joint}{format_seconds(seconds)}" if seconds else self._what
-        line = Text.assemble(line, " ", (words, "dim"))
-        line.truncate(max(self._console.width - 1, 1), overflow="ellipsis")
-        try:
-            with self._console.capture() as drawn:
-                self._console.print(line, end="", soft_wrap=True)
-            self._write(_ERASE + drawn.get())
-            self._drawn = True
-        except (OSError, ValueError):  # the terminal is gone
-            self._what = ""
-
-    def _erase(self) -> None:
-        if self._drawn:
-            self._drawn = False
-            try:
-                self._write(_ERASE)
-            except (OSError, ValueError):
-                self._what = ""
-
-    def _write(self, text: str) -> None:
-        assert self._stream is not None
-        self._stream.write(text)
-        self._stream.flush()
+        words = f"{what}{self._joint}{format_seconds(seconds)}" if seconds else what
+        return [Text.assemble(turn, " ", (words, "dim"))]
 
 
 class _Watcher:
@@ -161,11 +219,10 @@ class _Watcher:
         self._blocks = 0
         self.running = False
 
-    def sandbox_started(self, event: observers.SandboxStarted) -> None:
-        """Do nothing."""
+    def _ignore(self, event: Any) -> None:
+        pass
 
-    def sandbox_stopped(self, event: observers.SandboxStopped) -> None:
-        """Do nothing."""
+    sandbox_started = sandbox_stopped = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
         """Show the block."""

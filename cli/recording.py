@@ -11,10 +11,20 @@ from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsa
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.json_file import parse_json
 
 _FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
 _WORDS = re.compile(r"\s*\S+\s*")
+
+
+def parse_json(text: str, name: str, form: str = "") -> Any:
+    """Return what a JSON text contains."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"{name}:{error.lineno} is not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+    except (ValueError, RecursionError):
+        problem = f"{name} is nested too deep, or has a number that is too long"
+    raise CommandError(f"{problem}: {form}" if form else problem)
 
 
 class RecordingEnded(RuntimeError):
@@ -22,11 +32,7 @@ class RecordingEnded(RuntimeError):
 
 
 class RecordedModel(ReplayChatCompletionClient):
-    """AutoGen's replay client, with streaming that keeps line breaks and spaces.
-
-    Args:
-        answers: Its answers in order; requests do not change them.
-    """
+    """AutoGen's replay client, with streaming that keeps line breaks and spaces."""
 
     def __init__(self, answers: Sequence[CreateResult]) -> None:
         info = ModelInfo(
@@ -35,11 +41,7 @@ class RecordedModel(ReplayChatCompletionClient):
         super().__init__(answers, info)
 
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
-        """Return the next answer.
-
-        Raises:
-            RecordingEnded: There is none.
-        """
+        """Return the next answer."""
         if len(self.create_calls) >= self.provided_message_count:
             count = self.provided_message_count
             raise RecordingEnded(
@@ -48,11 +50,7 @@ class RecordedModel(ReplayChatCompletionClient):
         return await super().create(*args, **kwargs)
 
     def leave_out(self, earlier: Sequence[Any]) -> None:
-        """Leave out the answers at the beginning that a conversation has had already; if they differ, none.
-
-        Args:
-            earlier: The contents of its answers.
-        """
+        """Leave out the answers at the beginning that a conversation has had already; if they differ, none."""
         count = len(earlier)
         if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(earlier):
             del self.chat_completions[:count]
@@ -67,15 +65,7 @@ class RecordedModel(ReplayChatCompletionClient):
 
 
 def parse_answers(text: str, name: str) -> list[CreateResult]:
-    """Read the answers of a recording.
-
-    Args:
-        text: A JSON list, an object with such a list as `answers`, or one JSON value per line.
-        name: Name of the recording in errors.
-
-    Raises:
-        CommandError: It has none of these forms, or is empty.
-    """
+    """Read the answers of a recording."""
     try:
         recorded = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`codeact run`: one task, solved by an agent or a team."""
+"""`codeact run` and `codeact resume`: one task, solved by an agent or a team."""
 
 from __future__ import annotations
 
@@ -9,101 +9,156 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_agentchat.base import ChatAgent, TaskResult
-from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.code_search import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
-from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
-from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.message_printer import MessagePrinter
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, open_model
-from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.run_storage import (
+from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
+from autogen_codeact.cli.json_output import JsonPrinter, LastJsonLine
+from autogen_codeact.cli.kept_runs import (
     choose_run_folder,
     has_log,
     max_total_size,
     print_run_location,
+    rebuilds,
     remove_oldest,
     run_name,
+    say_rebuilding,
     short_run_name,
 )
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
+from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.transcript import Message
-from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Message, Transcript
+from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.store import find_run
+from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.sandbox.types.languages import find_language
 from autogen_codeact.teams import FinalWordTermination
 
 if TYPE_CHECKING:
-    from autogen_codeact.cli.live_page import LivePage
+    from autogen_codeact.cli.pages import LivePage
 
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """The options of one run.
+class RunPrinter:
+    """Prints the messages of one run. Files of the code may stay after it: then JSON names them."""
 
-    Args:
-        task: The task, as text.
-        model: The model.
-        sandbox: The sandbox of the code.
-        agent: The agent or team.
-        stream: Whether to show the model's answer while it is generated.
-        stream_output: Whether what code writes is shown while it runs.
-        save: Folder for the log of the run; None for a new one in the folder of all runs.
-        no_save: Whether there is to be no log.
-        view: Whether the run is shown live in a browser.
-        approve: Whether a user is asked before code runs.
-    """
+    def __init__(
+        self, progress: Progress, end: LastJsonLine, folder: Path | None, *, team: bool, files_stay: bool = False
+    ) -> None:
+        self._progress, self._end, self._team = progress, end, team
+        self._json = JsonPrinter(folder, files_stay=files_stay) if end.enabled else None
+        self._transcript = Transcript(Terminal(), team=team)
+        self._failed = self._answered = self._empty = self._cut_off = False
+        self._not_run: list[str] = []
 
-    task: str
-    model: ModelChoice
-    sandbox: SandboxChoice
-    agent: AgentChoice
-    stream: bool
-    save: Path | None = None
-    no_save: bool = False
-    stream_output: bool = True
-    view: bool = False
-    approve: bool = False
+    @contextmanager
+    def watching(self, executor: CodeExecutor) -> Iterator[None]:
+        """Show the activity of an executor, if it can be observed."""
+        observed = capabilities_of(executor).observed
+        watcher = self._progress.watcher if self._json is None else self._json.watcher
+        detach = observed.attach(observers=[watcher]) if observed is not None else None
+        try:
+            yield
+        finally:
+            if detach is not None:
+                detach()
+
+    async def follow(self, events: AsyncGenerator[Message | TaskResult, None], model: ModelChoice) -> TaskResult | None:
+        """Print messages as they come, and return the result; an error that the model may have raised has its advice."""
+        result = None
+        try:
+            async with aclosing(events) as items:
+                async for event in items:
+                    self._progress.follow(event)
+                    if isinstance(event, TaskResult):
+                        result = event
+                        await self._judge(event)
+                    else:
+                        await self._show(event)
+        except LogLocked as error:
+            raise CommandError(str(error)) from error
+        except (CommandError, SandboxError, RunError):
+            raise
+        except Exception as error:  # whatever a model client raises
+            raise CommandError(f"The run failed. {describe_error(error, model)}") from error
+        finally:
+            self._progress.set(None)
+            self._transcript.end()
+        return result
+
+    def print_problems(self) -> int:
+        """Print what is wrong with the answer, and return the exit status."""
+        if self._empty:
+            say("the model's answer is empty")
+        if self._cut_off:
+            say("the model's answer ends inside a block of code")
+        elif self._not_run:
+            say(f"the model's answer has {' and '.join(self._not_run)} code in it that was not run")
+        return 0 if self._answered and not (self._failed or self._not_run or self._cut_off) else 1
+
+    async def _show(self, message: Message) -> None:
+        if isinstance(message, CodeExecutionEvent):
+            self._failed = message.result.exit_code != 0
+        elif isinstance(message, TextMessage) and "exit_code" in message.metadata:
+            self._failed = message.metadata["exit_code"] != "0"
+        if self._json is not None:
+            await self._json.show(message)
+        else:
+            self._transcript.show(message)
+
+    async def _judge(self, result: TaskResult) -> None:
+        """Find out whether there is an answer, and whether its code was run."""
+        last = result.messages[-1]
+        if not isinstance(last, TextMessage) or last.source == "user":
+            return
+        self._empty = not last.content.strip()
+        self._answered = not self._empty and await self._is_final(last)
+        if "answered_by" not in last.metadata:  # code can give code as its answer
+            blocks = json.loads(last.metadata.get("not_run", "[]"))
+            self._not_run = sorted({each["language"] for each in blocks if _is_to_run(each)})
+            self._cut_off = is_cut_off(last.content)
+
+    async def _is_final(self, last: TextMessage) -> bool:
+        if self._team:
+            final_word = FinalWordTermination("TERMINATE", sources=["coder"], languages=LANGUAGES)
+            return await final_word([last]) is not None
+        return "stopped" not in last.metadata
 
 
-def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
+def _is_to_run(block: dict[str, str]) -> bool:
+    """Return whether code in an answer was to be run: it could, or it is of a language that sandboxes may have."""
+    return block["reason"] in COULD_RUN or (
+        block["reason"] == "language" and find_language(block["language"]) is not None
+    )
+
+
+def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
-    Args:
-        job: The options.
-        end: Says whether JSON is wanted: one object a line instead of text. It prints the last one.
-        progress: Shows what is happening.
-
-    Returns:
-        0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could have been run
-        and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
-
-    Raises:
-        CommandError: The options are invalid, or the model failed.
-        SandboxError: The sandbox broke.
+    The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could
+    have been run and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    if not job.task.strip():
-        raise CommandError("The task is empty: describe what the agent should do.")
-    _check_options(job)
+    job.check()
     if job.save is not None:
         check_folder(job.save)
     max_size = max_total_size()
@@ -124,14 +179,6 @@ def run_task(job: Job, end: LastJsonLine, progress: Progress) -> int:
         if folder is not None and folder != job.save:
             remove_oldest(folder, max_size)
     return status
-
-
-def _check_options(job: Job) -> None:
-    if job.view and job.no_save:
-        raise CommandError("--view and --no-save can't be combined: the page shows the log of the run.")
-    if job.save is not None and job.no_save:
-        raise CommandError("--save and --no-save can't be combined: choose one.")
-    job.agent.check(job.sandbox)
 
 
 def check_folder(folder: Path) -> None:
@@ -160,18 +207,12 @@ class _Run:
     """One run, from the start of the sandbox to its end."""
 
     def __init__(
-        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
+        self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
-        self._outcome = RunOutcome(job.agent.team)
         self._page: LivePage | None = None
-        self._printer = MessagePrinter(
-            progress,
-            folder if end.enabled else None,
-            as_json=end.enabled,
-            team=job.agent.team,
-            files_stay=_files_stay(job),
-        )
+        self._files_stay = job.sandbox.work_dir is not None
+        self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
     async def run(self) -> int:
         """Return the exit status."""
@@ -183,79 +224,62 @@ class _Run:
             async with started(job.sandbox) as executor:
                 await recording
                 with self._printer.watching(executor):
-                    result = await self._follow(executor)
-                    files = await _list_files(executor) if not _files_stay(job) else []
+                    result = await self._printer.follow(self._events(executor), job.model)
+                    files: list[str] = []
+                    if isinstance(executor, ToolExecutor) and not self._files_stay:
+                        files = await executor.list_files()
                     self._progress.set("stopping sandbox")
             ended = True
-        except (CommandError, SandboxError):
-            raise
-        except Exception as error:  # whatever a model client raises
-            raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
         finally:
             self._progress.set(None)
-            self._printer.end()
             await self._client.close()
             if not (ended or self._end.enabled) and self._folder is not None and has_log(self._folder):
                 say(f"`codeact resume {run_name(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
-        self._outcome.print_problems()
+        status = self._printer.print_problems()
         if self._folder is not None and has_log(self._folder) and not self._end.enabled:
             print_run_location(self._folder)
         if not self._end.enabled:
             _say_files(files, self._folder)
-        return self._outcome.status
+        return status
 
     async def _open_page(self) -> None:
         if self._job.view and self._folder is not None:
-            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+            from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             # What a user stops on the page ends as with Ctrl-C.
             self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
             await self._page.open()
 
     def close_page(self, *, wait: bool) -> None:
-        """End the page of the run, if there is one.
-
-        Args:
-            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
-        """
+        """End the page of the run, if there is one."""
         page, self._page = self._page, None
         if page is not None:
             page.close(wait=wait)
 
-    def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
-        """With `--approve`, ask the user before code runs."""
-        if self._job.approve:
-            from autogen_codeact.cli.live_page import CodeApproval  # noqa: PLC0415 - only then
+    def _events(self, executor: CodeExecutor) -> AsyncGenerator[Message | TaskResult, None]:
+        """Make the agent, and let it begin."""
+        job = self._job
+        self._progress.set(THINKING)
+        shown = job.stream or not job.as_json
+        target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
+        if job.approve:
+            from autogen_codeact.cli.pages import CodeApproval  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
 
             control = self._page.control if self._page is not None else None
-            set_approval(agent_or_team, CodeApproval(control, lambda: self._progress.set(None)))
+            set_approval(target, CodeApproval(control, lambda: self._progress.set(None)))
+        if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
+            from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
 
-    async def _follow(self, executor: CodeExecutor) -> TaskResult | None:
-        """Print the messages, and return the result."""
-        result = None
-        self._progress.set(THINKING)
-        agent_or_team = make_agent(
-            self._job.agent,
-            self._client,
-            executor,
-            stream=self._job.stream,
-            stream_output=self._job.stream_output,
-        )
-        self._ask_first(agent_or_team)
-        async with aclosing(_events(self._job, agent_or_team, self._folder)) as events:
-            async for event in events:
-                await self._outcome.update(event)
-                await self._printer.show(event)
-                if isinstance(event, TaskResult):
-                    result = event
-        return result
+            instrument(target)
+        if self._folder is not None:
+            from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
 
-
-def _files_stay(job: Job) -> bool:
-    return job.sandbox.work_dir is not None
+            return recorded(target, task=job.task, path=self._folder)
+        events: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=job.task)
+        return events
 
 
 def _import_recording(folder: Path | None) -> None:
@@ -283,82 +307,46 @@ def _kept_in(save: Path) -> set[str]:
         return set()
 
 
-async def _list_files(executor: CodeExecutor) -> list[str]:
-    return await executor.list_files() if isinstance(executor, ToolExecutor) else []
+def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
+    """Continue a run, print its new messages, and return the exit status as `codeact run` does."""
+    from autogen_codeact.runs import load_run  # noqa: PLC0415 - a new run must not wait for it
+
+    path = end.run = find_run(job.run)
+    choice = ModelChoice(api_key_env=job.api_key_env, timeout_s=job.timeout_s)
+    choice.check()
+    if not end.enabled and load_run(path).started.conversation:
+        from autogen_codeact.cli.chat import run_chat  # noqa: PLC0415 - other runs need no chat
+
+        return run_chat(ChatJob(choice, how=job.how, approve=job.approve, resume=str(path.absolute())))
+    silence_libraries()
+    return run_until_interrupted(_resume(job, path, end, progress), end.cancelled)
 
 
-def _events(
-    job: Job, agent_or_team: ChatAgent | BaseTeam, folder: Path | None
-) -> AsyncGenerator[Message | TaskResult, None]:
-    if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
-        from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
+async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progress) -> int:
+    from autogen_codeact.cli.pages import CodeApproval  # noqa: PLC0415 - a new run must not wait for it
+    from autogen_codeact.runs import resumed  # noqa: PLC0415 - as above
+    from autogen_codeact.runs.plan import make_plan  # noqa: PLC0415 - as above
+    from autogen_codeact.runs.rebuilt_agents import asks_first  # noqa: PLC0415 - as above
 
-        instrument(agent_or_team)
-    if folder is not None:
-        from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
-
-        return recorded(agent_or_team, task=job.task, path=folder)
-    events: AsyncGenerator[Message | TaskResult, None] = agent_or_team.run_stream(task=job.task)
-    return events
-
-
-class RunOutcome:
-    """Follows the events of a run and computes its exit status.
-
-    Args:
-        team: Whether a team runs.
-    """
-
-    def __init__(self, team: bool) -> None:
-        self._team = team
-        self._failed = False
-        self._answered = False
-        self.empty_answer = False
-        """Whether the last message is an empty text."""
-        self.not_run: list[str] = []
-        """Languages of code in the answer that was to be run, and was not."""
-        self.cut_off = False
-        """Whether the answer ends inside a block of code."""
-
-    @property
-    def status(self) -> int:
-        """The exit status."""
-        return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
-
-    def print_problems(self) -> None:
-        """Print what is wrong with the answer."""
-        if self.empty_answer:
-            say("the model's answer is empty")
-        if self.cut_off:
-            say("the model's answer ends inside a block of code")
-        elif self.not_run:
-            say(f"the model's answer has {' and '.join(self.not_run)} code in it that was not run")
-
-    async def update(self, event: Message | TaskResult) -> None:
-        """Take the next event into account."""
-        if isinstance(event, TaskResult):
-            last = event.messages[-1]
-            if isinstance(last, TextMessage) and last.source != "user":
-                self.empty_answer = not last.content.strip()
-                self._answered = not self.empty_answer and await self._is_final(last)
-                if "answered_by" not in last.metadata:  # code can give code as its answer
-                    blocks = json.loads(last.metadata.get("not_run", "[]"))
-                    self.not_run = sorted({each["language"] for each in blocks if _is_to_run(each)})
-                    self.cut_off = is_cut_off(last.content)
-        elif isinstance(event, CodeExecutionEvent):
-            self._failed = event.result.exit_code != 0
-        elif isinstance(event, TextMessage) and "exit_code" in event.metadata:
-            self._failed = event.metadata["exit_code"] != "0"
-
-    async def _is_final(self, last: TextMessage) -> bool:
-        if self._team:
-            final_word = FinalWordTermination("TERMINATE", sources=["coder"], languages=LANGUAGES)
-            return await final_word([last]) is not None
-        return "stopped" not in last.metadata
-
-
-def _is_to_run(block: dict[str, str]) -> bool:
-    """Return whether code in an answer was to be run: it could, or it is of a language that sandboxes may have."""
-    return block["reason"] in COULD_RUN or (
-        block["reason"] == "language" and find_language(block["language"]) is not None
+    api_key = named_key(job.api_key_env) if job.api_key_env is not None else key_for
+    plan = await asyncio.to_thread(make_plan, path)
+    ask = asks_first(plan, wanted=job.approve)
+    team = plan.started.kind == "team"
+    printer = RunPrinter(progress, end, path, team=team)
+    progress.set(STARTING)
+    items = resumed(
+        plan,
+        api_key=api_key,
+        wrap_model=lambda client: ReliableClient(client, job.timeout_s, tell=say),
+        approval_func=CodeApproval(None, lambda: progress.set(None)) if ask else None,
+        trust=job.how.trust,
+        rebuild=rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
+        on_rebuild=say_rebuilding,
     )
+    try:
+        result = await printer.follow(items, ModelChoice())
+    except RunError as error:
+        raise without_key(error, (agent.model for agent in plan.started.agents)) from error
+    if result is not None:
+        end.finish(result)
+    return printer.print_problems()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
@@ -14,25 +12,15 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
     ExecutionResult,
     choose_executor,
 )
 from autogen_codeact.executors.auto import UNSANDBOXED
-from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 
 
 @asynccontextmanager
 async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
-    """Start the sandbox and stop it afterwards; print which one it is if it is not Docker.
-
-    Args:
-        choice: Which one.
-
-    Raises:
-        CommandError: An option is invalid.
-        SandboxError: It did not start.
-    """
+    """Start the sandbox and stop it afterwards; print which one it is if it is not Docker."""
     say_warnings()
     if choice.image is not None and choice.kind in ("bubblewrap", "none"):
         raise CommandError(f"--image is for Docker: leave it out, or use --sandbox docker instead of {choice.kind}.")
@@ -60,12 +48,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
 
 
 def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
-    """Return the result of any executor with the fields that ours have.
-
-    Args:
-        result: The executor's result.
-        seconds: How long it took, for an executor whose result does not contain it.
-    """
+    """Return the result of any executor with the fields that ours have."""
     if isinstance(result, ExecutionResult):
         return result
     return ExecutionResult(
@@ -75,24 +58,3 @@ def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
         outcome="ok" if result.exit_code == 0 else "error",
         duration_s=seconds,
     )
-
-
-async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
-    """Return the engine's description of the running container.
-
-    Args:
-        executor: A started one.
-
-    Raises:
-        SandboxError: The engine does not answer.
-    """
-
-    def request() -> dict[str, Any]:
-        client = connect()
-        try:
-            with engine_errors("looking at the sandbox"):
-                return dict(client.inspect_container(str(executor.container_name)))
-        finally:
-            client.close()
-
-    return await asyncio.to_thread(request)

@@ -6,101 +6,170 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
+_HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
+_option = partial(typer.Option, rich_help_panel="Sandbox")
+
+Kind = Literal["auto", "docker", "bubblewrap", "none"]
+KindOption = Annotated[
+    Kind,
+    _option(
+        "--sandbox",
+        metavar="KIND",
+        help="auto, docker, bubblewrap, or none. auto: Docker if an engine answers, else bubblewrap. "
+        "none: directly on this machine, without any protection; for `run` and `exec` only.",
+    ),
+]
+ImageOption = Annotated[
+    str | None,
+    _option("--image", metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
+]
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """Which Docker engines the user chose.
+    """Which Docker engines the user chose, for a command without a sandbox of its own."""
 
-    Args:
-        hosts: Their addresses.
-        file: JSON file with more of them; None for none.
-    """
-
-    hosts: tuple[str | DockerHost, ...] = ()
-    file: Path | None = None
-
-    def entries(self) -> list[Any]:
-        """Return them as `hosts=` of a sandbox takes them.
-
-        Raises:
-            ValueError: The file can't be used.
-        """
-        from autogen_codeact.sandbox.types.docker_hosts import read_hosts
-
-        return [*self.hosts, *(read_hosts(self.file) if self.file is not None else ())]
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="URL",
+            help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
+        ),
+    ] = None
+    hosts_file: Annotated[Path | None, typer.Option("--hosts", metavar="FILE", help=_HOSTS_HELP)] = None
 
     def engines(self) -> Sequence[DockerHost | None]:
-        """Return them; None alone for the engine that `docker` would use.
-
-        Raises:
-            CommandError: One is invalid.
-        """
+        """Return them; None alone for the engine that `docker` would use. Raises `CommandError` if one is invalid."""
         from autogen_codeact.cli.exit import CommandError
         from autogen_codeact.sandbox.types.docker_hosts import parse_hosts
 
         try:
-            return parse_hosts(self.entries()) or (None,)
+            return parse_hosts(_engines(self.hosts, self.hosts_file)) or (None,)
         except (TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
 
 
+def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
+    """Return engines as `hosts=` of a sandbox takes them."""
+    from autogen_codeact.sandbox.types.docker_hosts import read_hosts
+
+    return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]
+
+
 @dataclass(frozen=True)
 class SandboxChoice:
-    """What the user chose.
+    """The options of a sandbox."""
 
-    Args:
-        kind: `auto`, `docker`, `bubblewrap` or `none`.
-        image: Docker image; None for the default one.
-        mode: `process` or `session`; None for `session`, or `process` without a sandbox.
-        timeout: Seconds for one block.
-        work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
-        allow_domains: Hosts that the code may reach.
-        allow_pip: Whether the code may install packages that the host fetches.
-        others: Further options as `NAME=VALUE`.
-        packages: Python packages for the sandbox.
-        data: Files and folders that the code can read in /data.
-        memory: Memory limit; None for the default one.
-        disk: Size of the workspace; None for the default one.
-        network: Docker network; None for the default one.
-        environment: Variables for the code: `NAME` of this process, or `NAME=VALUE`.
-        hosts: Addresses of Docker engines, or the engines.
-        hosts_file: JSON file with more of them; None for none.
-    """
-
-    kind: str = "auto"
-    image: str | None = None
-    mode: str | None = None
-    timeout: float = 60
-    work_dir: Path | None = None
-    allow_domains: tuple[str, ...] = ()
-    allow_pip: bool = False
-    others: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    data: tuple[Path, ...] = ()
-    memory: str | None = None
-    disk: str | None = None
-    network: str | None = None
-    environment: tuple[str, ...] = ()
-    hosts: tuple[str | DockerHost, ...] = ()
-    hosts_file: Path | None = None
+    kind: KindOption = "auto"
+    image: ImageOption = None
+    mode: Annotated[
+        Literal["process", "session"] | None,
+        _option(
+            metavar="MODE",
+            help="process: a new process for each block. session: one interpreter, so that variables persist.",
+            show_default="session; for a script, process",
+        ),
+    ] = None
+    timeout: Annotated[float, _option(metavar="SECONDS", help="Time limit of one code block.")] = 60
+    work_dir: Annotated[
+        Path | None,
+        _option(
+            metavar="FOLDER",
+            help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
+        ),
+    ] = None
+    data: Annotated[
+        list[Path] | None,
+        _option(metavar="PATH", help="File or folder that the code can read in /data; can be repeated."),
+    ] = None
+    packages: Annotated[
+        list[str] | None,
+        _option(
+            "--package",
+            metavar="NAME",
+            help="Python package for the sandbox, as 'polars>=1'; can be repeated.",
+        ),
+    ] = None
+    memory: Annotated[
+        str | None,
+        _option(
+            metavar="SIZE",
+            help="Memory of the sandbox, such as 2g; its files count.",
+            show_default="a quarter of the machine's, at most 4g",
+        ),
+    ] = None
+    disk: Annotated[
+        str | None,
+        _option(
+            metavar="SIZE",
+            help=f"Size of the workspace, such as 4g. Without --memory the sandbox has at least {MEMORY_BESIDE_DISK} beside it.",
+            show_default="256m",
+        ),
+    ] = None
+    network: Annotated[
+        str | None,
+        _option(
+            metavar="NAME", help="Docker network: bridge reaches the internet. See --allow-domain.", show_default="none"
+        ),
+    ] = None
+    allow_domains: Annotated[
+        list[str] | None,
+        _option(
+            "--allow-domain",
+            metavar="HOST",
+            help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
+        ),
+    ] = None
+    allow_pip: Annotated[
+        bool,
+        _option(
+            "--allow-pip",
+            help="Let the code install packages with pip, although it has no network: this machine fetches them, from where "
+            "its own pip does.",
+        ),
+    ] = False
+    environment: Annotated[
+        list[str] | None,
+        _option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
+            "Can be repeated.",
+        ),
+    ] = None
+    hosts: Annotated[
+        list[str] | None,
+        _option(
+            "--host",
+            metavar="URL",
+            help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
+        ),
+    ] = None
+    hosts_file: Annotated[Path | None, _option("--hosts", metavar="FILE", help=_HOSTS_HELP)] = None
+    others: Annotated[
+        list[str] | None,
+        _option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="Any other option, such as preload=numpy or cpus=2; can be repeated.",
+        ),
+    ] = None
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of the executor.
-
-        Raises:
-            TypeError: A limit has a wrong type.
-            ValueError: One of `others` is not the name of an option with a value, or a value is invalid.
-        """
+        """Return the arguments of the executor."""
+        from autogen_codeact.sandbox.types.option_parsing import merge_options
         from autogen_codeact.sandbox.types.option_texts import parse_texts
-        from autogen_codeact.sandbox.types.options import merge_options
 
         mode = self.mode or ("process" if self.kind == "none" else "session")
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
@@ -108,14 +177,13 @@ class SandboxChoice:
             # The folder is the user's: what the code made belongs there, the code itself does not.
             options["delete_tmp_files"] = True
         options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
-        options |= parse_texts(self.others)
+        options |= parse_texts(self.others or ())
         for name in ("allow_domains", "packages", "data"):
             if value := getattr(self, name):
                 options[name] = [*options.get(name, ()), *value]
         if self.allow_pip:
             options["allow_pip"] = True
-        if self.hosts_file is not None or self.hosts:
-            engines = EngineChoice(self.hosts, self.hosts_file).entries()
+        if engines := _engines(self.hosts, self.hosts_file):
             options["hosts"] = [*options.get("hosts", ()), *engines]
         if self.memory is not None or self.disk is not None:
             options = merge_options(options, {"limits": self._limits(options)})
@@ -125,7 +193,8 @@ class SandboxChoice:
 
     def _limits(self, options: Mapping[str, Any]) -> Any:
         from autogen_codeact.sandbox.types.limits import Limits, parse_size
-        from autogen_codeact.sandbox.types.options import WRONG_LIMITS, parse_options
+        from autogen_codeact.sandbox.types.option_parsing import parse_options
+        from autogen_codeact.sandbox.types.options import WRONG_LIMITS
 
         others = options.get("limits")
         if others is not None and not isinstance(others, Limits):

@@ -20,9 +20,10 @@ from rich.segment import Segment
 from rich.text import Text
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
-from autogen_codeact.sandbox.highlight import Kind, pieces
+from autogen_codeact.sandbox.highlight import Highlighter, Kind, pieces
 from autogen_codeact.sandbox.markdown import markdown_tokens
 from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
+from autogen_codeact.sandbox.types.filenames import printable as visible
 from autogen_codeact.sandbox.types.formatting import format_count
 
 NEWLINE = "\n"
@@ -48,6 +49,10 @@ _IDLE_RETURNS = re.compile(r"(?<=[\r\n])\r+")
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
+_MAX_LINE = 4_000
+"""Characters of a line of code that wait for its end; a longer one is printed as it comes, without colours."""
+_MAX_FENCE = 200
 
 
 def format_size(size: int) -> str:
@@ -91,22 +96,12 @@ class Terminal:
         self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
-        """Write a line; long lines are not wrapped.
-
-        Args:
-            text: Without markup; unprintable characters are escaped.
-            style: Its colour.
-            bold: Whether it is bold.
-        """
+        """Write a line; long lines are not wrapped."""
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
         self._write_styled([(styles, clipped(text)), ("", "\n")])
 
     def code(self, code: Iterable[tuple[Kind, str]]) -> None:
-        """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped.
-
-        Args:
-            code: What `sandbox.highlight` has made of it.
-        """
+        """Write pieces of code at once, in the colours of their classes; unprintable characters are escaped."""
         groups = groupby(code, key=itemgetter(0))
         self._write_styled((_STYLES.get(kind, ""), "".join(text for _, text in group)) for kind, group in groups)
 
@@ -116,14 +111,7 @@ class Terminal:
         self._output.flush()
 
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
-        """Write a name and its value, as one row of a list.
-
-        Args:
-            name: Left column.
-            text: Right column, wrapped on a terminal only.
-            style: Colour of the name.
-            indent: Width of the left column in characters.
-        """
+        """Write a name and its value, as one row of a list."""
         left = Text(f"{printable(name):<{indent}}", style=f"bold {style or ''}".strip())
         right = Text(printable(text))
         lines = right.wrap(self._console, max(self._width - indent, 20)) if self.is_terminal else [right]
@@ -132,12 +120,7 @@ class Terminal:
             left = Text(" " * indent)
 
     def heading(self, title: str, style: Style) -> None:
-        """Write the title of text that follows in parts.
-
-        Args:
-            title: The title.
-            style: Its colour.
-        """
+        """Write the title of text that follows in parts."""
         if not self.is_terminal:
             self._console.print(Text(f"== {printable(title)} =="), soft_wrap=True)
             return
@@ -146,14 +129,7 @@ class Terminal:
         self._console.print(text, soft_wrap=True)
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
-        """Write a text in a box with a title; without a terminal, below its title.
-
-        Args:
-            title: Title of the box.
-            text: The text; unprintable characters are escaped.
-            style: Colour of the box.
-            markdown: Whether to render the text as markdown.
-        """
+        """Write a text in a box with a title; without a terminal, below its title."""
         title, text = printable(title), clipped(text)
         if not self.is_terminal:
             self.write(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n\n")
@@ -281,3 +257,61 @@ def _make_printable(tokens: list[Token]) -> None:
             name: printable(value) if isinstance(value, str) else value for name, value in token.attrs.items()
         }
         _make_printable(token.children or [])
+
+
+class AnswerPrinter:
+    """Prints an answer piece by piece."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._line = ""
+        self._begun = False  # the beginning of the line has been printed, and is not in `_line` any more
+        self._fence: str | None = None
+        self._highlighter = Highlighter("")
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        """Print a piece of the answer."""
+        self._pieces.append(piece)
+        shown: list[tuple[Kind, str]] = []
+        *whole, rest = piece.split("\n")
+        for part in whole:
+            self._line += part
+            shown += self._end_line()
+        self._line += rest
+        if self._line and (len(self._line) > _MAX_LINE or (self._fence is None and not self._may_be_fence())):
+            shown.append(("", self._visible(self._line)))
+            self._line, self._begun = "", True
+        if shown:
+            self._terminal.code(shown)
+
+    def end(self) -> str:
+        """End the answer, and return it."""
+        if self._line or self._begun:
+            self._terminal.code(self._end_line())
+        text, self._pieces = "".join(self._pieces), []
+        self._fence = None
+        return text
+
+    def _visible(self, line: str) -> str:
+        """Return a line of code with all that can't be seen as escapes, because somebody may be asked whether it may run."""
+        return line if self._fence is None else visible(line, keep="\t")
+
+    def _may_be_fence(self) -> bool:
+        """Return whether the line could still become the beginning or the end of a block."""
+        start = self._line[:_MAX_FENCE].lstrip(" ")
+        return not self._begun and len(self._line) <= _MAX_FENCE and (not start or start[0] in "`~")
+
+    def _end_line(self) -> list[tuple[Kind, str]]:
+        line, self._line, begun, self._begun = self._line.removesuffix("\r"), "", self._begun, False
+        match = None if begun else _FENCE.match(line)
+        if self._fence is None and match is not None:
+            self._fence, self._highlighter = match[1], Highlighter(match[2] or "python")
+            return [("c", line), ("", "\n")]
+        line = self._visible(line)
+        if begun or self._fence is None:
+            return [("", f"{line}\n")]
+        if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
+            self._fence = None
+            return [("c", line), ("", "\n")]
+        return [*self._highlighter.line(line), ("", "\n")]

@@ -1,7 +1,12 @@
-"""Print what agents say and do, message by message."""
+"""Prints what agents say and do, message by message."""
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -13,23 +18,31 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.outcome_summary import end_is_unknown, outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
-from autogen_codeact.cli.terminal import Terminal, format_size, shorten
+from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.sandbox import Artifact
 from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
 from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.sandbox.types.result import STOPPED, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000
-"""Characters of printed output that are kept, because a message repeats them."""
+"""Characters of printed text that are kept, because a message repeats them."""
+MAX_FILE_BYTES = 128 * 1024
+MAX_FILES = 500
+MAX_LINES = 60
+_TOO_DIFFERENT = "[not shown: too much differs]"
+_BINARY = "[not shown: it is not text, or too long]"
 
 
-def remarks(result: CodeResult) -> list[str]:
-    """Return what else a user should know of a result: value, lost output, restored memory, files."""
+def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
+    """Return what else a user should know of a result: value, lost output, restored memory, files with those of displays."""
     if not isinstance(result, ExecutionResult):
         return []
     lines = []
@@ -42,7 +55,8 @@ def remarks(result: CodeResult) -> list[str]:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
-    return [*lines, *result.notes, *map(_describe_file, result.artifacts)]
+    left_out = set() if displays else {display.name for display in result.displays}
+    return [*lines, *result.notes, *(_describe_file(file) for file in result.artifacts if file.name not in left_out)]
 
 
 def hints_in(message: Message) -> list[str]:
@@ -57,101 +71,160 @@ def _describe_file(file: Artifact) -> str:
 
 
 class Transcript:
-    """Prints the messages of one run.
+    """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
 
-    Args:
-        terminal: Where to print.
-        team: Whether there are several agents, so that each message needs its sender's name.
+    With `team`, each message has its sender's name. With `files`, the lines that code has changed in files are printed.
     """
 
-    def __init__(self, terminal: Terminal, *, team: bool = False) -> None:
+    def __init__(
+        self, terminal: Terminal, *, team: bool = False, chat: bool = False, files: FileChanges | None = None
+    ) -> None:
         self._terminal = terminal
-        self._team = team
+        self._team, self._chat = team, chat
+        self._files = files
+        self._answer = AnswerPrinter(terminal)
+        self._answering = False
         self._streamed = ""
-        self._mid_line = False
+        """What has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`."""
         self._output = ""
-        """What the code that runs has written, as far as it was printed; not more than `MAX_COMPARED`."""
-        self._place = "Code"
+        """What the code that runs has written, as far as it was printed."""
+        self._step = "Code"
+        self._speaker = ""
+        self._tokens = self._blocks = 0
+        self._began = 0.0
+        self.files_made: set[str] = set()
+        """Names of the files that code has made or changed, as far as this machine has them."""
 
-    def show(self, message: Message) -> None:
-        """Print one message."""
-        if isinstance(message, ModelClientStreamingChunkEvent):
-            if message.metadata.get("chunk_of") == "execution":
-                self._show_output(message)
-            else:
-                self._show_chunk(message)
-            return
-        if self._mid_line:
-            self._terminal.line("\n")
-        self._mid_line = False
-        if isinstance(message, ThoughtEvent):
-            self._terminal.panel(self._title(message, "The model thinks"), message.content, "dim")
-            return  # the message with the streamed text follows
-        streamed, self._streamed = self._streamed.strip(), ""
-        match message:
-            case CodeGenerationEvent():
-                self._show_generation(message, streamed)
-            case CodeExecutionEvent():
-                self._show_result(message)
-            case TextMessage():
-                self._show_text(message, streamed)
-            case _:
-                self._terminal.panel(f"{type(message).__name__} of {message.source}", message.to_text(), "dim")
+    def begin(self) -> None:
+        """Begin a turn of a chat."""
+        self._speaker, self._tokens, self._blocks, self._began = "", 0, 0, time.monotonic()
 
-    def _title(self, message: Message, title: str) -> str:
-        return message.source if self._team else title
+    def summary(self) -> str:
+        """Return blocks, tokens and seconds of the turn."""
+        blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
+        tokens = format_count(self._tokens, "token")
+        return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
-    def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
-        if not self._mid_line:
-            self._terminal.line(f"{self._title(message, 'The model')} says:", "cyan", bold=True)
-        self._streamed = "" if message.content == BEGINS_AGAIN else (self._streamed + message.content)[:MAX_COMPARED]
-        self._mid_line = True
-        self._terminal.write(message.content)
-
-    def _show_generation(self, event: CodeGenerationEvent, streamed: str) -> None:
-        panel = self._terminal.panel
-        self._place = _position(event).capitalize()
-        if "retry" in event.metadata:
-            panel("The model's decision", event.content, "yellow")
-        elif "cut_off" in event.metadata:
-            panel("The model's answer was cut off, so none of its code is run", event.content, "red")
-        elif "sent_back" in event.metadata:
-            panel("The model's answer is sent back", f"{event.content}\n\n{event.metadata['sent_back']}", "red")
-        elif event.content.strip() != streamed:
-            panel(f"The model writes code ({_position(event)})", event.content, "cyan", markdown=True)
-
-    def _show_text(self, message: TextMessage, streamed: str) -> None:
-        if message.source == "user":
-            self._terminal.panel("Task", message.content, "blue")
-        elif "exit_code" in message.metadata:
-            self._show_reply(message)
-        elif message.content.strip() != streamed:
-            title = self._title(message, "The model's answer")
-            self._terminal.panel(title, message.content, "magenta", markdown=True)
-
-    def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
-        """Print a part of what running code writes."""
-        if self._mid_line:
-            self._terminal.line("\n")
-        self._mid_line = False
-        if not self._output:
-            self._terminal.heading(message.source if self._team else f"{self._place} in the sandbox", "cyan")
-        if len(self._output) < MAX_COMPARED:
-            self._output += message.content
-        self._terminal.output(message.content)
+    def before_question(self, code: str) -> None:
+        """Print what came before a question about code (as markdown), and the code if what comes from the agents may be late."""
+        if self._team:
+            self._answer.end()
+            self._answer.add(f"{code}\n")
+        self._end_answer()
 
     def end(self) -> None:
         """End the line that was begun, because no further message comes."""
         if self._output:
             self._terminal.end_output()
-        elif self._mid_line:
-            self._terminal.line()
-        self._output, self._mid_line = "", False
+        self._end_answer()
+        self._output = self._streamed = ""
 
-    def _show_result(self, event: CodeExecutionEvent) -> None:
-        title = f"{_position(event).capitalize()} in the sandbox"
-        output, notes = written_by_code(event.result), [*remarks(event.result), *hints_in(event)]
-        self._show_end(title, output, notes, outcome_summary(event.result), good=event.result.exit_code == 0)
+    def show(self, message: Message | TaskResult) -> None:
+        """Print one message."""
+        match message:
+            case TaskResult():
+                self.end()
+            case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
+                self._show_output(message)
+            case ModelClientStreamingChunkEvent():
+                self._show_chunk(message)
+            case ThoughtEvent():  # the message with the streamed text follows
+                self._end_answer()
+                self._show_text(message, "The model thinks", message.content, "dim")
+            case _:
+                self._end_answer()
+                streamed, self._streamed = self._streamed.strip(), ""
+                self._count(message)
+                self._show_whole(message, streamed)
+
+    def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
+        if message.content == BEGINS_AGAIN:
+            self._answer.end()
+            self._streamed = ""
+            around = "" if self._chat else "\n"
+            self._terminal.line(f"{around}{BEGINS_AGAIN.strip()}{around}", "yellow")
+            return
+        if self._chat:
+            self._name(message.source)
+        elif not self._answering:
+            self._terminal.line(f"{message.source if self._team else 'The model'} says:", "cyan", bold=True)
+        self._answering = True
+        self._answer.add(message.content)
+
+    def _end_answer(self) -> None:
+        self._streamed = (self._streamed + self._answer.end())[:MAX_COMPARED]
+        if self._answering and not self._chat:
+            self._terminal.line()
+        self._answering = False
+
+    def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
+        """Print a part of what running code writes."""
+        self._end_answer()
+        if self._chat:
+            self._name(message.source)
+        elif not self._output:
+            self._terminal.heading(message.source if self._team else f"{self._step} in the sandbox", "cyan")
+        if len(self._output) < MAX_COMPARED:
+            self._output += message.content
+        self._terminal.output(message.content)
+
+    def _show_whole(self, message: Message, streamed: str) -> None:
+        match message:
+            case CodeGenerationEvent():
+                self._show_generation(message, streamed)
+            case CodeExecutionEvent(result=result):
+                notes = [*remarks(result, displays=not self._chat), *hints_in(message)]
+                self._show_end(message, result, written_by_code(result), notes, outcome_summary(result))
+            case TextMessage() if "exit_code" in message.metadata:
+                self._show_reply(message)
+            case TextMessage(source="user"):
+                if not self._chat:
+                    self._terminal.panel("Task", message.content, "blue")
+            case BaseChatMessage():
+                if message.to_text().strip() != streamed:
+                    title = "The model's answer" if isinstance(message, TextMessage) else type(message).__name__
+                    self._show_text(message, title, message.to_text(), "magenta", markdown=True)
+            case _:
+                self._show_text(message, f"{type(message).__name__} of {message.source}", message.to_text(), "dim")
+
+    def _show_generation(self, event: CodeGenerationEvent, streamed: str) -> None:
+        self._step = _position(event).capitalize()
+        cut_off, sent_back = "cut_off" in event.metadata, event.metadata.get("sent_back")
+        is_new = event.content.strip() != streamed
+        if self._chat:
+            if is_new:
+                self._show_text(event, "", event.content, "cyan", markdown=True)
+            if cut_off:
+                self._terminal.line("The answer was cut off, so none of its code is run.", "red")
+            elif sent_back is not None:
+                self._terminal.line(f"Sent back to the model: {sent_back}", "yellow")
+        elif "retry" in event.metadata:
+            self._terminal.panel("The model's decision", event.content, "yellow")
+        elif cut_off:
+            self._terminal.panel("The model's answer was cut off, so none of its code is run", event.content, "red")
+        elif sent_back is not None:
+            self._terminal.panel("The model's answer is sent back", f"{event.content}\n\n{sent_back}", "red")
+        elif is_new:
+            self._terminal.panel(f"The model writes code ({_position(event)})", event.content, "cyan", markdown=True)
+
+    def _show_text(self, message: Message, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
+        if not self._chat:
+            title = message.source if self._team and isinstance(message, ThoughtEvent | TextMessage) else title
+            self._terminal.panel(title, text, style, markdown=markdown)
+            return
+        if not text.strip():
+            return
+        self._name(message.source)
+        if markdown:
+            self._answer.add(text.strip())
+            self._answer.end()
+        else:
+            self._terminal.line(text.strip(), style)
+
+    def _name(self, source: str) -> None:
+        if self._team and source != self._speaker:
+            self._terminal.line(f"{source}:", "cyan", bold=True)
+        self._speaker = source
 
     def _show_reply(self, message: TextMessage) -> None:
         """Print how code has ended that an agent without a model ran."""
@@ -164,22 +237,102 @@ class Transcript:
         notes = message.content.partition(self._output.strip())[2].strip().split("\n") if self._output else []
         # The hints in the message are for models that read it.
         notes = [note for note in notes if note and not note.startswith("Hint: ")] + hints_in(message)
-        self._show_end(message.source, message.content, notes, ended, good=code == "0")
+        result = CodeResult(exit_code=0 if code == "0" else 1, output="")
+        self._show_end(message, result, message.content, notes, ended)
 
-    def _show_end(self, title: str, output: str, notes: list[str], ended: str, *, good: bool) -> None:
+    def _show_end(self, message: Message, result: CodeResult, output: str, notes: list[str], ended: str) -> None:
         """Print of a result what was not printed while the code ran."""
-        terminal = self._terminal
-        if self._output:
-            terminal.end_output()
-        else:
-            terminal.heading(title, "cyan")
-            terminal.line(shorten(apply_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
+        terminal, shown = self._terminal, self._output
         self._output = ""
+        written = apply_carriage_returns(output).strip("\n").rstrip()
+        if self._chat:
+            self._name(message.source)
+        if shown:
+            terminal.end_output()
+        elif not self._chat:
+            title = message.source
+            if isinstance(message, CodeExecutionEvent):
+                title = f"{_position(message).capitalize()} in the sandbox"
+            terminal.heading(title, "cyan")
+            terminal.line(shorten(written) or "(no output)")
+        elif written:
+            terminal.line(shorten(written))
+        if self._chat and isinstance(result, ExecutionResult):
+            self._show_displays(result, f"{shown}{written}")
+            self.files_made |= {artifact.name for artifact in result.artifacts if artifact.path is not None}
         for note in notes:
             terminal.line(note, "yellow")
-        terminal.line(ended, "green" if good else "red")
-        terminal.line()
+        if self._files is not None and isinstance(result, ExecutionResult):
+            for name, lines in self._files.changes(result):
+                terminal.line(f"{printable(name)} has changed:", bold=True)
+                for line in lines:
+                    terminal.line(line, "green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
+        terminal.line(f"[{ended}]" if self._chat else ended, "green" if result.exit_code == 0 else "red")
+        if not self._chat:
+            terminal.line()
+
+    def _show_displays(self, result: ExecutionResult, output: str) -> None:
+        for display in result.displays:
+            where = f": {printable(str(display.path.absolute()))}" if display.path is not None else ""
+            if not where and display.text.strip() and display.text.strip() in output:
+                continue  # a table that is the block's value
+            self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
+            if not where and display.text:
+                self._terminal.line(shorten(display.text))
+
+    def _count(self, message: Message) -> None:
+        self._blocks += isinstance(message, CodeExecutionEvent)
+        if (usage := message.models_usage) is not None:
+            self._tokens += usage.prompt_tokens + usage.completion_tokens
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
     return f"step {event.metadata['step']}" if "step" in event.metadata else f"attempt {event.retry_attempt + 1}"
+
+
+class FileChanges:
+    """Compares the files of a workspace with what they were."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._before: dict[str, list[str] | None] = {}
+        self._folder = folder
+
+    def begin(self) -> None:
+        """Read the files as they are."""
+        for parent, _, names in os.walk(self._folder) if self._folder is not None else ():
+            for name in sorted(names):
+                if len(self._before) >= MAX_FILES:
+                    return
+                path = Path(parent, name)
+                self._before[path.relative_to(self._folder or parent).as_posix()] = _lines(path)
+
+    def changes(self, result: ExecutionResult) -> list[tuple[str, list[str]]]:
+        """Return the files that a block has changed, each with the lines of a unified diff; new text files have only `+`."""
+        changed = []
+        shown = {display.name for display in result.displays}
+        for artifact in result.artifacts:
+            if artifact.path is None or artifact.name in shown:
+                continue
+            before, after = self._before.get(artifact.name, []), _lines(artifact.path)
+            if len(self._before) < MAX_FILES or artifact.name in self._before:
+                self._before[artifact.name] = after
+            if after is None or before is None:
+                changed.append((artifact.name, [_BINARY]))
+            elif (lines := differing_lines(before, after, context=2)) is None:
+                changed.append((artifact.name, [_TOO_DIFFERENT]))
+            elif lines := lines[2:]:
+                more = len(lines) - MAX_LINES
+                changed.append(
+                    (artifact.name, [*lines[:MAX_LINES], *([f"[{more} more lines differ]"] if more > 0 else [])])
+                )
+        return changed
+
+
+def _lines(path: Path) -> list[str] | None:
+    """Return the lines of a small text file; None if it is another one."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        return data.decode().splitlines() if len(data) <= MAX_FILE_BYTES and b"\0" not in data else None
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
     from autogen_codeact.executors.executor import SandboxCodeExecutor as SandboxCodeExecutor
-    from autogen_codeact.executors.pool import SandboxPool as SandboxPool
+    from autogen_codeact.executors.pool import ExecutorPool as ExecutorPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
-    from autogen_codeact.executors.tools.adapters import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
     from autogen_codeact.sandbox.host.chunks import OutputChunk as OutputChunk
     from autogen_codeact.sandbox.tools.approval import ApproveTool as ApproveTool
     from autogen_codeact.sandbox.tools.approval import ToolApproval as ToolApproval
+    from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from autogen_codeact.sandbox.types.errors import SandboxDied as SandboxDied
     from autogen_codeact.sandbox.types.errors import SandboxError as SandboxError
     from autogen_codeact.sandbox.types.errors import SandboxFileError as SandboxFileError
@@ -43,4 +43,26 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.tool import ToolAnswer as ToolAnswer
     from autogen_codeact.sandbox.types.tool_limits import ToolLimits as ToolLimits
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "executors.auto": "choose_executor",
+    "executors.bubblewrap": "BubblewrapCommandLineCodeExecutor",
+    "executors.docker": "DockerCommandLineCodeExecutor",
+    "executors.executor": "SandboxCodeExecutor",
+    "executors.pool": "ExecutorPool",
+    "executors.result": "ExecutionResult",
+    "executors.tools.adapters": "HostTool",
+    "executors.tools.policies": "AllowTools AskModel AskPerson",
+    "sandbox.host.chunks": "OutputChunk",
+    "sandbox.tools.approval": "ApproveTool ToolApproval ToolApprovalRequest",
+    "sandbox.types.errors": (
+        "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
+        "SandboxStartError SandboxTimeout SandboxUnavailable"
+    ),
+    "sandbox.types.limits": "Limits",
+    "sandbox.types.options": "DEFAULT_IMAGE",
+    "sandbox.types.result": "Artifact CallOutcome ErrorInfo NetworkConnection Outcome State ToolCall",
+    "sandbox.types.tool": "HostToolProtocol ToolAnswer",
+    "sandbox.types.tool_limits": "ToolLimits",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

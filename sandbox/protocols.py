@@ -13,7 +13,7 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.types.observers import Observer, Recorder
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RecordedAnswers
-from autogen_codeact.sandbox.types.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol
 
 
 @runtime_checkable
@@ -21,16 +21,16 @@ class ToolSandbox(Protocol):
     """A sandbox whose code can call host tools. The methods mean what they mean for `AsyncSandbox`."""
 
     @property
-    def known_tools(self) -> tuple[HostTool, ...] | None:
+    def known_tools(self) -> tuple[HostToolProtocol, ...] | None:
         """The host tools; None if there are sources of tools that don't run yet."""
 
     def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
         """Add host tools, from the next block on."""
 
-    def offer_tool(self, tool: HostTool) -> None:
+    def offer_tool(self, tool: HostToolProtocol) -> None:
         """Add a host tool that is not listed and needs no approval."""
 
-    async def list_tools(self) -> tuple[HostTool, ...]:
+    async def list_tools(self) -> tuple[HostToolProtocol, ...]:
         """List the host tools, and start the sources that don't run yet."""
 
     async def write(self, name: str, data: bytes | str) -> None:
@@ -60,14 +60,7 @@ class SessionSandbox(Protocol):
         """Start a new sandbox."""
 
     def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:
-        """Let the session run blocks without effects outside it.
-
-        Args:
-            known_marks: Marks of the files that the blocks need.
-
-        Raises:
-            ExternalEffectsError: They could have an effect outside the sandbox.
-        """
+        """Let the session run blocks without effects outside it."""
 
 
 @runtime_checkable

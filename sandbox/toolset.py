@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
-from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes
+from autogen_codeact.sandbox.tools.function import HostTool
 from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.types.observers import BlockId
 from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RunContext
-from autogen_codeact.sandbox.types.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, is_host_tool
 from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
-Tool = Callable[..., Any] | HostTool | ToolSource
-"""A typed Python function, sync or async, an object of the `HostTool` protocol, or a source of such objects."""
+Tool = Callable[..., Any] | HostToolProtocol | ToolSource
+"""A typed Python function, sync or async, an object of the `HostToolProtocol` protocol, or a source of such objects."""
 
 
 class Toolset:
@@ -36,40 +35,29 @@ class Toolset:
         ValueError: A tool can't be used; the message says why.
     """
 
-    library: ClassVar[LibraryTypes] = NO_LIBRARY
-    """Classes of another library that functions may use."""
     how_to_rename: ClassVar[str] = "Rename one."
 
     def __init__(
         self, tools: Sequence[Any] = (), limits: ToolLimits | None = None, approve: ApproveTool | None = None
     ) -> None:
-        self._threads = Threads()
         self._at_start: frozenset[str] = frozenset()
         self._approve = self._approving = _checked(approve)
-        self._ready: list[HostTool | ToolSource] = []
-        self._in_use: tuple[HostTool, ...] = ()
+        self._ready: list[HostToolProtocol | ToolSource] = []
+        self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
-        self.known: tuple[HostTool, ...] | None = ()
+        self.known: tuple[HostToolProtocol, ...] | None = ()
         """All tools; None before `start` if there are sources of tools to start."""
-        self.broker = ToolBroker((), limits or ToolLimits(), self.approval(approve), self.library)
+        self.broker = ToolBroker((), limits or ToolLimits(), approve)
         """What runs the tools."""
         self._given = self._adopt(tools)
 
-    def adapt(self, tool: Any) -> HostTool | ToolSource:
-        """Make a host tool, or a source of host tools, of what the user gave.
-
-        Raises:
-            TypeError: It is neither.
-        """
+    def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
+        """Make a host tool, or a source of host tools, of what the user gave."""
         if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
             raise TypeError(f"{tool!r} is not a tool: give a typed function")
-        return FunctionHostTool(tool, self._threads, self.library)
-
-    def approval(self, approve: ApproveTool | None) -> ApproveTool | None:
-        """Return what is called before each call, made of what the user gave."""
-        return approve
+        return HostTool(tool)
 
     def is_same(self, one: object, other: object) -> bool:
         """Return whether two things are the same tool."""
@@ -79,10 +67,6 @@ class Toolset:
         """Add tools, from the next block on; those of sources are known after `start`.
 
         Tools that were added before are ignored, so that several users can share a sandbox.
-
-        Raises:
-            TypeError: Something is not a tool, or `approve` can't be called.
-            ValueError: A tool can't be used, or another function approves already.
         """
         if approve is not None and self._approving not in (None, approve):
             raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
@@ -92,17 +76,10 @@ class Toolset:
             tools = [each for each in tools if not any(self.is_same(each, tool) for tool in here)]
         self._added += self._adopt(tools)
         self._approving = self._approving or checked
-        self.broker.approve = self.approval(self._approving)
+        self.broker.approve = self._approving
 
-    def offer(self, tool: HostTool) -> None:
-        """Add an internal tool: no list shows it, and its calls need no approval.
-
-        Args:
-            tool: The tool; nothing is done if it has been added before.
-
-        Raises:
-            ValueError: Another tool has its name.
-        """
+    def offer(self, tool: HostToolProtocol) -> None:
+        """Add an internal tool: no list shows it, and its calls need no approval."""
         if self.broker.tools.get(tool.name) != tool:
             self.broker.replace((), [tool])
             self.broker.without_approval.add(tool.name)
@@ -123,11 +100,11 @@ class Toolset:
         tools = [each for each in self._ready if not isinstance(each, ToolSource)]
         self.known = tuple(tools) if len(tools) == len(self._ready) else None
 
-    def _use(self, tools: Sequence[HostTool]) -> None:
+    def _use(self, tools: Sequence[HostToolProtocol]) -> None:
         self.broker.replace(self._in_use, tools)
         self._in_use = tuple(tools)
 
-    def _check_names(self, tools: Sequence[HostTool]) -> None:
+    def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
         known = {"ToolError", "ToolRefused"}
         for tool in tools:
             if tool.name in known:
@@ -138,19 +115,11 @@ class Toolset:
                 )
             known.add(tool.name)
 
-    async def start(self) -> tuple[HostTool, ...]:
-        """Start the sources of tools that don't run yet.
-
-        Returns:
-            All host tools, in the order given.
-
-        Raises:
-            ValueError: Two tools would have one name.
-            Exception: What a source raised; those that were started are stopped again.
-        """
+    async def start(self) -> tuple[HostToolProtocol, ...]:
+        """Start the sources of tools that don't run yet."""
         if self.known is not None:
             return self.known
-        tools: list[HostTool] = []
+        tools: list[HostToolProtocol] = []
         try:
             for each in self._ready:
                 tools += await each.start() if isinstance(each, ToolSource) else [each]
@@ -164,12 +133,7 @@ class Toolset:
         return self.known
 
     async def stop(self) -> None:
-        """Stop the sources of tools that were started here, and end the threads in which functions ran; may be repeated.
-
-        Raises:
-            Exception: What the first source raised that did not stop; the others are stopped all the same.
-        """
-        self._threads.close()
+        """Stop the sources of tools that were started here; may be repeated."""
         self._know()
         stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
         for end in await asyncio.gather(*stops, return_exceptions=True):
@@ -181,11 +145,7 @@ class Toolset:
         return self.broker.settings()
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Record which tools a sandbox has known since its start.
-
-        Args:
-            settings: The settings of its runner.
-        """
+        """Record which tools a sandbox has known since its start."""
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
     def added_sources(self) -> list[tuple[str, Any]]:

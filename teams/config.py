@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from autogen_agentchat.base import ChatAgent, TerminationCondition
+from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.teams.budget import Budget
-from autogen_codeact.teams.speakers import Speakers
 
 
 class TeamConfig(BaseModel):
@@ -34,38 +33,21 @@ class TeamConfig(BaseModel):
 
 def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam]:
     """Load the participants of a team."""
-    loaded: list[ChatAgent | BaseTeam] = []
-    for index, model in enumerate(models):
-        part = _load(model, f"participants[{index}]")
-        if not isinstance(part, ChatAgent | BaseTeam):
-            raise ValueError(f"participants[{index}]: {model.provider} is neither an agent nor a team.")  # noqa: TRY004 (a wrong value in a config)
-        loaded.append(part)
-    return loaded
+    kinds = (ChatAgent, BaseTeam)
+    return [
+        load_part(model, f"participants[{at}]", kinds, "neither an agent nor a team") for at, model in enumerate(models)
+    ]
 
 
-def load_condition(model: ComponentModel | None) -> TerminationCondition | None:
-    """Load a team's termination condition."""
+def load_part(model: ComponentModel | None, place: str, kinds: tuple[type, ...], otherwise: str) -> Any:
+    """Load a part of a team, if there is one; the error names its place and says what it is otherwise."""
     if model is None:
         return None
-    condition = _load(model, "termination_condition")
-    if not isinstance(condition, TerminationCondition):
-        raise ValueError(f"termination_condition: {model.provider} is not a termination condition.")  # noqa: TRY004 (as above)
-    return condition
-
-
-def load_speakers(model: ComponentModel | None) -> Speakers[Any] | None:
-    """Load a team's speaker policy."""
-    if model is None:
-        return None
-    speakers = _load(model, "speakers")
-    if not isinstance(speakers, Speakers):
-        raise ValueError(f"speakers: {model.provider} is not a speaker policy.")  # noqa: TRY004 (as above)
-    return speakers
-
-
-def _load(model: ComponentModel, place: str) -> object:
     try:
-        return ComponentLoader.load_component(model, expected=object)
+        part: object = ComponentLoader.load_component(model, expected=object)
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise ValueError(f"{place}: {model.provider} can't be loaded: {reason}") from error
+    if not isinstance(part, kinds):
+        raise ValueError(f"{place}: {model.provider} is {otherwise}.")  # noqa: TRY004 (a wrong value in a config)
+    return part

@@ -17,7 +17,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
 from autogen_codeact.teams.budget import Budget, Meter, Used
-from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants, load_speakers
+from autogen_codeact.teams.config import TeamConfig, load_part, load_participants
 from autogen_codeact.teams.message_bus import renew
 from autogen_codeact.teams.messages import Message, Task, message_types, task_messages
 from autogen_codeact.teams.run import Run, SavedRun
@@ -490,10 +490,15 @@ class Team(BaseTeam, Component[TeamConfig]):
             load_participants(config.participants),
             name=config.name,
             description=config.description,
-            termination_condition=load_condition(config.termination_condition),
+            termination_condition=load_part(
+                config.termination_condition,
+                "termination_condition",
+                (TerminationCondition,),
+                "not a termination condition",
+            ),
             max_turns=config.max_turns,
             emit_team_events=config.emit_team_events,
             begin_with_first=config.begin_with_first,
-            speakers=load_speakers(config.speakers),
+            speakers=load_part(config.speakers, "speakers", (Speakers,), "not a speaker policy"),
             budget=config.budget,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 ATTRIBUTE = "_codeact_telemetry"
@@ -12,13 +13,7 @@ _changing = threading.RLock()
 
 
 class Patch:
-    """A method of one object that is replaced by another function.
-
-    Args:
-        owner: The object.
-        name: The method.
-        make: Takes the present method and returns what replaces it.
-    """
+    """A method of one object that is replaced by another function."""
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
         self._owner, self._name = owner, name
@@ -27,6 +22,7 @@ class Patch:
         replaced = make(self._before)
         self._active = True
 
+        @wraps(self._before)  # agents look at its signature
         def patched(*args: Any, **kwargs: Any) -> Any:
             return (replaced if self._active else self._before)(*args, **kwargs)
 

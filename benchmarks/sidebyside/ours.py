@@ -6,8 +6,8 @@ from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     Limits,
-    SandboxPool,
 )
 
 from . import probes
@@ -32,7 +32,7 @@ class Pooled(Executor):
         self.options = options
 
     async def prepare(self):
-        self.pool = SandboxPool(2, **self.options)
+        self.pool = ExecutorPool(2, **self.options)
         await self.pool.start()
         await self.pool.ready()
 

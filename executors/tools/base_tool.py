@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from autogen_core.tools import FunctionTool, Tool, ToolResult
 from pydantic import BaseModel, ConfigDict, create_model
 
-from autogen_codeact.executors.tools.adapters import AUTOGEN, answer_of, with_token
-from autogen_codeact.sandbox.tools.model_tool import ModelHostTool
-from autogen_codeact.sandbox.tools.payloads import offload
-from autogen_codeact.sandbox.types.tool import ToolAnswer
+from autogen_codeact.executors.tools.adapters import answer_of, with_token
+from autogen_codeact.sandbox.tools.answers import to_answer
+from autogen_codeact.sandbox.tools.arguments import MAX_PROBLEMS, result_of, validated
+from autogen_codeact.sandbox.tools.function import contained, merged_definitions
+from autogen_codeact.sandbox.tools.names import identifier
+from autogen_codeact.sandbox.tools.payloads import is_small, offload
+from autogen_codeact.sandbox.tools.stub import StubbedTool, parameters_of, write_stub
+from autogen_codeact.sandbox.tools.type_text import TypeTexts
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 
 class _Finite(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
 
 
-def from_tool(tool: Tool, *, name: str | None = None, description: str | None = None) -> ModelHostTool:
-    """Make a host tool of an AutoGen tool.
+class AutoGenTool(StubbedTool):
+    """A tool of AutoGen."""
 
-    Args:
-        tool: The tool.
-        name: Its name. Default: its own.
-        description: What it does. Default: its own.
+    def __init__(self, tool: Tool, *, name: str | None = None, description: str | None = None) -> None:
+        self._tool = tool
+        name = name if name is not None else tool.name
+        self.origin = f"`{name}`, a {type(tool).__name__}"
+        self._model = _finite(tool)
+        self._gives_text = _gives_text(tool)
+        returns: Any = str if self._gives_text else tool.return_type()
+        is_typed = returns not in (None, Any, inspect.Signature.empty)
+        self._result = result_of(returns) if is_typed else None
+        schema = self._model.model_json_schema()
+        self._known = frozenset(schema.get("properties", {}))
+        self._open = bool(schema.get("additionalProperties"))
+        result = self._result.schema if self._result is not None else {}
+        texts = TypeTexts(merged_definitions(schema, result))
+        python_name = identifier(name)
+        parameters = parameters_of(schema, texts, python_name)
+        returned = texts.of(result, f"{name}_result") if self._result is not None else None
+        about = description if description is not None else tool.description
+        self.stub = write_stub(python_name, parameters, returned, about, texts.classes)
 
-    Raises:
-        ValueError: Two of its parameters would have the same name in Python.
-    """
-    name = name if name is not None else tool.name
-    gives_text = _gives_text(tool)
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Validate the arguments and run the tool."""
+        unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
+        if unknown:
+            raise ToolArgumentError("; ".join(unknown[:MAX_PROBLEMS]))
+        await offload(not is_small(arguments), lambda: self._validate(arguments))
+        value = await contained(with_token(lambda token: self._tool.run_json(arguments, token)))
+        if self._gives_text:
+            return ToolAnswer(self._tool.return_value_as_string(value))
+        if isinstance(value, ToolResult):
+            return await offload(True, lambda: answer_of(value, self.name))
+        dump = self._result.dump if self._result is not None else None
+        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump))
 
-    async def call(arguments: Mapping[str, Any]) -> Any:
-        value = await with_token(lambda token: tool.run_json(arguments, token))
-        if gives_text:
-            return ToolAnswer(tool.return_value_as_string(value))
-        return await offload(True, lambda: answer_of(value, name)) if isinstance(value, ToolResult) else value
-
-    return ModelHostTool(
-        name,
-        description if description is not None else tool.description,
-        _finite(tool),
-        call,
-        f"a {type(tool).__name__}",
-        returns=str if gives_text else tool.return_type(),
-        library=AUTOGEN,
-    )
+    def _validate(self, arguments: Mapping[str, Any]) -> None:
+        validated(lambda given: self._model.model_validate_json(json.dumps(given)), arguments)
 
 
 def is_tool(thing: object) -> TypeGuard[Tool]:

@@ -7,34 +7,31 @@ from typing import Any
 
 from autogen_core.tools import BaseTool, Workbench
 
-from autogen_codeact.executors.tools.adapters import AUTOGEN, with_tokens
-from autogen_codeact.executors.tools.base_tool import from_tool, is_tool
+from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
-from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.source import ToolSource
 from autogen_codeact.sandbox.toolset import Toolset
-from autogen_codeact.sandbox.types.tool import HostTool, is_host_tool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, is_host_tool
 from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
-ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostToolProtocol
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
 class HostTools(Toolset):
-    """A `Toolset` that also takes AutoGen's tools and workbenches, and gives approvals a cancellation token."""
+    """A `Toolset` that also takes AutoGen's tools and workbenches."""
 
-    library = AUTOGEN
     how_to_rename = "Rename one (a workbench has tool_overrides, a FunctionTool takes name=)."
 
-    def adapt(self, tool: Any) -> HostTool | ToolSource:
+    def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
         """Make a host tool, or a source of host tools, of a `ToolLike`."""
         if isinstance(tool, Workbench):
             return source_of(tool)
         if is_host_tool(tool):
             return tool
         if is_tool(tool):
-            return from_tool(tool)
+            return AutoGenTool(tool)
         if callable(tool):
             return super().adapt(tool)
         raise TypeError(
@@ -42,21 +39,13 @@ class HostTools(Toolset):
             "description, source and run."
         )
 
-    def approval(self, approve: ApproveTool | None) -> ApproveTool | None:
-        """Return an approval whose requests have a cancellation token."""
-        return with_tokens(approve)
-
     def is_same(self, one: object, other: object) -> bool:
         """Return whether two things are the same tool, or were loaded from the same config, as by an agent and its executor."""
         config = loaded_from(one)
         return super().is_same(one, other) or (config is not None and config == loaded_from(other))
 
     def dump(self) -> dict[str, Any]:
-        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
-
-        Raises:
-            ValueError: Some tools are no components, or `approve_tool` isn't; the message names all of them.
-        """
+        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config."""
         parts = dump_all(tools=lambda: dump_tools(self._given), approve_tool=lambda: dump_approval(self._approve))
         limits = self.broker.limits
         return {**parts, "tool_limits": None if limits == ToolLimits() else limits}

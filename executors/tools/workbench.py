@@ -10,13 +10,13 @@ from typing import Any
 from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchema, Workbench
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
-from autogen_codeact.executors.tools.base_tool import from_tool
+from autogen_codeact.executors.tools.base_tool import AutoGenTool
 from autogen_codeact.sandbox.tools import mcp_results
 from autogen_codeact.sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
 from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 
 def source_of(workbench: Workbench) -> ToolSource:
@@ -27,11 +27,7 @@ def source_of(workbench: Workbench) -> ToolSource:
 
 
 class WorkbenchSource(ToolSource):
-    """The tools of a workbench.
-
-    Args:
-        workbench: The workbench.
-    """
+    """The tools of a workbench."""
 
     def __init__(self, workbench: Workbench) -> None:
         super().__init__(type(workbench).__name__)
@@ -51,7 +47,7 @@ class WorkbenchSource(ToolSource):
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await self._workbench.stop()
 
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List its tools."""
         if type(self._workbench) in (StaticWorkbench, StaticStreamWorkbench):
             return self._static_tools()
@@ -59,16 +55,16 @@ class WorkbenchSource(ToolSource):
         # In a thread: a schema may be large.
         return await asyncio.to_thread(lambda: list(map(self._tool, schemas)))
 
-    def _static_tools(self) -> Sequence[HostTool]:
+    def _static_tools(self) -> Sequence[HostToolProtocol]:
         """Return the tools themselves: called through the workbench, each would return text only."""
         tools = []
         for tool in self._workbench._tools:
             override = self._workbench._tool_overrides.get(tool.name)
             name, description = (override.name, override.description) if override is not None else (None, None)
-            tools.append(from_tool(tool, name=name, description=description))
+            tools.append(AutoGenTool(tool, name=name, description=description))
         return tools
 
-    def _tool(self, schema: ToolSchema) -> HostTool:
+    def _tool(self, schema: ToolSchema) -> HostToolProtocol:
         name = schema["name"]
 
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -100,14 +96,14 @@ class McpSource(WorkbenchSource):
         if self.is_running:
             await self._workbench.stop()
 
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List its tools."""
         schemas = await self._workbench.list_tools()
         answer = await self._request("list_tools", None)
         pairs = list(zip(schemas, answer.tools, strict=True))
         return await asyncio.to_thread(lambda: [self._mcp_tool(schema, raw) for schema, raw in pairs])
 
-    def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostTool:
+    def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostToolProtocol:
         origin = f"the results of `{raw.name}` of the {self.name}"
         output = plain_schema(raw.outputSchema or {}, origin)
         checks = ArgumentSchema(output, origin)

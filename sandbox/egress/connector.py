@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from itertools import zip_longest
-from typing import TypeVar
 
+from autogen_codeact.sandbox.host.threads import Threads
 from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused, address_refused
 from autogen_codeact.sandbox.types.host_names import Address, is_address, with_port
 
@@ -18,11 +16,9 @@ RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
 MAX_THREADS = 64
-"""Calls that may run in threads at the same time for one sandbox, those for which nobody waits any more included."""
+"""Threads that look up names for one sandbox at the same time, those for which nobody waits any more included."""
 Resolver = Callable[[str], Sequence[str]]
 """Finds the IP addresses of a name; it may block, and raises OSError if there are none."""
-A = TypeVar("A")
-R = TypeVar("R")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -43,31 +39,15 @@ def resolve_by_system(name: str) -> list[str]:
 
 
 class Connector:
-    """Connects to the hosts of an allow-list.
-
-    Args:
-        policy: The allow-list.
-        resolve: Finds the addresses of names.
-    """
+    """Connects to the hosts of an allow-list."""
 
     def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
         self._policy = policy
         self._resolve = resolve
-        self._slots = threading.Semaphore(MAX_THREADS)
+        self._threads = lookup_threads()
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to a host.
-
-        Args:
-            host: Normalised.
-            port: The port.
-
-        Returns:
-            The connection.
-
-        Raises:
-            Refused: The list does not allow it, or it can't be reached.
-        """
+        """Connect to a host."""
         addresses = await self.addresses(host, port)
         problem: Exception = TimeoutError()
         for address in addresses:
@@ -85,21 +65,10 @@ class Connector:
         raise _unreachable(host, port, _short(problem))
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """Find and check the addresses of a host.
-
-        Args:
-            host: Normalised.
-            port: The port.
-
-        Returns:
-            The addresses to connect to, at least one and at most `MAX_ADDRESSES`, in the order in which to try them.
-
-        Raises:
-            Refused: The list does not allow the host or an address, or no address is found.
-        """
+        """Return the addresses to connect to, at most `MAX_ADDRESSES`, in their order; raise `Refused` if one is not allowed."""
         # A name that is not on the list is not looked up either: the query itself would carry data out.
         self._policy.find(host, port)
-        addresses = await look_up(self._resolve, host, port, self._slots)
+        addresses = await look_up(self._resolve, host, port, self._threads)
         self._policy.check_addresses(host, port, addresses)
         for address in addresses:
             if not self._policy.names_network_of(host, port, address) and is_own_address(address):
@@ -107,66 +76,25 @@ class Connector:
         return in_order(addresses)
 
 
-async def look_up(resolve: Resolver, host: str, port: int, slots: threading.Semaphore) -> list[Address]:
-    """Find the addresses of a host; they are not checked.
-
-    Args:
-        resolve: Finds the addresses of names.
-        host: Normalised.
-        port: The port, for messages.
-        slots: Limits how many threads look up names.
-
-    Returns:
-        At least one.
-
-    Raises:
-        Refused: No address is found.
-    """
+async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> list[Address]:
+    """Find the addresses of a host; they are not checked."""
     if is_address(host):
         return [ipaddress.ip_address(host)]
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            addresses = [ipaddress.ip_address(text) for text in await in_daemon_thread(resolve, host, slots)]
+            addresses = [ipaddress.ip_address(text) for text in await threads.run(lambda: resolve(host))]
     except TimeoutError:
         raise _unreachable(host, port, f"its address was not found in {RESOLVE_TIMEOUT_S:g} s", 504) from None
-    except (OSError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - a resolver may be the user's own
         raise _unreachable(host, port, f"its address was not found ({_short(error)})") from None
     if not addresses:
         raise _unreachable(host, port, "it has no address")
     return addresses
 
 
-async def in_daemon_thread(function: Callable[[A], R], argument: A, slots: threading.Semaphore) -> R:
-    """Call a function in a daemon thread: unlike asyncio's own threads, nothing waits for it when the program ends.
-
-    Args:
-        function: The function.
-        argument: Its argument.
-        slots: How many such threads may run; one that nobody waits for any more counts until it ends.
-
-    Returns:
-        Its result.
-
-    Raises:
-        OSError: Too many run already, or it has raised an exception that is neither this nor a ValueError.
-    """
-    if not slots.acquire(blocking=False):
-        raise ConnectionError("too many earlier requests are still waiting")
-    future: Future[R] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(function(argument))
-        except (OSError, ValueError) as error:
-            future.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 - a resolver may be the user's own
-            future.set_exception(OSError(repr(error)))
-        finally:
-            slots.release()
-
-    threading.Thread(target=run, name="codeact-resolve", daemon=True).start()
-    return await asyncio.wrap_future(future)
+def lookup_threads() -> Threads:
+    """Return threads that look up names: one that nobody waits for any more goes on until the name is found."""
+    return Threads(MAX_THREADS, idle_s=0, name="codeact-resolve")
 
 
 def in_order(addresses: Sequence[Address]) -> list[Address]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import httpx
 
@@ -12,52 +12,31 @@ from autogen_codeact.sandbox.egress.connector import CONNECT_TIMEOUT_S
 from autogen_codeact.sandbox.types.host_names import Address
 
 
-@contextlib.asynccontextmanager
-async def request(
-    url: httpx.URL,
-    host: str,
-    addresses: Sequence[Address],
-    *,
-    verify: ssl.SSLContext | bool,
-    headers: Mapping[str, str],
-    method: str = "GET",
-    read_timeout_s: float | None = None,
-) -> AsyncIterator[httpx.Response]:
-    """Send a request to the first of some addresses that can be connected to.
+class PinnedTransport(httpx.AsyncBaseTransport):
+    """Sends the requests to one host to the first of its addresses that can be connected to.
 
-    Args:
-        url: The URL.
-        host: Its host, for the header and for TLS.
-        addresses: Where the host is, at least one.
-        verify: How a certificate is checked.
-        headers: Further headers.
-        method: The method. Default GET.
-        read_timeout_s: Seconds that may pass without a byte. Default None: no limit.
-
-    Raises:
-        httpx.TransportError: There is no connection, or it broke.
+    Make one for each request: another host may have the same address, and its certificate has to be checked, too.
     """
-    # One for each request: another host may have the same address, and its certificate has to be checked, too.
-    async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
-        timeout = httpx.Timeout(read_timeout_s, connect=CONNECT_TIMEOUT_S / len(addresses))
-        requests = [
-            httpx.Request(
-                method,
-                url.copy_with(host=str(address)),
-                headers={"Host": url.copy_with(host=host).netloc.decode(), **headers},
-                extensions={"sni_hostname": host, "timeout": timeout.as_dict()},
-            )
-            for address in addresses
-        ]
-        response = await _first_connected(transport, requests)
-        try:
-            yield response
-        finally:
-            await response.aclose()
 
+    def __init__(self, addresses: Sequence[Address], verify: ssl.SSLContext | bool) -> None:
+        self._addresses = addresses
+        self._transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
 
-async def _first_connected(transport: httpx.AsyncHTTPTransport, requests: Sequence[httpx.Request]) -> httpx.Response:
-    for each in requests[:-1]:
-        with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
-            return await transport.handle_async_request(each)
-    return await transport.handle_async_request(requests[-1])
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its headers, and its TLS, name the host."""
+        for address in self._addresses[:-1]:
+            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._send(request, address)
+        return await self._send(request, self._addresses[-1])
+
+    async def _send(self, request: httpx.Request, address: Address) -> httpx.Response:
+        timeout = {**request.extensions["timeout"], "connect": CONNECT_TIMEOUT_S / len(self._addresses)}
+        extensions = {"sni_hostname": request.url.raw_host.decode("ascii"), "timeout": timeout}
+        url = request.url.copy_with(host=str(address))
+        return await self._transport.handle_async_request(
+            httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+        )
+
+    async def aclose(self) -> None:
+        """Close its connection."""
+        await self._transport.aclose()

@@ -156,15 +156,7 @@ class FileWriter:
                     self._digest.update(chunk)
 
     def commit(self) -> tuple[os.stat_result | None, bytes | None]:
-        """Rename it to its name.
-
-        Returns:
-            Its status, or None if another process on the host has replaced it already; the digest of a small file's content.
-
-        Raises:
-            SandboxFileError: A limit is exceeded or the host can't; `abandon` it.
-            SandboxDied: It was abandoned.
-        """
+        """Rename it; returns its status (None if it has been replaced already) and the digest of a small file's content."""
         with self._used():
             old = self._old = _status(self._leaf, self._parent)
             self._quota.check_entry(old)

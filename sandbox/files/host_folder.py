@@ -26,11 +26,7 @@ CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 
 
 
 class HostFolder:
-    """A folder of the host. Only one thread at a time may use it.
-
-    Args:
-        root: The folder. Its path may contain symbolic links, but must lead to the same folder as at the first use.
-    """
+    """A folder of the host, whose path must lead to the same folder as at the first use. One thread at a time may use it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -71,18 +71,6 @@ async def push(
 
     A file that does not fit into the sandbox is left out and tried again before the next block, because this block may
     free space.
-
-    Args:
-        workspace: The host's folder.
-        sandbox: Where it goes.
-        limits: What the sandbox may use.
-        all_of_them: Whether a file that does not fit is an error. Default False.
-
-    Returns:
-        Notes on files that were left out.
-
-    Raises:
-        SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
     files = await in_thread(workspace.outgoing)
     if all_of_them and _needed_bytes(files) > parse_size(limits.resolved().workspace):
@@ -167,16 +155,7 @@ def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, byte
 
 
 async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
-    """Store new and changed files of a block on the host.
-
-    Args:
-        workspace: The host's folder; it receives the notes on files that were not stored.
-        sandbox: Where the files are.
-        reply: The block's reply with the list of changed files and the content of small ones.
-
-    Returns:
-        The files, also those of blocks that were cancelled before; one that could not be stored has a note with the reason.
-    """
+    """Store new and changed files of a block on the host; one that could not be stored has a note with the reason."""
     missed: dict[str, dict[str, Any]] = {}
     pulling = _Pull(workspace)
     try:
@@ -204,7 +183,7 @@ class _Refused:
     number: int
     reason: str
     is_protected: bool
-    texts: list[str] = field(default_factory=list)
+    text: str
     entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
@@ -271,12 +250,11 @@ class _Pull:
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
         key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        new = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
-        group = self._refused.setdefault(key, new)
-        group.entries.append((entry, reason))
-        if len(group.texts) < MAX_NOTES:
+        if key not in self._refused:
             name = printable(entry["name"])[:MAX_NAME_SHOWN]
-            group.texts.append(f"the file {name} stays in the sandbox: {printable(str(error))}")
+            text = f"the file {name} stays in the sandbox: {printable(str(error))}"
+            self._refused[key] = _Refused(number, printable(reason), isinstance(error, ProtectedNameError), text)
+        self._refused[key].entries.append((entry, reason))
 
     def finish(self) -> tuple[Artifact, ...]:
         """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
@@ -288,11 +266,7 @@ class _Pull:
                 continue
             count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
             others = f" (and {count - 1:,} more)" if count > 1 else ""
-            if count > MAX_NOTES or group.is_protected:
-                logger.warning("%s%s", group.texts[0], others)
-            else:
-                for text in group.texts:
-                    logger.warning("%s", text)
+            logger.warning("%s%s", group.text, others)
             room = max(0, MAX_LISTED - len(listed))
             if count > room or group.is_protected or group.number == errno.EDQUOT:
                 self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
@@ -338,21 +312,7 @@ async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
 
 
 async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
-    """Copy a file of the sandbox to the host, chunk by chunk.
-
-    Args:
-        workspace: The host's folder.
-        sandbox: Where it is.
-        name: Its path relative to the workspace.
-        target: Its path on the host, relative to the folder.
-        mode: Its permissions.
-
-    Returns:
-        The file on the host.
-
-    Raises:
-        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
-    """
+    """Copy a file of the sandbox to the host, chunk by chunk."""
     # Not the thread's result: that is lost if this call is cancelled.
     writers: list[FileWriter] = []
 

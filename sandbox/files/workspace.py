@@ -277,18 +277,7 @@ class Workspace:
             return writer
 
     def commit(self, writer: FileWriter) -> Path:
-        """End writing a file, and remember that the sandbox has it.
-
-        Args:
-            writer: What `begin` returned.
-
-        Returns:
-            The file on the host.
-
-        Raises:
-            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
-            SandboxDied: The workspace is closed.
-        """
+        """End writing a file, and remember that the sandbox has it."""
         with self._used():
             status, digest = writer.commit()
             if status is not None:

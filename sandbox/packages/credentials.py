@@ -1,4 +1,4 @@
-"""Credentials of package indexes: from their URLs, netrc files and the keyring. They are sent to their own index only."""
+"""Credentials of package indexes: from their URLs and netrc files. They are sent to their own index only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import netrc
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from autogen_codeact.sandbox.packages.pip_config import home_folder
 from autogen_codeact.sandbox.types.filenames import printable
 
 MAX_SHOWN = 300
+PORTS = {"http": 80, "https": 443}
 Origin = tuple[str, str, int | None]
 
 
 def origin(url: str) -> Origin:
     """Return scheme, host and port of a URL."""
     split = urlsplit(url)
-    return split.scheme, split.hostname or "", split.port or {"http": 80, "https": 443}.get(split.scheme)
+    return split.scheme, split.hostname or "", split.port or PORTS.get(split.scheme)
 
 
 def without_user(url: str) -> str:
@@ -36,28 +37,19 @@ def shown(url: str) -> str:
 
 
 class Credentials:
-    """Finds the credentials for a URL.
+    """Finds the credentials for a URL."""
 
-    Args:
-        urls: The configured URLs; some have a user and perhaps a password.
-        use_keyring: Whether the package `keyring` may be asked, if it is installed.
-    """
-
-    def __init__(self, urls: Iterable[str], *, use_keyring: bool) -> None:
+    def __init__(self, urls: Iterable[str]) -> None:
         self._from_urls: dict[Origin, tuple[str, str | None]] = {}
         for url in urls:
             split = urlsplit(url)
             if split.username:
-                self._from_urls.setdefault(origin(url), _user(split))
-        self._use_keyring = use_keyring
+                password = None if split.password is None else unquote(split.password)
+                self._from_urls.setdefault(origin(url), (unquote(split.username), password))
         self._known: dict[Origin, str | None] = {}
 
     def header(self, url: str) -> str | None:
-        """Return the value of the header `Authorization` for a URL, or None; it may block.
-
-        Args:
-            url: Where the request goes.
-        """
+        """Return the value of the header `Authorization` for a URL, or None; it may block."""
         where = origin(url)
         if where not in self._known:
             self._known[where] = self._find(where)
@@ -68,15 +60,9 @@ class Credentials:
         if user is not None and password is not None:
             return _basic(user, password)
         found = _from_netrc(where[1], user)
-        if found is None and self._use_keyring:
-            found = _from_keyring(where, user)
         if found is not None:
             return _basic(*found)
         return _basic(user, "") if user is not None else None
-
-
-def _user(split: SplitResult) -> tuple[str, str | None]:
-    return unquote(split.username or ""), None if split.password is None else unquote(split.password)
 
 
 def _basic(user: str, password: str) -> str:
@@ -84,29 +70,11 @@ def _basic(user: str, password: str) -> str:
 
 
 def _from_netrc(host: str, user: str | None) -> tuple[str, str] | None:
-    named = os.environ.get("NETRC")
     home = home_folder(os.environ)
-    files = [Path(named)] if named else [home / ".netrc", home / "_netrc"] if home is not None else []
-    for file in files:
+    named = os.environ.get("NETRC")
+    for file in [Path(named)] if named else [home / ".netrc", home / "_netrc"] if home is not None else []:
         with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
             found = netrc.netrc(file).authenticators(host)
             if found is not None and user in (None, found[0]):
                 return found[0], found[2] or ""
-    return None
-
-
-def _from_keyring(where: Origin, user: str | None) -> tuple[str, str] | None:
-    try:
-        import keyring  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - rarely installed
-    except ImportError:
-        return None
-    scheme, host, port = where
-    is_usual = port == {"http": 80, "https": 443}.get(scheme)
-    for service in (f"{scheme}://{host}" + ("" if is_usual else f":{port}"), host if is_usual else f"{host}:{port}"):
-        try:
-            found = keyring.get_credential(service, user)
-        except Exception:  # noqa: BLE001 - a backend may fail in any way; pip goes on without it, too
-            return None
-        if found is not None:
-            return found.username, found.password
     return None

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
-import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -15,16 +14,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from autogen_codeact.sandbox.egress import pinned
-from autogen_codeact.sandbox.egress.connector import (
-    MAX_THREADS,
-    Resolver,
-    in_daemon_thread,
-    in_order,
-    is_own_address,
-    look_up,
-)
-from autogen_codeact.sandbox.packages.credentials import Credentials, origin, shown, without_user
+from autogen_codeact.sandbox.egress.connector import Resolver, in_order, is_own_address, look_up, lookup_threads
+from autogen_codeact.sandbox.egress.pinned import PinnedTransport
+from autogen_codeact.sandbox.packages.credentials import PORTS, Credentials, origin, shown, without_user
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from autogen_codeact.sandbox.types.allowed_domains import Refused
 from autogen_codeact.sandbox.types.host_names import Address, normalise, to_ascii, why_not_public
@@ -32,7 +24,6 @@ from autogen_codeact.sandbox.types.host_names import Address, normalise, to_asci
 MAX_REDIRECTS = 10
 DOWN_S = 60.0
 """Seconds for which a server that could not be reached is not tried again."""
-CREDENTIALS_TIMEOUT_S = 20.0
 MAX_REASON = 200
 # Services of clouds that hand out credentials, in networks that are private otherwise.
 _METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
@@ -48,21 +39,17 @@ class NotFoundError(FetchError):
 
 
 class Fetcher:
-    """Sends the requests. All of it belongs to one event loop.
-
-    Args:
-        config: Where packages come from.
-        resolve: Finds the addresses of hosts that are not configured but that pages link to.
-    """
+    """Sends the requests. All of it belongs to one event loop."""
 
     def __init__(self, config: PipConfig, resolve: Resolver) -> None:
         self._config = config
         self._resolve = resolve
-        self._slots = threading.Semaphore(MAX_THREADS)
+        self._threads = lookup_threads()
         configured = [url for url in (*config.indexes, *config.find_links) if "://" in url]
-        self._credentials = Credentials(configured, use_keyring=config.use_keyring)
+        self._credentials = Credentials(configured)
         self._configured = {origin(url) for url in configured}
         self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._context: ssl.SSLContext | None = None
         self._down: dict[tuple[object, ...], tuple[float, str]] = {}
 
     async def close(self) -> None:
@@ -74,17 +61,7 @@ class Fetcher:
     async def open(
         self, url: str, base: str | None = None, *, accept: str = "*/*", method: str = "GET"
     ) -> AsyncIterator[tuple[httpx.Response, str]]:
-        """Send a request and follow redirects; gives the response and the URL where they have led.
-
-        Args:
-            url: A configured URL, or one that a page at such a URL lists.
-            base: URL of this page; None for a configured URL.
-            accept: Media types.
-            method: GET or HEAD.
-
-        Raises:
-            FetchError: It can't be had, or may not be fetched.
-        """
+        """Send a request and follow redirects; gives the response and the URL where they have led."""
         for _ in range(MAX_REDIRECTS + 1):
             async with self._request(url, base, accept, method) as response:
                 if not response.has_redirect_location:
@@ -101,8 +78,12 @@ class Fetcher:
         until, reason = self._down.get(where, (0.0, ""))
         if time.monotonic() < until:
             raise FetchError(reason)
+        headers = {**_IDENTITY, "Accept": accept}
+        if (credentials := await asyncio.to_thread(self._credentials.header, url)) is not None:
+            headers["Authorization"] = credentials
         try:
-            async with self._send(url, base, accept, method) as response:
+            clean = httpx.URL(without_user(url))
+            async with self._client(url, base) as client, client.stream(method, clean, headers=headers) as response:
                 yield response
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, Refused) as error:
             reason = f"{shown(url)} can't be fetched: {explain(error)}"
@@ -127,53 +108,36 @@ class Fetcher:
         return any(each in (split.hostname, split.netloc.rpartition("@")[2]) for each in self._config.trusted_hosts)
 
     @contextlib.asynccontextmanager
-    async def _send(self, url: str, base: str | None, accept: str, method: str) -> AsyncIterator[httpx.Response]:
-        headers = {**_IDENTITY, "Accept": accept}
-        try:
-            async with asyncio.timeout(CREDENTIALS_TIMEOUT_S):
-                credentials = await in_daemon_thread(self._credentials.header, url, self._slots)
-        except (OSError, ValueError):
-            raise FetchError(
-                f"{shown(url)} can't be fetched: its credentials could not be read from the keyring"
-            ) from None
-        if credentials is not None:
-            headers["Authorization"] = credentials
-        clean = httpx.URL(without_user(url))
+    async def _client(self, url: str, base: str | None) -> AsyncIterator[httpx.AsyncClient]:
+        verify: ssl.SSLContext | bool = False
+        if not self._is_trusted(url):
+            if self._context is None:
+                self._context = await asyncio.to_thread(_make_context, self._config)
+            verify = self._context
         is_configured = base is None or origin(url) in self._configured or self._is_trusted(url)
-        addresses = None if is_configured else await self._linked_addresses(clean, base or url)
+        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)), base or url)
+        timeout = self._config.timeout_s
         if addresses is None:
-            client = await self._client(verify=not self._is_trusted(url))
-            request = client.build_request(method, clean, headers=headers)
-            response = await client.send(request, stream=True, follow_redirects=False)
-            try:
-                yield response
-            finally:
-                await response.aclose()
+            if bool(verify) not in self._clients:
+                client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=timeout)
+                self._clients[bool(verify)] = client
+            yield self._clients[bool(verify)]
             return
-        verify = False if self._is_trusted(url) else await asyncio.to_thread(self._context)
-        pinned_request = pinned.request(
-            clean, clean.host, addresses, verify=verify, headers=headers, method=method,
-            read_timeout_s=self._config.timeout_s,
-        )  # fmt: skip
-        async with pinned_request as response:
-            yield response
+        async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=timeout) as client:
+            yield client
 
     async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:
-        """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it.
-
-        Raises:
-            Refused: The index may not lead there.
-        """
+        """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it."""
         name = url.raw_host.decode("ascii")
         try:
             host = normalise(f"[{name}]" if ":" in name else to_ascii(name))
         except ValueError as error:
             raise Refused(str(error)) from None
-        port = url.port or {"http": 80, "https": 443}[url.scheme]
+        port = url.port or PORTS[url.scheme]
         proxied = self._uses_proxy(url)
         if proxied and not _is_literal(host):
             return None
-        addresses = await look_up(self._resolve, host, port, self._slots)
+        addresses = await look_up(self._resolve, host, port, self._threads)
         base_host = urlsplit(base).hostname or ""
         for address in addresses:
             kind = "is the host's own" if is_own_address(address) else why_not_public(address)
@@ -187,7 +151,7 @@ class Fetcher:
     async def _is_public(self, host: str) -> bool:
         """Return whether a host is on the public Internet: an index that is not may lead to other hosts that are not."""
         try:
-            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._slots)
+            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._threads)
         except (Refused, ValueError):
             return True
         return any(why_not_public(address) is None for address in found)
@@ -198,33 +162,25 @@ class Fetcher:
         proxies = urllib.request.getproxies()
         return (url.scheme in proxies or "all" in proxies) and not urllib.request.proxy_bypass(url.host)
 
-    async def _client(self, *, verify: bool) -> httpx.AsyncClient:
-        if verify not in self._clients:
-            context = await asyncio.to_thread(self._context) if verify else False
-            self._clients.setdefault(
-                verify,
-                httpx.AsyncClient(verify=context, proxy=self._config.proxy, timeout=self._config.timeout_s),
-            )
-        return self._clients[verify]
 
-    def _context(self) -> ssl.SSLContext:
-        cert = self._config.cert
-        try:
-            if cert is None:
-                context = httpx.create_ssl_context()
-                context.load_default_certs()
-            elif Path(cert).is_dir():
-                context = ssl.create_default_context(capath=cert)
-            else:
-                context = ssl.create_default_context(cafile=cert)
-            if self._config.client_cert is not None:
-                context.load_cert_chain(self._config.client_cert)
-        except OSError as error:
-            name = type(error).__name__
-            raise FetchError(
-                f"the certificates that pip is configured for (cert, client-cert) can't be read: {name}"
-            ) from None
-        return context
+def _make_context(config: PipConfig) -> ssl.SSLContext:
+    cert = config.cert
+    try:
+        if cert is None:
+            context = httpx.create_ssl_context()
+            context.load_default_certs()
+        elif Path(cert).is_dir():
+            context = ssl.create_default_context(capath=cert)
+        else:
+            context = ssl.create_default_context(cafile=cert)
+        if config.client_cert is not None:
+            context.load_cert_chain(config.client_cert)
+    except OSError as error:
+        name = type(error).__name__
+        raise FetchError(
+            f"the certificates that pip is configured for (cert, client-cert) can't be read: {name}"
+        ) from None
+    return context
 
 
 def _is_off_limits(address: Address) -> bool:

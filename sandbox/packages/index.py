@@ -9,7 +9,7 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import unquote
 
 import h11
@@ -18,14 +18,7 @@ from autogen_codeact.sandbox.egress.channel import Channel
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
-from autogen_codeact.sandbox.packages.pages import (
-    HTML_TYPE,
-    JSON_TYPE,
-    ProjectFile,
-    canonical_name,
-    write_html,
-    write_json,
-)
+from autogen_codeact.sandbox.packages.pages import ProjectFile, canonical_name, write_html
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from autogen_codeact.sandbox.packages.sources import Download, Source, download, make_sources
 from autogen_codeact.sandbox.types.allowed_domains import Refused
@@ -45,24 +38,8 @@ _PROJECT = re.compile(r"/simple/([^/]*)/?")
 _FILE = re.compile(r"/files/([^/]*)/([^/]*)")
 
 
-@dataclass(frozen=True)
-class Body:
-    """A whole response."""
-
-    status: int
-    content: bytes
-    content_type: str = "text/plain; charset=utf-8"
-
-
 class PackageIndex:
-    """Answers the requests of one sandbox.
-
-    Args:
-        file_limit: Bytes that a file may have: there is no room for more in the sandbox.
-        config: Where packages come from. Default: what the host's pip is configured for.
-        resolve: Finds the addresses of hosts that pages link to.
-        total_limit: Bytes of files that it may fetch in all.
-    """
+    """Answers the requests of one sandbox."""
 
     def __init__(
         self,
@@ -85,28 +62,17 @@ class PackageIndex:
         await self._fetcher.close()
 
     async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
-        """Answer one request.
-
-        Args:
-            channel: The connection.
-            request: What has been parsed of it.
-            parser: Has parsed it, and writes the response.
-            log: For remarks to whoever reads the result.
-
-        Raises:
-            ChannelClosed: The sandbox reads no more.
-            h11.LocalProtocolError: A file was not as long as its source said; the response is incomplete.
-        """
+        """Answer one request."""
         answer = Answer(channel, parser, head_only=request.method == b"HEAD")
         try:
             await self._answer(answer, request, log)
         except Refused as refusal:
-            await answer.send(Body(refusal.status, f"{refusal}\n".encode()))
+            await answer.send(refusal.status, f"{refusal}\n".encode())
         except NotFoundError:
-            await answer.send(Body(404, b"the package index has no such project or file\n"))
+            await answer.send(404, b"the package index has no such project or file\n")
         except FetchError as error:
             log.remark(f"The package index could not serve a request: {error}.")
-            await answer.send(Body(502, f"{error}\n".encode("utf-8", "replace")))
+            await answer.send(502, f"{error}\n".encode("utf-8", "replace"))
 
     async def _answer(self, answer: Answer, request: h11.Request, log: ConnectionLog) -> None:
         if request.method not in (b"GET", b"HEAD"):
@@ -115,10 +81,8 @@ class PackageIndex:
         if match := _PROJECT.fullmatch(target):
             project = _project(match[1])
             files = (await self._files(project, log)).values()
-            accept = dict(request.headers).get(b"accept", b"").decode("latin-1")
-            write, kind = (write_json, JSON_TYPE) if JSON_TYPE in accept else (write_html, HTML_TYPE)
-            kind = kind if kind in accept else "text/html; charset=utf-8"
-            await answer.send(Body(200, await asyncio.to_thread(write, project, files), kind))
+            page = await asyncio.to_thread(write_html, project, files)
+            await answer.send(200, page, "text/html; charset=utf-8")
         elif match := _FILE.fullmatch(target):
             await self._send_file(answer, _project(match[1]), unquote(match[2]), log)
         else:
@@ -199,13 +163,7 @@ def _project(name: str) -> str:
 
 
 class Answer:
-    """Writes one response.
-
-    Args:
-        channel: The connection.
-        parser: Has read the request.
-        head_only: Whether the request was HEAD.
-    """
+    """Writes one response."""
 
     def __init__(self, channel: Channel, parser: h11.Connection, *, head_only: bool) -> None:
         self.head_only = head_only
@@ -213,13 +171,13 @@ class Answer:
         self._parser = parser
         self._begun = False
 
-    async def send(self, body: Body) -> None:
+    async def send(self, status: int, content: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         """Send a whole response; nothing if another one has begun, which is then incomplete."""
         if self._begun:
             return
-        await self.begin(body.status, body.content_type, len(body.content))
+        await self.begin(status, content_type, len(content))
         if not self.head_only:
-            await self.write(body.content)
+            await self.write(content)
         await self.end()
 
     async def begin(self, status: int, content_type: str, size: int | None) -> None:
@@ -228,7 +186,7 @@ class Answer:
         headers = [("Content-Type", content_type), ("Connection", "close")]
         if size is not None:
             headers.append(("Content-Length", str(size)))
-        await self._send(h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b"")))
+        await self._send(h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode()))
 
     async def write(self, content: bytes) -> None:
         """Send a part of the body."""
@@ -241,6 +199,3 @@ class Answer:
 
     async def _send(self, event: h11.Event) -> None:
         await self._channel.write(self._parser.send(event) or b"")
-
-
-_REASONS = {200: b"OK", 404: b"Not Found", 405: b"Method Not Allowed", 502: b"Bad Gateway"}

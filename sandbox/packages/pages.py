@@ -1,27 +1,22 @@
-"""Project pages of the simple API: read from HTML (PEP 503) or JSON (PEP 691), and rewritten with links of our own."""
+"""Project pages of the simple API, in HTML (PEP 503): read, and written again with links of our own."""
 
 from __future__ import annotations
 
 import contextlib
 import html
-import itertools
-import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".tar")
 MAX_FILENAME = 255
 MAX_FILES = 20_000
 """Files that a page may list."""
-MAX_ITEMS_OF_FILE = 50
-"""Values in JSON, on the average, beyond which a page is not parsed; indexes use about 20."""
 MAX_TEXT = 1000
 """Characters that are kept of a reason or a version specifier."""
 MAX_URL = 4096
@@ -63,12 +58,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def belongs_to(filename: str, project: str) -> bool:
-    """Return whether a file's name says that it is of a project.
-
-    Args:
-        filename: Name of a wheel or a source distribution.
-        project: Normalised name.
-    """
+    """Return whether a file's name says that it is of a project."""
     dashes = [place for place, letter in enumerate(filename) if letter == "-"]
     return any(
         canonical_name(filename[:place]) == project and filename[place + 1 : place + 2].isdigit() for place in dashes
@@ -82,19 +72,8 @@ def file_name(url: str) -> str | None:
     return name if is_safe and name.endswith(ARCHIVES) else None
 
 
-def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]:
-    """Read the files that a page lists; entries that are malformed are left out.
-
-    Args:
-        content: The page.
-        content_type: Its media type.
-        url: Its URL, from which relative links are resolved.
-
-    Raises:
-        ValueError: It is JSON and not a project page, lists too many files, or takes too long.
-    """
-    if content_type.partition(";")[0].strip().lower() == JSON_TYPE:
-        return _parse_json(content, url)
+def parse_page(content: bytes, url: str) -> list[ProjectFile]:
+    """Read the files that a page lists; entries that are malformed are left out."""
     parser = _Links(url)
     text, deadline = content.decode("utf-8", "replace"), time.monotonic() + PARSE_TIMEOUT_S
     for at in range(0, len(text), PIECE):
@@ -108,47 +87,8 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
     return parser.files
 
 
-def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
-    # Counted first: no other thread of this program runs while it is parsed.
-    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_FILES * MAX_ITEMS_OF_FILE:
-        raise ValueError(f"it lists more than {MAX_FILES:,} files")
-    try:
-        page = json.loads(content, parse_int=_not_needed, parse_float=_not_needed)
-        entries = list(page["files"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError("it is not a project page in JSON") from None
-    _check_number(entries)
-    found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
-    return [file for file in found if file is not None]
-
-
-def _not_needed(_number: str) -> None:
-    """Stand for a number: to convert a long one takes long, and other threads can run while this function does."""
-
-
-def _check_number(entries: Sequence[Any]) -> None:
-    if len(entries) > MAX_FILES:
-        raise ValueError(f"it lists more than {MAX_FILES:,} files")
-
-
-def _from_json(entry: Mapping[str, Any], page: str) -> ProjectFile | None:
-    link, yanked = entry.get("url"), entry.get("yanked", False)
-    if not isinstance(link, str):
-        return None
-    metadata = entry.get("core-metadata", entry.get("dist-info-metadata", False))
-    return _make_file(
-        link,
-        page,
-        page,
-        hashes=_checked_hashes(entry.get("hashes")),
-        requires_python=entry.get("requires-python"),
-        yanked=yanked[:MAX_TEXT] or True if isinstance(yanked, str) else bool(yanked),
-        metadata=_checked_hashes(metadata) if metadata else None,
-    )
-
-
 def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | None:
-    """Return the file of a link, which is relative to `base`; None if the link is malformed or leads to no package."""
+    """Return the file of a link, which is relative to `base`; None if the link is malformed, or leads to no package."""
     if len(link) > MAX_URL:
         return None
     try:
@@ -160,20 +100,7 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
     filename = file_name(url)
     if filename is None:
         return None
-    requires = fields.pop("requires_python")
-    requires = requires if isinstance(requires, str) and len(requires) <= MAX_TEXT else None
-    clean = split._replace(fragment="").geturl()
-    return ProjectFile(filename, clean, page, requires_python=requires, **fields)
-
-
-def _checked_hashes(hashes: Any) -> dict[str, str]:
-    if not isinstance(hashes, dict):
-        return {}
-    return {
-        str(name): str(value)
-        for name, value in itertools.islice(hashes.items(), MAX_HASHES)
-        if _HASH.fullmatch(f"{name}={value}")
-    }
+    return ProjectFile(filename, split._replace(fragment="").geturl(), page, **fields)
 
 
 def _hashes_in(text: str) -> dict[str, str]:
@@ -197,38 +124,21 @@ class _Links(HTMLParser):
                 self._base = urljoin(self._url, link)
         if tag != "a" or not link:
             return
+        requires = attributes.get("data-requires-python")
         metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
         file = _make_file(
             link,
             self._url,
             self._base,
             hashes=_hashes_in(link.partition("#")[2]),
-            requires_python=attributes.get("data-requires-python"),
+            requires_python=requires if requires and len(requires) <= MAX_TEXT else None,
             yanked=(attributes["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in attributes else False,
             metadata=_hashes_in(metadata or "") if metadata != "false" else None,
         )
         if file is not None:
             self.files.append(file)
-        _check_number(self.files)
-
-
-def _link(file: ProjectFile, project: str) -> str:
-    return f"../../files/{project}/{quote(file.filename)}"
-
-
-def write_json(project: str, files: Iterable[ProjectFile]) -> bytes:
-    """Return a project's page as JSON (PEP 691)."""
-    entries: list[str] = []
-    for file in files:
-        entry: dict[str, Any] = {"filename": file.filename, "url": _link(file, project), "hashes": dict(file.hashes)}
-        if file.requires_python is not None:
-            entry["requires-python"] = file.requires_python
-        if file.metadata is not None:
-            entry["core-metadata"] = entry["dist-info-metadata"] = dict(file.metadata) or True
-        # One by one, because no other thread runs meanwhile.
-        entries.append(json.dumps({**entry, "yanked": file.yanked}))
-    head = json.dumps({"meta": {"api-version": "1.0"}, "name": project})
-    return f'{head[:-1]}, "files": [{", ".join(entries)}]}}'.encode()
+        if len(self.files) > MAX_FILES:
+            raise ValueError(f"it lists more than {MAX_FILES:,} files")
 
 
 def write_html(project: str, files: Iterable[ProjectFile]) -> bytes:
@@ -241,7 +151,7 @@ def write_html(project: str, files: Iterable[ProjectFile]) -> bytes:
 def _anchor(file: ProjectFile, project: str) -> str:
     best = sorted(file.hashes.items(), key=lambda each: each[0] != "sha256")
     fragment = f"#{best[0][0]}={best[0][1]}" if best else ""
-    attributes = {"href": _link(file, project) + fragment}
+    attributes = {"href": f"../../files/{project}/{quote(file.filename)}{fragment}"}
     if file.requires_python is not None:
         attributes["data-requires-python"] = file.requires_python
     if file.yanked:

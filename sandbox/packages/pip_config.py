@@ -32,7 +32,6 @@ class PipConfig:
         client_cert: Path of a client certificate and its key, or None.
         proxy: URL of a proxy, or None for those of the environment.
         timeout_s: Seconds without an answer after which a server counts as unreachable.
-        use_keyring: Whether the package `keyring` may be asked for credentials.
         no_index: Whether `find_links` is to be the only source.
     """
 
@@ -43,16 +42,11 @@ class PipConfig:
     client_cert: str | None = None
     proxy: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
-    use_keyring: bool = True
     no_index: bool = False
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
-        """Read the configuration as the host's pip does: its files, then its environment variables.
-
-        Args:
-            environment: The host's variables. Default: those of this process.
-        """
+        """Read the configuration as the host's pip does: its files, then its environment variables."""
         environment = os.environ if environment is None else environment
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
@@ -68,17 +62,12 @@ class PipConfig:
             client_cert=_path(options.get("client-cert")),
             proxy=options.get("proxy") or None,
             timeout_s=_seconds(options.get("timeout")),
-            use_keyring=options.get("keyring-provider", "auto") in ("auto", "import", "subprocess"),
             no_index=no_index,
         )
 
 
 def read_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that pip would use, by their long names; later sources replace earlier ones.
-
-    Args:
-        environment: The host's variables.
-    """
+    """Return the options that pip would use, by their long names; later sources replace earlier ones."""
     sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
     for file in _files(environment):
         for section, found in _read_file(file).items():

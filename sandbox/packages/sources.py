@@ -8,8 +8,9 @@ import os
 import stat
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,7 +19,6 @@ from autogen_codeact.sandbox.packages.credentials import shown
 from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
 from autogen_codeact.sandbox.packages.pages import (
     HTML_TYPE,
-    JSON_TYPE,
     ProjectFile,
     belongs_to,
     file_name,
@@ -26,40 +26,48 @@ from autogen_codeact.sandbox.packages.pages import (
 )
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 
-ACCEPT = f"{JSON_TYPE}, {HTML_TYPE};q=0.2, text/html;q=0.01"
+ACCEPT = f"{HTML_TYPE}, text/html;q=0.2"
 PAGE_LIMIT = 64 * 1024 * 1024
 PAGE_TIMEOUT_S = 60.0
 PIECE = 256 * 1024
-_HTML = ("text/html", HTML_TYPE)
 
 
-class Source(Protocol):
-    """Lists files."""
+@dataclass(frozen=True)
+class Source:
+    """Lists files: an index in the simple layout, or a page or folder with files of any projects.
+
+    Args:
+        where: Its URL, or its path on the host.
+        is_index: Whether it is an index.
+        fetcher: Sends requests.
+    """
+
+    where: str | Path
+    is_index: bool
+    fetcher: Fetcher
 
     async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project, by its normalised name.
+        """Return the files of a project, by its normalised name."""
+        if self.is_index:
+            return await self._list(f"{project}/")
+        try:
+            found = await self._list("")
+        except NotFoundError as error:
+            if isinstance(self.where, Path):
+                return []  # as pip does
+            raise FetchError(str(error)) from None
+        return [file for file in found if belongs_to(file.filename, project)]
 
-        Raises:
-            NotFoundError: It has none.
-            FetchError: The source can't be read.
-        """
-        ...
+    async def _list(self, below: str) -> list[ProjectFile]:
+        if isinstance(self.where, Path):
+            return await asyncio.to_thread(_read_local, self.where / below, is_index=self.is_index)
+        return await _fetch_page(f"{self.where.rstrip('/')}/{below}" if below else self.where, self.fetcher)
 
 
 def make_sources(config: PipConfig, fetcher: Fetcher) -> list[Source]:
     """Return the sources that pip is configured for, in the order in which pip prefers them."""
-    links = [_find_links(entry, fetcher) for entry in config.find_links]
-    return [*links, *(_index(url, fetcher) for url in config.indexes)]
-
-
-def _index(url: str, fetcher: Fetcher) -> Source:
-    folder = _local_path(url)
-    return HttpIndex(url, fetcher) if folder is None else FolderIndex(folder)
-
-
-def _find_links(entry: str, fetcher: Fetcher) -> Source:
-    path = _local_path(entry)
-    return HttpLinks(entry, fetcher) if path is None else LocalLinks(path)
+    links = [Source(_local_path(entry) or entry, False, fetcher) for entry in config.find_links]
+    return [*links, *(Source(_local_path(url) or url, True, fetcher) for url in config.indexes)]
 
 
 def _local_path(entry: str) -> Path | None:
@@ -69,70 +77,6 @@ def _local_path(entry: str) -> Path | None:
     return None if "://" in entry else Path(entry).expanduser()
 
 
-class HttpIndex:
-    """An index in the simple layout, over HTTP."""
-
-    def __init__(self, url: str, fetcher: Fetcher) -> None:
-        self._url = url.rstrip("/")
-        self._fetcher = fetcher
-
-    async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project."""
-        return await _fetch_page(f"{self._url}/{project}/", self._fetcher)
-
-
-class HttpLinks:
-    """A page over HTTP with links to files of any projects."""
-
-    def __init__(self, url: str, fetcher: Fetcher) -> None:
-        self._url = url
-        self._fetcher = fetcher
-
-    async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project."""
-        try:
-            found = await _fetch_page(self._url, self._fetcher)
-        except NotFoundError as error:
-            raise FetchError(str(error)) from None
-        return [file for file in found if belongs_to(file.filename, project)]
-
-
-class FolderIndex:
-    """An index in the simple layout, in a folder of the host."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project."""
-        return await asyncio.to_thread(self._read, project)
-
-    def _read(self, project: str) -> list[ProjectFile]:
-        folder = self._folder / project
-        page = folder / "index.html"
-        with _local_errors(folder):
-            return _read_page(page) if page.is_file() else list(_in_folder(folder))
-
-
-class LocalLinks:
-    """A folder of files, or a page with links to files, on the host."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project."""
-        found = await asyncio.to_thread(self._read)
-        return [file for file in found if belongs_to(file.filename, project)]
-
-    def _read(self) -> list[ProjectFile]:
-        try:
-            with _local_errors(self._path):
-                return list(_in_folder(self._path)) if self._path.is_dir() else _read_page(self._path)
-        except NotFoundError:
-            return []  # as pip does
-
-
 async def _fetch_page(url: str, fetcher: Fetcher) -> list[ProjectFile]:
     try:
         async with asyncio.timeout(PAGE_TIMEOUT_S), fetcher.open(url, accept=ACCEPT) as (response, final):
@@ -140,10 +84,10 @@ async def _fetch_page(url: str, fetcher: Fetcher) -> list[ProjectFile]:
             content_type = response.headers.get("Content-Type", "text/html")
     except TimeoutError:
         raise FetchError(f"{shown(url)} can't be fetched: not complete after {PAGE_TIMEOUT_S:g} s") from None
-    if content_type.partition(";")[0].strip().lower() not in (JSON_TYPE, *_HTML):
+    if content_type.partition(";")[0].strip().lower() not in ("text/html", HTML_TYPE):
         raise FetchError(f"{shown(url)} is not a page of a package index")
     try:
-        found = await asyncio.to_thread(parse_page, content, content_type, final)
+        found = await asyncio.to_thread(parse_page, content, final)
     except ValueError as error:
         raise FetchError(f"{shown(url)} can't be read: {error}") from None
     return [file for file in found if urlsplit(file.url).scheme in ("http", "https")]
@@ -169,12 +113,16 @@ def _local_errors(path: Path) -> Iterator[None]:
         raise FetchError(f"{path} can't be read: {error.strerror}") from None
 
 
-def _read_page(path: Path) -> list[ProjectFile]:
-    with open_file(path) as file:
-        content = file.read(PAGE_LIMIT + 1)
+def _read_local(path: Path, *, is_index: bool) -> list[ProjectFile]:
+    page = path / "index.html" if is_index else path
+    with _local_errors(path):
+        if path.is_dir() and not page.is_file():
+            return list(_in_folder(path))
+        with open_file(page) as file:
+            content = file.read(PAGE_LIMIT + 1)
     if len(content) > PAGE_LIMIT:
-        raise FetchError(f"{path} has more than {PAGE_LIMIT:,} bytes, too many for a page")
-    return parse_page(content, "text/html", path.absolute().as_uri())
+        raise FetchError(f"{page} has more than {PAGE_LIMIT:,} bytes, too many for a page")
+    return parse_page(content, page.absolute().as_uri())
 
 
 def _in_folder(folder: Path) -> Iterator[ProjectFile]:
@@ -187,11 +135,7 @@ def _in_folder(folder: Path) -> Iterator[ProjectFile]:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a regular file for reading.
-
-    Raises:
-        OSError: It can't be opened, or is something else, such as a device.
-    """
+    """Open a regular file for reading."""
     # A named pipe would block without a writer.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = os.fdopen(fd, "rb")
@@ -201,6 +145,7 @@ def open_file(path: Path) -> IO[bytes]:
     return file
 
 
+@dataclass(frozen=True)
 class Download:
     """A file that is being read.
 
@@ -209,25 +154,13 @@ class Download:
         pieces: Its content.
     """
 
-    def __init__(self, size: int | None, pieces: AsyncIterator[bytes]) -> None:
-        self.size = size
-        self.pieces = pieces
+    size: int | None
+    pieces: AsyncIterator[bytes]
 
 
 @contextlib.asynccontextmanager
 async def download(url: str, base: str, fetcher: Fetcher, method: str = "GET") -> AsyncIterator[Download]:
-    """Open a file that a source has listed.
-
-    Args:
-        url: Its URL.
-        base: URL of the page that lists it.
-        fetcher: Sends requests.
-        method: GET, or HEAD for its size only.
-
-    Raises:
-        NotFoundError: It does not exist.
-        FetchError: It can't be had.
-    """
+    """Open a file that a source has listed."""
     path = _local_path(url)
     if path is None:
         async with fetcher.open(url, base, method=method) as (response, _):

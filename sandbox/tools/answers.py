@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from functools import singledispatch
 from types import GeneratorType
 from typing import Any
 
@@ -16,38 +17,37 @@ MAX_DEPTH = 20
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
+@singledispatch
 def as_tool_image(value: Any) -> Any:
-    """Convert a Pillow image to a `ToolImage`; return anything else as it is."""
-    pillow = sys.modules.get("PIL.Image")  # where it was not imported, nothing is an image of its
-    if pillow is None or not isinstance(value, pillow.Image):
+    """Convert an image to a `ToolImage`; return anything else as it is. Libraries can register classes of images."""
+    if not isinstance(value, pillow_image()):
         return value
     file = io.BytesIO()
     value.save(file, format="PNG", compress_level=1)
     return ToolImage("image/png", file.getvalue(), value.size)
 
 
-def to_answer(
-    value: Any,
-    origin: str,
-    dump: Callable[[Any], Any] | None = None,
-    convert: Callable[[Any], Any] = as_tool_image,
-) -> ToolAnswer:
-    """Make a tool's answer.
+@as_tool_image.register
+def _unchanged(value: ToolImage) -> ToolImage:
+    return value
 
-    Args:
-        value: What the tool returned.
-        origin: The tool's name, for the error.
-        dump: Converts a value of the annotated type to JSON values; raises for one of another type.
-        convert: Called with each value; returns a `ToolImage` for what is one.
 
-    Returns:
-        The answer; its value has a description in place of each image.
+def pillow_image() -> Any:
+    """Return the class of Pillow's images, or () where it was not imported, because then nothing is one."""
+    return getattr(sys.modules.get("PIL.Image"), "Image", ())
 
-    Raises:
-        TypeError: JSON can't represent it.
-    """
+
+def is_image_class(kind: Any) -> bool:
+    """Return whether objects of a class are images."""
+    if not isinstance(kind, type):
+        return False
+    return issubclass(kind, pillow_image()) or as_tool_image.dispatch(kind) is not as_tool_image.dispatch(object)
+
+
+def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None) -> ToolAnswer:
+    """Make a tool's answer."""
     images: list[ToolImage] = []
-    value = _without_images(value, images, convert, 0)
+    value = _without_images(value, images, 0)
     if dump is not None and not images:
         try:
             return ToolAnswer(dump(value))
@@ -62,8 +62,8 @@ def to_answer(
         ) from None
 
 
-def _without_images(value: Any, images: list[ToolImage], convert: Callable[[Any], Any], depth: int) -> Any:
-    value = convert(value)
+def _without_images(value: Any, images: list[ToolImage], depth: int) -> Any:
+    value = as_tool_image(value)
     if isinstance(value, ToolImage):
         images.append(value)
         return f"[image {len(images)}: {_size(value)}]"
@@ -74,7 +74,7 @@ def _without_images(value: Any, images: list[ToolImage], convert: Callable[[Any]
     items = list(value.values() if isinstance(value, dict) else value)
     if _PLAIN.issuperset(map(type, items)):
         return value
-    replaced = [_without_images(item, images, convert, depth + 1) for item in items]
+    replaced = [_without_images(item, images, depth + 1) for item in items]
     if all(old is new for old, new in zip(items, replaced, strict=True)):
         return value
     return dict(zip(value, replaced, strict=True)) if isinstance(value, dict) else replaced

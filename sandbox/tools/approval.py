@@ -41,7 +41,6 @@ class ToolApproval:
     reason: str = ""
 
 
-# Not typed with `ToolApprovalRequest`, so that a function may require a subclass that its caller adds fields with.
-ApproveTool = Callable[[Any], Awaitable[ToolApproval]]
-"""Called with a `ToolApprovalRequest` for each call, also for several at the same time, and cancelled when nobody waits for the
+ApproveTool = Callable[[ToolApprovalRequest], Awaitable[ToolApproval]]
+"""Called for each call, also for several at the same time, and cancelled when nobody waits for the
 answer any more; a call is made only if it is approved."""

@@ -17,9 +17,10 @@ from typing import Any
 
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.requests import Requests
+from autogen_codeact.sandbox.tools.answers import as_tool_image
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import NO_LIBRARY, FunctionHostTool, LibraryTypes, contained
+from autogen_codeact.sandbox.tools.function import HostTool, contained
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
     describe_error,
@@ -42,7 +43,7 @@ from autogen_codeact.sandbox.types.observers import (
 )
 from autogen_codeact.sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.types.run_context import RunContext
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer, ToolArgumentError, ToolImage
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
 from autogen_codeact.sandbox.types.tool_limits import ToolLimits
 
 logger = logging.getLogger("autogen_codeact")
@@ -53,14 +54,7 @@ _NUMBER = struct.Struct("!I")
 
 
 class NotAllowed(Exception):
-    """A call that is not made.
-
-    Args:
-        kind: Name of the exception that the code gets.
-        reason: Why.
-        bases: Builtin exceptions that it can be caught as.
-        refused: Whether the code gets a `ToolRefused`. Default: if that is its kind.
-    """
+    """A call that is not made."""
 
     def __init__(self, kind: str, reason: str, *bases: str, refused: bool | None = None) -> None:
         super().__init__(reason)
@@ -71,44 +65,24 @@ class NotAllowed(Exception):
 
 
 class ToolBroker:
-    """The host tools of a sandbox, with their limits and approval.
-
-    Args:
-        tools: The tools.
-        limits: Limits for the calls of one block.
-        approve: Approves each call; None to allow all.
-        library: Converts the images in the tools' answers. Default: those of Pillow.
-
-    Raises:
-        ValueError: Two tools have the same name, or one has an unusable name.
-    """
+    """The host tools of a sandbox, with their limits and approval."""
 
     def __init__(
         self,
-        tools: Sequence[HostTool],
+        tools: Sequence[HostToolProtocol],
         limits: ToolLimits,
         approve: ApproveTool | None = None,
-        library: LibraryTypes = NO_LIBRARY,
     ) -> None:
-        self.tools: dict[str, HostTool] = {}
+        self.tools: dict[str, HostToolProtocol] = {}
         self.limits = limits
         self.approve = approve
-        self.library = library
         self.attachments = Attachments()
         """Recorders and observers of the sandbox."""
         self.without_approval: set[str] = set()
         self.replace((), tools)
 
-    def replace(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
-        """Replace some of the tools by others.
-
-        Args:
-            old: The tools to remove.
-            new: The tools to add.
-
-        Raises:
-            ValueError: Two tools have the same name, or one has an unusable name; nothing has changed.
-        """
+    def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
+        """Replace some of the tools by others."""
         staying = {name: tool for name, tool in self.tools.items() if tool not in old}
         names = [*staying, *(tool.name for tool in new)]
         if double := sorted({name for name in names if names.count(name) > 1}):
@@ -118,7 +92,7 @@ class ToolBroker:
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 
-    def approval_for(self, tool: HostTool) -> ApproveTool | None:
+    def approval_for(self, tool: HostToolProtocol) -> ApproveTool | None:
         """Return what approves the calls to a tool; None if they need no approval."""
         return None if tool.name in self.without_approval else self.approve
 
@@ -131,14 +105,7 @@ class ToolBroker:
         }
 
     def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
-        """Return the handler of the calls of one block, for the running event loop.
-
-        Args:
-            code: The block.
-            language: Its language.
-            context: What its caller adds.
-            block: Which block it is, for recorder and observers.
-        """
+        """Return the handler of the calls of one block, for the running event loop."""
         return BlockCalls(self, code, language, context, block)
 
 
@@ -162,15 +129,7 @@ class _Call:
 
 
 class BlockCalls:
-    """The calls of one block.
-
-    Args:
-        broker: The broker.
-        code: The block.
-        language: Its language.
-        context: What its caller adds.
-        block: Which block it is.
-    """
+    """The calls of one block."""
 
     def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
         self._broker = broker
@@ -221,11 +180,7 @@ class BlockCalls:
     # In the connection's thread
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a `TOOL_CALL` or `CANCEL_CALL` frame.
-
-        Raises:
-            SandboxProtocolError: The calls exceed the limits.
-        """
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame."""
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
@@ -291,7 +246,7 @@ class BlockCalls:
             else:
                 call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
                 answer = await answers(request.name, request.copies[1])
-            images = tuple(map(self._broker.library.convert, answer.images))
+            images = tuple(map(as_tool_image, answer.images))
             body, result = await self._written(answer.value)
             if call.outcome is None:
                 call.images = images
@@ -342,8 +297,8 @@ class BlockCalls:
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
         return await self._run(tool, request.copies[1])
 
-    async def _run(self, tool: HostTool, arguments: dict[str, Any]) -> ToolAnswer:
-        if self.sandbox is None or not isinstance(tool, FunctionHostTool) or not tool.exchanges_files:
+    async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
+        if self.sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
             return await tool.run(arguments)
         files = CallFiles(self.sandbox, self._files, self.work_dir)
         try:
@@ -365,7 +320,7 @@ class BlockCalls:
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
-    async def _record_intent(self, call: _Call, tool: HostTool) -> None:
+    async def _record_intent(self, call: _Call, tool: HostToolProtocol) -> None:
         call.intent = self._intent(call, idempotent=getattr(tool, "idempotent", False) is True)
         for recorder in recorders(self._attached):
             try:

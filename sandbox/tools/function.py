@@ -1,4 +1,4 @@
-"""A Python function of the host as a tool."""
+"""`HostTool`: a Python function of the host as a tool."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import asyncio
 import functools
 import inspect
 import typing
-from collections import OrderedDict
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
 from io import IOBase
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
+from autogen_codeact.sandbox.host.threads import Threads
+from autogen_codeact.sandbox.tools.answers import is_image_class, to_answer
 from autogen_codeact.sandbox.tools.arguments import Arguments, check_result, result_of
 from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.names import checked_name
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.rich_values import RichType, rich_type
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
-from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
-from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage
+from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage, ToolStuckError
 
+T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
 MAX_ITEMS = 100_000
@@ -33,55 +34,72 @@ OPEN_IN_TOOL = (
     "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "
     "called."
 )
+STUCK = (
+    "the thread of this tool is still busy with an earlier call, which took too long or whose block has ended: no call can be "
+    "made until that one returns"
+)
 
 
-@dataclass(frozen=True)
-class LibraryTypes:
-    """Classes of another library that functions may take and return.
+class OwnThread(Threads):
+    """One thread, in which all calls of a tool run one after the other.
 
-    Args:
-        token: A class with `cancel()`. A parameter of it is not shown; each call gets a new object, which is cancelled with it.
-        images: Classes of images.
-        convert: Called with each value in a result; returns a `ToolImage` for what is one, anything else as it is.
+    If nobody waits any more for a call that is running, because it took too long or the block has ended, further calls fail until
+    it returns: the thread can't be stopped.
     """
 
-    token: type[Any] | None = None
-    images: tuple[type, ...] = (ToolImage,)
-    convert: Callable[[Any], Any] = as_tool_image
+    def __init__(self) -> None:
+        super().__init__(most=1, idle_s=None)
+        self._abandoned: Future[Any] | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function in the thread, as `Threads.run` does."""
+        if self._abandoned is not None and not self._abandoned.done():
+            raise ToolStuckError(STUCK)
+        job = self.submit(function)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            if job.running():
+                self._abandoned = job
+            raise
 
 
-NO_LIBRARY = LibraryTypes()
+class HostTool(StubbedTool):
+    """A typed function as a host tool. Give one where the function needs an option; other functions are passed as they are.
 
-
-class FunctionHostTool(StubbedTool):
-    """A typed function, sync or async, as a host tool.
+    A parameter whose class has `cancel()` and `link_future()`, such as AutoGen's `CancellationToken`, is not shown: each call
+    gets a new object, which is cancelled with the call.
 
     Args:
-        function: The function; a `functools.partial` or a bound method will do, a lambda won't.
-        threads: Where a sync function runs.
-        library: Classes of a library that the function may use. Default: none.
+        function: The function, sync or async; a `functools.partial` or a bound method will do, a lambda won't.
+        thread: Where a sync function runs. "shared" (the default): in one of a few threads, several calls at the same time.
+            "own": all its calls in one thread, one after the other. What belongs to a thread, such as a connection of sqlite3,
+            must be made by the function itself.
+        idempotent: Whether calling it again does no harm, as with a search. A run log then does not wait for the disk before and
+            after a call. Default: no.
 
     Raises:
-        ValueError: It can't be a tool; the message says why.
+        ValueError: The function can't be a tool, or `thread` is something else; the message says why.
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        threads: Threads,
-        library: LibraryTypes = NO_LIBRARY,
+        self, function: Callable[..., Any], *, thread: Literal["shared", "own"] = "shared", idempotent: bool = False
     ) -> None:
-        self._function = function
-        self._threads = threads
-        self._library = library
+        if thread not in ("shared", "own"):
+            raise ValueError(f"thread must be 'shared' or 'own', not {thread!r}")
+        self.function = function
+        self.idempotent = idempotent
+        self._threads = OwnThread() if thread == "own" else Threads()
         name = _name_of(function)
         self.origin = f"the function {_location_of(function)}"
         self._is_async = _is_async(function)
         hints = _hints(function, name)
-        self._parameters = _parameters(function, name)
-        self._token = next((p.name for p in self._parameters if _is_token(hints.get(p.name), library)), None)
-        shown = [p for p in self._parameters if p.name != self._token]
+        parameters = _parameters(function, name)
+        self._token = next(((p.name, hints[p.name]) for p in parameters if _is_token(hints.get(p.name))), None)
+        shown = [p for p in parameters if self._token is None or p.name != self._token[0]]
+        self._positional = [p for p in parameters if p.kind == p.POSITIONAL_ONLY]
         self._rich = {p.name: rich for p in shown if (rich := rich_type(hints.get(p.name))) is not None}
+        self._rich_required = [p.name for p in shown if p.name in self._rich and p.default is _EMPTY]
         plain = [p for p in shown if p.name not in self._rich]
         self._arguments = Arguments(
             name,
@@ -90,19 +108,15 @@ class FunctionHostTool(StubbedTool):
         )
         returned = hints.get(_RETURN)
         self._rich_result = rich_type(returned)
-        if returned in library.images:
+        if is_image_class(returned):
             returned = str  # its description
         self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
         if self._result is None and self._rich_result is None and _RETURN in hints:
-            check_result(name, returned, library.images)
+            check_result(name, returned)
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         self.stub = self._write(name, shown, hints)
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function."""
-        return self._function
+        weakref.finalize(self, self._threads.close)
 
     async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
         """Validate the arguments and call the function.
@@ -115,33 +129,42 @@ class FunctionHostTool(StubbedTool):
             ToolArgumentError: They do not fit.
             Exception: What the function raised.
         """
-        token = self._library.token() if self._token is not None and self._library.token is not None else None
+        if missing := [name for name in self._rich_required if name not in arguments]:
+            raise ToolArgumentError("; ".join(f"{name} is missing" for name in missing))
         plain = {name: value for name, value in arguments.items() if name not in self._rich}
-        self._check_given(arguments)
-        rich = {
+        values = {
             name: await self._rich[name].load(name, arguments[name], files) for name in self._rich.keys() & arguments
         }
-        call = await offload(not is_small(plain), lambda: self._bound(plain, rich, token))
-        try:
-            if self._is_async:
-                value = await contained(self._function(*call.args, **call.kwargs))
-            else:
-                value = await self._in_thread(lambda: _collected(self._function(*call.args, **call.kwargs)))
-                if inspect.isawaitable(value):  # a sync function around an async one
-                    value = await contained(value)
-            if isinstance(value, Iterator):  # of an async function
-                value = await self._threads.run(lambda: _collected(value))
-        except asyncio.CancelledError:
-            if token is not None:
+        values |= await offload(not is_small(plain), lambda: self._arguments.validate(plain))
+        if self._token is None:
+            value = await self._call(values)
+        else:
+            name, kind = self._token
+            token = kind()
+            try:
+                value = await self._call({**values, name: token})
+            except asyncio.CancelledError:
                 token.cancel()
-            raise
+                raise
         images: tuple[ToolImage, ...] = ()
         if self._rich_result is not None:
             if self._rich_result.kind == "image":
-                images = (await offload(True, lambda: to_answer(value, self.name, None, self._library.convert))).images
+                images = (await offload(True, lambda: to_answer(value, self.name))).images
             return ToolAnswer(await self._rich_result.dump(value, files), images)
         dump = self._result.dump if self._result is not None else None
-        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
+        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump))
+
+    async def _call(self, values: dict[str, Any]) -> Any:
+        positional = [values.pop(each.name, each.default) for each in self._positional]
+        if self._is_async:
+            value = await contained(self.function(*positional, **values))
+        else:
+            value = await self._in_thread(lambda: _collected(self.function(*positional, **values)))
+            if inspect.isawaitable(value):  # a sync function around an async one
+                value = await contained(value)
+        if isinstance(value, Iterator):  # of an async function
+            value = await self._threads.run(lambda: _collected(value))
+        return value
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         try:
@@ -151,23 +174,6 @@ class FunctionHostTool(StubbedTool):
             if type(error).__module__ != "sqlite3" or OTHER_THREAD not in str(error):
                 raise
             raise type(error)(f"{error} {OPEN_IN_TOOL.format(name=self.name)}") from error
-
-    def _check_given(self, arguments: Mapping[str, Any]) -> None:
-        missing = [
-            p.name for p in self._parameters if p.name in self._rich and p.default is _EMPTY and p.name not in arguments
-        ]
-        if missing:
-            raise ToolArgumentError("; ".join(f"{name} is missing" for name in missing))
-
-    def _bound(self, arguments: Mapping[str, Any], rich: Mapping[str, Any], token: Any) -> inspect.BoundArguments:
-        values = {**self._arguments.validate(arguments), **rich}
-        if self._token is not None:
-            values[self._token] = token
-        ordered = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
-        call = inspect.BoundArguments(inspect.Signature(self._parameters), ordered)
-        if any(p.kind == p.POSITIONAL_ONLY and p.name not in values for p in self._parameters):
-            call.apply_defaults()
-        return call
 
     def _write(self, name: str, shown: list[inspect.Parameter], hints: Mapping[str, Any]) -> Stub:
         schema = self._arguments.schema
@@ -182,7 +188,7 @@ class FunctionHostTool(StubbedTool):
             )
             for each in shown
         ]
-        description = inspect.getdoc(_plain(self._function)) or ""
+        description = inspect.getdoc(_plain(self.function)) or ""
         if self._rich_result is not None:
             text, word = self._rich_result.text, self._rich_result.word
             return write_stub(name, parameters, text, description, texts.classes, rich_result=word)
@@ -194,9 +200,6 @@ def _collected(value: Any) -> Any:
     """Return the items of an iterator; anything else as it is.
 
     This runs where the tool does: the thread that serializes results serves all sandboxes, and an iterator may never end.
-
-    Raises:
-        TypeError: There are too many items.
     """
     if not isinstance(value, Iterator) or isinstance(value, IOBase):
         return value
@@ -206,8 +209,8 @@ def _collected(value: Any) -> Any:
     return items
 
 
-def _is_token(kind: Any, library: LibraryTypes) -> bool:
-    return library.token is not None and kind is library.token
+def _is_token(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "cancel") and hasattr(kind, "link_future")
 
 
 async def contained(call: Awaitable[Any]) -> Any:

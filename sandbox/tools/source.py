@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from autogen_codeact.sandbox.types.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -31,7 +31,7 @@ class ToolSource(ABC):
         """Start it."""
 
     @abstractmethod
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List its tools."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class ToolSource(ABC):
         """Whether its owner has started it; then `stop` leaves it running."""
         return False
 
-    async def start(self) -> Sequence[HostTool]:
+    async def start(self) -> Sequence[HostToolProtocol]:
         """Start it, unless it is running, and list its tools.
 
         Raises:

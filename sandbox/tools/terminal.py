@@ -18,11 +18,11 @@ import termios
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from autogen_codeact.sandbox.host.threads import Threads
 from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
-from autogen_codeact.sandbox.tools.writer import Writer
 
 _TURN = CrossLoopSemaphore()
-_WRITER = Writer()
+_WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped terminal blocks who writes to it
 POLL_S = 0.05
 QUIET_S = 0.5
 """Seconds between a question and its prompt; input typed until then is discarded."""
@@ -66,34 +66,14 @@ class Question:
 
 
 async def ask_line(prompt: str) -> str:
-    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile.
-
-    Args:
-        prompt: Shown on standard error, without a line end.
-
-    Raises:
-        EOFError: There is no terminal; the message says so in a sentence.
-    """
+    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile."""
     return await ask(Question("your message", "", prompt, (), free=True))
 
 
 async def ask(
     question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
 ) -> str:
-    """Ask, and wait for a line. Cancelling it withdraws the question.
-
-    Args:
-        question: The question.
-        skip: Called before this question is shown; returns whether an earlier answer already allows the call.
-        on_answer: Called with the line, before the next question is shown.
-
-    Returns:
-        The line, without its line end and the code; "y" if the question was skipped.
-
-    Raises:
-        EOFError: There is no terminal; the message says so in a sentence.
-        TimeoutError: Nobody answered.
-    """
+    """Ask, and wait for a line. Cancelling it withdraws the question."""
     if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
     async with _TURN:
@@ -113,7 +93,7 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
     settle = not question.free or _Screen.withdrawn
     _Screen.withdrawn = True  # until there is an answer
     try:
-        await _WRITER.write(question.text)
+        await _write(question.text)
         if settle:
             await asyncio.sleep(QUIET_S)
         async with asyncio.timeout(question.timeout):
@@ -121,7 +101,7 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
     except (asyncio.CancelledError, TimeoutError):
         with contextlib.suppress(EOFError):
             terminal.discard_input()
-        _WRITER.start(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
+        _WRITER.submit(lambda: _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n"))
         raise
 
 
@@ -132,7 +112,7 @@ async def _read_answer(question: Question, terminal: _Terminal, code: str, *, se
     while True:
         if settle:
             terminal.discard_input()
-        await _WRITER.write(needed + question.prompt)
+        await _write(needed + question.prompt)
         line = await terminal.read_line()
         if question.free:
             _Screen.withdrawn = False
@@ -143,14 +123,21 @@ async def _read_answer(question: Question, terminal: _Terminal, code: str, *, se
             return answer
 
 
+async def _write(text: str) -> None:
+    if text:
+        await _WRITER.run(lambda: _show(text))
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
 class _Terminal:
     """The terminal on standard input; read without Python's buffer, which may contain earlier input.
 
     It is opened once more, so that reading does not block, while standard input stays as it is for everybody who has it, such as
     the shell. Its modes are left alone.
-
-    Raises:
-        EOFError: The terminal was closed.
     """
 
     def __init__(self) -> None:
@@ -171,11 +158,7 @@ class _Terminal:
             raise EOFError(CLOSED) from None
 
     async def read_line(self) -> str:
-        """Wait for a line, without its line end.
-
-        Raises:
-            EOFError: The terminal was closed.
-        """
+        """Wait for a line, without its line end."""
         typed = b""
         while not typed.endswith((b"\n", b"\r")):
             await self._wait_for_input()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from autogen_codeact.sandbox.types.result import ToolCall
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 RecordedAnswers = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Returns the recorded answer to a call of a host tool, by its name and arguments, or raises `NotAllowed`."""
@@ -31,20 +31,14 @@ class CodeAndLanguage(Protocol):
     @property
     def code(self) -> str:
         """The code."""
-        ...
 
     @property
     def language(self) -> str:
         """Its language."""
-        ...
 
 
 def check_block(block: object) -> None:
-    """Check what a caller gave as a block.
-
-    Raises:
-        TypeError: It is no block, or its code or language is not a string.
-    """
+    """Check what a caller gave as a block."""
     for name, example in (("code", "print(1)"), ("language", "python")):
         if not hasattr(block, name):
             raise TypeError(
@@ -71,7 +65,7 @@ class RunContext:
     journalled: bool = False
     on_call: Callable[[ToolCall], None] | None = None
     answers: RecordedAnswers | None = None
-    tools: Mapping[str, HostTool] = field(default_factory=dict)
+    tools: Mapping[str, HostToolProtocol] = field(default_factory=dict)
 
 
 NO_CONTEXT = RunContext()

@@ -43,23 +43,20 @@ class ToolStuckError(TimeoutError):
     """The tool's own thread is busy with a call for which nobody waits any more."""
 
 
-class DescribedTool(Protocol):
-    """What the sandbox and the model see of a host tool."""
+class HostToolProtocol(Protocol):
+    """A host tool: what the sandbox and the model see of it, and how it runs. `HostTool` makes one of a function."""
 
     @property
     def name(self) -> str:
         """Its name, a Python identifier."""
-        ...
 
     @property
     def signature(self) -> str:
         """Its parameters and result as Python writes them, such as `(city: str, days: int = 3) -> list[Forecast]`."""
-        ...
 
     @property
     def description(self) -> str:
         """Its docstring."""
-        ...
 
     @property
     def source(self) -> str | Mapping[str, Any]:
@@ -68,11 +65,6 @@ class DescribedTool(Protocol):
         The source is run in the sandbox before any block: it must not contain text of third parties. The function's body passes
         the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
-        ...
-
-
-class HostTool(DescribedTool, Protocol):
-    """A function that runs on the host and is called from the sandbox."""
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
@@ -86,13 +78,8 @@ class HostTool(DescribedTool, Protocol):
         Raises:
             ToolArgumentError: The arguments do not fit.
         """
-        ...
 
 
-HostToolProtocol = HostTool
-"""Its public name; the public `HostTool` makes one of a function."""
-
-
-def is_host_tool(thing: object) -> TypeGuard[HostTool]:
+def is_host_tool(thing: object) -> TypeGuard[HostToolProtocol]:
     """Return whether it is a host tool already."""
     return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))

@@ -9,9 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 from autogen_codeact.batch.run_end import read_end, read_whole
-from autogen_codeact.cli.export_run import export_run
-from autogen_codeact.cli.list_runs import print_runs
-from autogen_codeact.cli.saved_run import show_run
+from autogen_codeact.cli.kept_runs import export_run, print_runs, show_run
 from autogen_codeact.runs import RunError
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.viewer.catalog import summary_row

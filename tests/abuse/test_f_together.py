@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxCodeExecutor, SandboxPool
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import run
@@ -188,7 +188,7 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
     """However the block of the tenant before has ended; each tenant looks for what that one has left, and leaves the same."""
     engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
     others = set(_namespaces(descendants(os.getpid())))  # of sandboxes that cases share, and that go on forking
-    async with SandboxPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
+    async with ExecutorPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
         for end in ("stop", "timeout", "killed"):
             async with pool.executor() as tenant:
                 await _see_nothing_of_others(tenant)

@@ -20,7 +20,7 @@ from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import AttemptFailed, BatchEvent, Task
-from autogen_codeact.executors import SandboxPool as ExecutorPool
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.sandbox import (
     AsyncSandbox,
     DockerHost,

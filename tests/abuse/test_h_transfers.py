@@ -13,9 +13,9 @@ import pytest
 
 from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     SandboxError,
     SandboxFileError,
-    SandboxPool,
     SandboxStartError,
     SandboxUnavailable,
 )
@@ -235,7 +235,7 @@ async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_le
 async def test_h19_a_pool_works_again_after_its_engine_was_killed(second_engine: SecondEngine) -> None:
     """It is killed with one sandbox leased, one idle and others being started; who asks meanwhile is told at once."""
     await asyncio.to_thread(second_engine.start)
-    pool = SandboxPool(2, docker_host=second_engine.address, acquire_timeout=10)
+    pool = ExecutorPool(2, docker_host=second_engine.address, acquire_timeout=10)
     try:
         await pool.start()
         await pool.ready(30)

@@ -12,7 +12,7 @@ from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.packages import index as served
 from autogen_codeact.sandbox.packages import sources
 from autogen_codeact.sandbox.packages.index import PackageIndex
-from autogen_codeact.sandbox.packages.pages import JSON_TYPE, ProjectFile, parse_page
+from autogen_codeact.sandbox.packages.pages import ProjectFile, parse_page
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from tests.executors.images import make_wheel
 from tests.executors.packages.conftest import configure
@@ -258,13 +258,13 @@ async def test_i25_cached_pages_of_large_projects_take_bounded_memory(monkeypatc
 @pytest.mark.parametrize("start", ["<!--", "<![CDATA[", "</", "<?"])
 def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time(start: str) -> None:
     link = b'<a href="x-1.0.zip">x</a>'
-    found = parse_page(link + start.encode() * 1_000_000, "text/html", "https://a.test/")  # else it takes hours
+    found = parse_page(link + start.encode() * 1_000_000, "https://a.test/")  # else it takes hours
     assert [file.filename for file in found] == ["x-1.0.zip"]
 
 
-def test_i23_a_page_of_millions_of_values_is_refused_before_it_is_parsed() -> None:
+def test_i23_a_page_of_too_many_links_is_refused() -> None:
     with pytest.raises(ValueError, match="it lists more than 20,000 files"):
-        parse_page(b'{"files": [' + b"0," * 1_000_000 + b"0]}", JSON_TYPE, "https://a.test/")
+        parse_page(b"<a href=x-1.0.zip>" * 1_000_000, "https://a.test/")
 
 
 @one_kind

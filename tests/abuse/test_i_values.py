@@ -13,10 +13,9 @@ from PIL import Image
 
 from autogen_codeact.executors import Limits
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import FunctionHostTool
+from autogen_codeact.sandbox.tools.function import HostTool
 from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.rich_values import RichType
-from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.types.tool import ToolArgumentError
 
 from ..executors.bubblewrapped import open_folder
@@ -240,7 +239,7 @@ async def test_i32_a_forged_path_gives_a_tool_no_file(subject: Subject) -> None:
 
 
 async def test_i32_a_tool_called_without_a_sandbox_takes_no_path() -> None:
-    tool = FunctionHostTool(size, Threads())
+    tool = HostTool(size)
     with pytest.raises(ToolArgumentError, match="a file can be exchanged only with the code of a running block"):
         await tool.run({"file": {"codeact": "file", "path": "/etc/passwd"}})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import Limits, SandboxPool
+from autogen_codeact.executors import ExecutorPool, Limits
 from autogen_codeact.sandbox import pool_manager
 
 from ..executors.sandboxes import run
@@ -109,7 +109,7 @@ class Uses:
 
     def __init__(self, kind: Kind) -> None:
         engine: dict[str, Any] = {"sandbox": kind.engine, "mode": kind.mode}
-        self.pool = SandboxPool(1, max_alive=1, max_uses=1000, timeout=30, limits=SMALL, **engine)
+        self.pool = ExecutorPool(1, max_alive=1, max_uses=1000, timeout=30, limits=SMALL, **engine)
         self.session = kind.mode == "session"
         self.fresh: dict[str, Any] = {}
 

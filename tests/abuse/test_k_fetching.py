@@ -104,7 +104,7 @@ async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
     for name, tag in {"attributes": b"<a " + b"x=y " * 1_000_000, "a quote": b"<a x='" + b"x='" * 1_000_000}.items():
 
         def parse(page: bytes = link + tag + b">") -> Awaitable[list[ProjectFile]]:
-            return asyncio.to_thread(parse_page, page, "text/html", "https://a.test/")
+            return asyncio.to_thread(parse_page, page, "https://a.test/")
 
         assert [file.filename for file in await parse()] == ["x-1.0.zip"], name
         assert await median_excess(parse) < MOST_EXCESS_S, name
@@ -118,7 +118,7 @@ def test_k22_what_is_kept_of_a_file_on_an_index_page_is_bounded() -> None:
         + f'<a href="x-1.0.zip#{digests[:3000]}" data-core-metadata="{digests}" data-yanked="{"y" * 20_000}">x</a>'
         * 2000
     )
-    found = parse_page(page.encode(), "text/html", "https://a.test/")
+    found = parse_page(page.encode(), "https://a.test/")
     assert len(found) == 2000
     for file in found:
         assert len(file.url) <= MAX_URL

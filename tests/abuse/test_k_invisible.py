@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import regex
 
-from autogen_codeact.cli.answer_printer import AnswerPrinter
-from autogen_codeact.cli.live_page import CodeApproval
+from autogen_codeact.cli.pages import CodeApproval
+from autogen_codeact.cli.terminal import AnswerPrinter
+from autogen_codeact.executors import AskPerson
 from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest
-from autogen_codeact.sandbox.tools.policies import AskPerson
 from autogen_codeact.sandbox.types.filenames import printable, printable_text
 from autogen_codeact.viewer.control import ApprovalQuestion
 
@@ -56,8 +56,8 @@ async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytes
         asked.append(question.text)
         return "n"
 
-    monkeypatch.setattr("autogen_codeact.cli.live_page.ask", ask)
-    monkeypatch.setattr("autogen_codeact.sandbox.tools.policies.ask", ask)
+    monkeypatch.setattr("autogen_codeact.cli.pages.ask", ask)
+    monkeypatch.setattr("autogen_codeact.executors.tools.policies.ask", ask)
     await CodeApproval(None, lambda: None)._in_terminal(source)
     await AskPerson()(ToolApprovalRequest("pay", {"to": hidden}, "pay(to)", "Pays.", "", "python"))
     printer = AnswerPrinter(screen := _Screen())

@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 
-from autogen_codeact.cli.saved_files import SavedFiles
+from autogen_codeact.cli.exec_file import SavedFiles
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile

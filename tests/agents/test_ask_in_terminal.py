@@ -36,7 +36,7 @@ def person(name: str = "person") -> UserProxyAgent:
 
 
 def pay() -> ToolApprovalRequest:
-    return ToolApprovalRequest("pay", {}, "()", "Pay.", "pay()", "python", CancellationToken())
+    return ToolApprovalRequest("pay", {}, "()", "Pay.", "pay()", "python")
 
 
 def asked(someone: UserProxyAgent, token: CancellationToken | None = None) -> "asyncio.Task[Any]":

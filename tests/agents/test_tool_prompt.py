@@ -12,7 +12,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.tool_prompt import COMPACT, NAMES, TOOLS, describe_tools
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.types.tool import HostTool
+from autogen_codeact.sandbox.types.tool import HostToolProtocol
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 
@@ -56,7 +56,7 @@ def rude(text: str = "```") -> None:
     '''
 
 
-def tools(*given: Any) -> tuple[HostTool, ...]:
+def tools(*given: Any) -> tuple[HostToolProtocol, ...]:
     made = HostTools(given).known
     assert made is not None
     return made

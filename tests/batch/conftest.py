@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autogen_codeact.executors import SandboxPool
+from autogen_codeact.executors import ExecutorPool
 from tests.batch.support import MakeAgent, answer
 from tests.openai_server import OpenAIServer
 
@@ -23,7 +23,7 @@ def make(bubblewrap: None, server: OpenAIServer) -> MakeAgent:
 
 
 @pytest.fixture
-async def pool(bubblewrap: None) -> AsyncIterator[SandboxPool]:
+async def pool(bubblewrap: None) -> AsyncIterator[ExecutorPool]:
     """Sandboxes that outlive a batch."""
-    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as started:
+    async with ExecutorPool(1, sandbox="bubblewrap", mode="session") as started:
         yield started

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from autogen_core.models import AssistantMessage, UserMessage
 
-from autogen_codeact.cli.batch_agents import _Recording
-from autogen_codeact.cli.batch_report import print_report
+from autogen_codeact.cli.batch_display import print_report
+from autogen_codeact.cli.batch_input import _Recording
 from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
@@ -156,7 +156,7 @@ def test_errors_of_a_model_server_are_retried(tmp_path):
     busy = Reply("slow down", status=429, headers={"retry-after": "0.1"})
     broken = Reply("out of order", status=500, headers={"retry-after": "0.05"})
     with Model(t0=[busy, busy, Reply("It is 0.")], t1=[broken], t2=[Reply(silent=True)]) as troubled:
-        options = ("--attempts", 2, "--backoff", 0.1, "--model-timeout", 3)
+        options = ("--option", "attempts=2", "--option", "backoff=0.1", "--model-timeout", 3)
         done = troubled.run(tasks, tmp_path / "out", *options)
         asked = dict(troubled.asked)
     found = {row["id"]: (row["outcome"], row["error_class"], row["attempts"]) for row in rows(tmp_path / "out")}
@@ -195,7 +195,12 @@ def test_changed_option_is_named(model, tmp_path):
 def test_options_of_limits_may_change(model, tmp_path):
     tasks = write_tasks(tmp_path, 2)
     assert model.run(tasks, tmp_path / "out").status == 0
-    assert model.run(tasks, tmp_path / "out", "--concurrency", 2, "--attempts", 5, "--max-seconds", 60).status == 0
+    assert (
+        model.run(
+            tasks, tmp_path / "out", "--concurrency", 2, "--option", "attempts=5", "--option", "max_seconds=60"
+        ).status
+        == 0
+    )
 
 
 def test_recorded_answers_by_task(tmp_path):
@@ -247,9 +252,7 @@ def test_first_commands_of_the_docs(tmp_path):
     report = codeact("batch", "report", tmp_path / "primes")
     assert report.status == 0
     assert "66.7" in report.out
-    assert (
-        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
-    )
+    assert codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["unchanged"] == 3
 
 
 def test_key_that_a_server_quotes_is_not_kept(tmp_path):

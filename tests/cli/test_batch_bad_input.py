@@ -46,8 +46,13 @@ def small_disk(folder, size):
             "it writes, such as 2.5:10.\n",
         ),
         (["--price", "1:-2"], "codeact: --price 1:-2 is not a pair of prices"),
-        (["--model-calls-per-minute", "0"], "codeact: --model-calls-per-minute is a number above 0.\n"),
-        (["--max-seconds", "nan"], "codeact: --max-seconds is a number above 0.\n"),
+        (
+            ["--option", "model_calls_per_minute=0"],
+            "codeact: --option model_calls_per_minute: Input should be greater than 0",
+        ),
+        (["--option", "max_seconds=nan"], "codeact: --option max_seconds: Input should be a finite number"),
+        (["--option", "sandbox_uses=0"], "codeact: --option sandbox_uses: give a whole number above 0.\n"),
+        (["--max-cost", "-1", "--price", "1:1"], "codeact: --max-cost: Input should be greater than 0"),
         (
             ["--check", "roughly"],
             "codeact: --check roughly: give exact, number, regex, json, or a file of Python code whose name ends in .py.\n",

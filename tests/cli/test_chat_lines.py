@@ -1,22 +1,47 @@
 """The reader of piped messages."""
 
-from autogen_codeact.cli import chat_lines
-from autogen_codeact.cli.chat_lines import MAX_LINES_AHEAD, LineReader
+import asyncio
+import os
+
+import pytest
+
+from autogen_codeact.cli.chat_input import Interrupted, LineReader
 
 
-async def test_a_pipe_is_read_only_a_little_ahead(monkeypatch, capsys):
-    pieces = iter([b"".join(b"%d\n" % number for number in range(at, at + 1000)) for at in range(0, 20_000, 1000)])
-    read = []
+@pytest.fixture
+def pipe():
+    """Connect a pipe to standard input; return its other end."""
+    before = os.dup(0)
+    ours, theirs = os.pipe()
+    os.dup2(ours, 0)
+    os.close(ours)
+    yield theirs
+    os.dup2(before, 0)
+    os.close(before)
 
-    def next_piece() -> bytes:
-        piece = next(pieces, b"")
-        read.append(len(piece.splitlines()))
-        return piece
 
-    monkeypatch.setattr(chat_lines, "_read_piece", next_piece)
-    reader = LineReader(echo=False)
-    for number in range(20_000):
-        assert await reader.message() == str(number)
-        # The piece that waits for room has been read, too.
-        assert sum(read) <= number + MAX_LINES_AHEAD + 2 * 1000
-    assert read[-1] == 0
+async def test_lines_of_a_pipe_are_messages_until_its_end(pipe, capsys):
+    os.write(pipe, b"one\r\ntw\xff\nthree")
+    os.close(pipe)
+    reader = LineReader()
+    assert [await reader.message(), await reader.answer("Run? "), await reader.message()] == [
+        "one",
+        "tw\ufffd",
+        "three",
+    ]
+    with pytest.raises(EOFError):
+        await reader.message()
+    assert capsys.readouterr().out.startswith("> one\nRun? tw")
+
+
+async def test_interrupted_line_is_the_next_message(pipe):
+    reader = LineReader()
+    assert not reader.interrupt()
+    reading = asyncio.ensure_future(reader.message())
+    await asyncio.sleep(0.05)
+    assert reader.interrupt()
+    with pytest.raises(Interrupted):
+        await reading
+    os.write(pipe, b"late\n")
+    assert await reader.message() == "late"
+    os.close(pipe)

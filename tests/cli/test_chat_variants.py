@@ -30,19 +30,17 @@ def work_folders(folder):
 @pytest.mark.usefixtures("bubblewrap")
 def test_a_pipe_gets_plain_lines(tmp_path):
     model = replay(tmp_path, f"Look:\n{code('print(6 * 7)')}", "**42**", "Two lines.")
-    done = codeact(
-        "chat", "--model", model, *BOX, stdin="go\nfirst\\\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)}
-    )
+    done = codeact("chat", "--model", model, *BOX, stdin="go\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)})
     assert (done.status, TIMES.sub("0 s", done.out)) == (
         0,
         "codeact chat with recorded answers. /help lists the commands.\n"
         "> go\nLook:\n```python\nprint(6 * 7)\n```\n42\n[ok, 0 s]\n**42**\n[1 block, 7 tokens, 0 s]\n"
-        "> first\\\n… second\nTwo lines.\n[2 tokens, 0 s]\n"
+        "> second\nTwo lines.\n[2 tokens, 0 s]\n"
         "> /mod\nThere is no command /mod. Did you mean /model? /help lists all commands.\n"
         "> \n",
     )
     (run,) = (tmp_path / "autogen-codeact" / "runs").iterdir()
-    assert '"content":"first\\nsecond"' in (run / "events.jsonl").read_text()
+    assert '"content":"second"' in (run / "events.jsonl").read_text()
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -161,7 +159,7 @@ def test_chat_with_a_component(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE."),
+        ([], "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."),
         (["--model", "replay:none.json"], "none.json can't be read: No such file or directory"),
         (
             ["--resume", "none"],

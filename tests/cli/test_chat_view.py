@@ -81,4 +81,4 @@ def test_view_needs_a_chat_that_is_kept(tmp_path):
     with start("chat", "--model", replay(tmp_path, "Hi."), "--view", "--no-save") as process:
         out, err = process.communicate("", timeout=WAIT_S)
     assert (process.returncode, out) == (2, "")
-    assert err == "codeact: --view and --no-save can't be combined: the page shows the log of the chat.\n"
+    assert err == "codeact: --view and --no-save can't be combined: the page shows the log.\n"

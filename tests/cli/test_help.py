@@ -57,23 +57,15 @@ OPTIONS = {
     ],
     ("batch",): [
         *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--ray", "--json"),
-        *(
-            "--concurrency",
-            "--attempts",
-            "--backoff",
-            "--repeat",
-            "--max-sandboxes",
-            "--sandbox-uses",
-            "--model-calls-per-minute",
-        ),
-        *("--tasks-per-minute", "--max-tokens", "--max-cost", "--price", "--max-seconds", "--task-timeout"),
-        *("--model", "--base-url", "--model-timeout", "--act", "--team", "--steps", "--retries", "--mode", *SANDBOX),
+        *("--concurrency", "--repeat", "--max-tokens", "--max-cost", "--price", "--model", "--act", "--team", "--data"),
+        *("--package", "--option", "attempts", "backoff", "max_sandboxes", "sandbox_uses", "model_calls_per_minute"),
+        *("tasks_per_minute", "max_seconds", "task_timeout"),
     ],
     ("batch", "report"): ["DIR", "[DIR2]", "--by", "--json"],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
-    ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
+    ("resume",): ["RUN", "--rebuild", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
     ("image",): ["build"],
@@ -97,7 +89,7 @@ def test_help_shows_defaults():
     assert "[default: (OPENAI_API_KEY, or that of the prefix)]" in shown
     assert "[default: (3)]" in shown
     assert "[default: 60]" in shown
-    assert "[default: (session)]" in shown
+    assert "[default: (session; for a script, process)]" in shown
 
 
 def test_help_wraps_paragraphs_as_a_whole():
@@ -108,13 +100,22 @@ def test_help_wraps_paragraphs_as_a_whole():
     assert [line for line in paragraph[:-1] if len(line) < 60] == []
 
 
+def test_help_of_batch_fits_on_a_screen():
+    lines = codeact("batch", "--help", env={"COLUMNS": "100"}).out.splitlines()
+    assert len(lines) <= 50
+    refused = codeact(
+        "batch", "x", "--out", "y", "--model", "m", "--no-describe-environment", "--retries", "1", "--team"
+    )
+    assert refused.err.startswith("codeact: --retries is not for --team"), "options that the help leaves out work, too"
+
+
 def test_version():
     done = codeact("--version")
     assert (done.status, done.out, done.err) == (0, f"codeact {version('autogen-codeact')}\n", "")
 
 
 @pytest.mark.parametrize(
-    "arguments", [["bogus"], ["exec"], ["run", "task"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]
+    "arguments", [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]
 )
 def test_wrong_usage_is_status_2(arguments):
     done = codeact(*arguments)

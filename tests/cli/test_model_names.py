@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI, find_preset, server_address
+from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI, ModelChoice, find_preset, server_address
 from autogen_codeact.cli.models import key_for, open_model
 from autogen_codeact.runs.errors import RunError
 

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI
-from autogen_codeact.cli.model_probe import probe_servers
+from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI
+from autogen_codeact.cli.model_servers import probe_servers
 from tests.cli.support import codeact
 
 SECRET = "sk-do-not-show-me-0123456789"

@@ -129,4 +129,4 @@ def test_view_needs_a_run_that_is_kept(tmp_path):
     with start("run", "Go.", "--model", replay(tmp_path, "Done."), "--view", "--no-save") as process:
         out, err = process.communicate("", timeout=WAIT_S)
     assert (process.returncode, out) == (2, "")
-    assert err == "codeact: --view and --no-save can't be combined: the page shows the log of the run.\n"
+    assert err == "codeact: --view and --no-save can't be combined: the page shows the log.\n"

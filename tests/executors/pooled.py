@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, SandboxPool
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 
@@ -82,7 +82,7 @@ def name_of(executor: SandboxCodeExecutor) -> str:
     return executor.sandbox.client.name
 
 
-def ready_names(pool: SandboxPool) -> set[str]:
+def ready_names(pool: ExecutorPool) -> set[str]:
     """Names of the sandboxes that are ready."""
     assert pool._manager is not None
     return {held.sandbox.name for held in pool._manager._sandboxes if held.idle}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.types.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 MODULE = "host_tools_of_a_test"
 
@@ -20,7 +20,7 @@ class StubHost:
         tools: The tools.
     """
 
-    def __init__(self, tools: Sequence[HostTool]) -> None:
+    def __init__(self, tools: Sequence[HostToolProtocol]) -> None:
         self.tools = {tool.name: tool for tool in tools}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.answers: list[ToolAnswer] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxPool
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutorPool
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.sandbox import Sandbox
 from autogen_codeact.sandbox.protocols import ObservedExecutor
@@ -157,7 +157,7 @@ async def test_observers_stay_attached_across_a_restart_and_a_stop(executor: Bub
 
 async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next() -> None:
     EVENTS.clear()
-    async with SandboxPool(1, sandbox="bubblewrap", tools=[add], mode="session") as pool:
+    async with ExecutorPool(1, sandbox="bubblewrap", tools=[add], mode="session") as pool:
         leasing, other = pool.executor(), pool.executor()
         detach = leasing.attach(recorder=Recorder("seen", EVENTS), observers=[Watcher("seen", EVENTS)])
         for executor in (leasing, other, leasing):

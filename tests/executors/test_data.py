@@ -16,13 +16,14 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     SandboxCodeExecutor,
-    SandboxPool,
     SandboxStartError,
 )
 from autogen_codeact.sandbox.backends.docker import data_mounts
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.option_parsing import parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 
 from ..abuse.engine_proxy import engine_proxy
 from ..abuse.subject import Kind
@@ -218,7 +219,7 @@ def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytes
 
 def test_a_pool_and_its_executors_must_have_the_same_data(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the executor and its pool differ in data"):
-        SandboxPool(data=[tmp_path]).executor(data=[])
+        ExecutorPool(data=[tmp_path]).executor(data=[])
 
 
 # An engine on another machine

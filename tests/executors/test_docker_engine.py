@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import re
 import shutil
 import socket
 import socketserver
@@ -25,6 +26,7 @@ import urllib3.exceptions
 from docker.errors import APIError, DockerException, TLSParameterError
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
+from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxUnavailable
 
 
@@ -269,29 +271,29 @@ def not_made(reason: Exception) -> requests.ConnectionError:
     return of_pool(error)
 
 
-@pytest.mark.parametrize(
-    ("error", "failure"),
-    [
-        (not_made(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
-        (wrapped(FileNotFoundError(errno.ENOENT, "No such file or directory")), EngineFailure.NO_SOCKET),
-        (wrapped(PermissionError(errno.EACCES, "Permission denied")), EngineFailure.NO_PERMISSION),
-        (wrapped(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")), EngineFailure.REFUSED),
-        (wrapped(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
-        (wrapped(TimeoutError("timed out")), EngineFailure.NO_ANSWER),
-        (requests.ReadTimeout("Read timed out. (read timeout=4)"), EngineFailure.NO_ANSWER),
-        (requests.ConnectTimeout("timed out"), EngineFailure.NO_ANSWER),
-        (requests.ConnectionError(urllib3.exceptions.ReadTimeoutError(None, None, "x")), EngineFailure.NO_ANSWER),
-        (of_pool(OSError(errno.EHOSTUNREACH, "No route to host")), EngineFailure.UNREACHABLE),
-        (wrapped(socket.gaierror(-2, "Name or service not known")), EngineFailure.UNREACHABLE),
-        (wrapped(ssl.SSLCertVerificationError("self-signed certificate")), EngineFailure.TLS),
-        (TLSParameterError("Path to a certificate"), EngineFailure.TLS),
-        (requests.exceptions.InvalidURL("no host"), EngineFailure.BAD_ADDRESS),
-        (requests.exceptions.JSONDecodeError("Expecting value", "no", 0), EngineFailure.NOT_DOCKER),
-        (DockerException("Install paramiko package to enable ssh:// support"), EngineFailure.OTHER),
-    ],
-)
-def test_classification_of_errors(error: BaseException, failure: EngineFailure) -> None:
-    assert classify(error) is failure
+CLASSIFIED: list[tuple[BaseException, EngineFailure]] = [
+    (not_made(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
+    (wrapped(FileNotFoundError(errno.ENOENT, "No such file or directory")), EngineFailure.NO_SOCKET),
+    (wrapped(PermissionError(errno.EACCES, "Permission denied")), EngineFailure.NO_PERMISSION),
+    (wrapped(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")), EngineFailure.REFUSED),
+    (wrapped(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
+    (wrapped(TimeoutError("timed out")), EngineFailure.NO_ANSWER),
+    (requests.ReadTimeout("Read timed out. (read timeout=4)"), EngineFailure.NO_ANSWER),
+    (requests.ConnectTimeout("timed out"), EngineFailure.NO_ANSWER),
+    (requests.ConnectionError(urllib3.exceptions.ReadTimeoutError(None, None, "x")), EngineFailure.NO_ANSWER),
+    (of_pool(OSError(errno.EHOSTUNREACH, "No route to host")), EngineFailure.UNREACHABLE),
+    (wrapped(socket.gaierror(-2, "Name or service not known")), EngineFailure.UNREACHABLE),
+    (wrapped(ssl.SSLCertVerificationError("self-signed certificate")), EngineFailure.TLS),
+    (TLSParameterError("Path to a certificate"), EngineFailure.TLS),
+    (requests.exceptions.InvalidURL("no host"), EngineFailure.BAD_ADDRESS),
+    (requests.exceptions.JSONDecodeError("Expecting value", "no", 0), EngineFailure.NOT_DOCKER),
+    (DockerException("Install paramiko package to enable ssh:// support"), EngineFailure.OTHER),
+]
+
+
+def test_classification_of_errors() -> None:
+    for error, failure in CLASSIFIED:
+        assert classify(error) is failure, error
 
 
 def test_an_exception_that_wraps_itself_is_examined_once() -> None:
@@ -300,13 +302,17 @@ def test_an_exception_that_wraps_itself_is_examined_once() -> None:
     assert classify(error) is EngineFailure.OTHER
 
 
-@pytest.mark.parametrize("failure", EngineFailure)
-@pytest.mark.parametrize("platform", ["linux", "darwin", "win32", "freebsd14"])
-def test_each_failure_names_the_address_and_a_next_step(failure: EngineFailure, platform: str) -> None:
-    text = advice(failure, "tcp://engine:2376", OSError("the cause"), platform=platform)
-    assert "tcp://engine:2376" in text
+def test_each_failure_names_the_engine_and_a_next_step() -> None:
+    cause, host = OSError("the cause"), DockerHost(url="tcp://engine:2376", name="b")
     steps = ("docker_host", "DOCKER_HOST", "systemctl", "usermod", "DOCKER_CERT_PATH", "docker version")
-    assert any(step in text for step in steps)
+    for failure in EngineFailure:
+        for platform in ("linux", "darwin", "win32", "freebsd14"):
+            text = advice(failure, "tcp://engine:2376", cause, platform=platform)
+            assert "tcp://engine:2376" in text, (failure, text)
+            assert any(step in text for step in steps), (failure, text)
+        text = advice(failure, host, cause)
+        assert re.search(r"\bb\b", text), (failure, text)
+        assert "DOCKER_" not in text, (failure, text)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class TestHost:
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):
-            await asyncio.wait_for(made.run({}, b"", 5, None, taking), 10)
+            await asyncio.wait_for(made.blocks.run({}, b"", 5, None, taking), 10)
         await taking.close()
         await made.stop()
 
@@ -149,7 +149,7 @@ class TestHost:
 
         made, _ = sandbox(play)
         await made.start()
-        assert (await asyncio.wait_for(made.run({}, b"", 5), 10)).message == RESULT
+        assert (await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)).message == RESULT
         await made.stop()
 
 

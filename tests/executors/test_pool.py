@@ -13,15 +13,15 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     Limits,
     SandboxCodeExecutor,
     SandboxDied,
     SandboxNotStarted,
-    SandboxPool,
     SandboxTimeout,
 )
-from autogen_codeact.sandbox.async_sandbox import LOST
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.managed_sandbox import LOST
 from autogen_codeact.sandbox.types.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
@@ -67,7 +67,7 @@ def nothing_is_left(kind: str) -> Iterator[None]:
     assert what_is_new(before) == {}
 
 
-class Expecting(SandboxPool):
+class Expecting(ExecutorPool):
     """A pool that is told how many of its sandboxes the test will use, and starts no others in advance.
 
     Args:
@@ -86,10 +86,10 @@ class Expecting(SandboxPool):
         return await super().acquire()
 
 
-def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any) -> SandboxPool:
+def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any) -> ExecutorPool:
     """A pool of small sandboxes; with `leases` it starts only so many in advance, as in a batch."""
     options = {"sandbox": kind, "limits": SMALL, "timeout": 30, **options}
-    return SandboxPool(size, **options) if leases is None else Expecting(leases, size, **options)
+    return ExecutorPool(size, **options) if leases is None else Expecting(leases, size, **options)
 
 
 class TestLease:

@@ -12,7 +12,7 @@ import docker.errors
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import SandboxError, SandboxPool, SandboxTimeout
+from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxTimeout
 from autogen_codeact.sandbox import pool as pool_module
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.usefixtures("docker_engine", "bubblewrap", "sandbox_im
 
 
 @pytest_asyncio.fixture(params=["docker", "bubblewrap"])
-async def tight(request: pytest.FixtureRequest) -> AsyncIterator[SandboxPool]:
+async def tight(request: pytest.FixtureRequest) -> AsyncIterator[ExecutorPool]:
     """A pool of one: a sandbox that is lost to it is missed by the next user."""
-    async with SandboxPool(1, sandbox=request.param, max_alive=1, acquire_timeout=20) as pool:
+    async with ExecutorPool(1, sandbox=request.param, max_alive=1, acquire_timeout=20) as pool:
         await pool.ready(30)
         yield pool
 
 
-async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: SandboxPool) -> None:
+async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: ExecutorPool) -> None:
     for number in range(1, 40):
         executor = tight.executor(init_command="true")
         task = asyncio.create_task(CancelAt(executor.start(), number))
@@ -49,7 +49,7 @@ async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: Sand
     assert (tight.idle, tight.leased) == (1, 0)
 
 
-async def test_many_users_cancelled_at_random_lose_nothing(tight: SandboxPool) -> None:
+async def test_many_users_cancelled_at_random_lose_nothing(tight: ExecutorPool) -> None:
     users = [tight.executor() for _ in range(8)]
     for moment in range(6):
         starts = [asyncio.ensure_future(user.start()) for user in users]
@@ -73,10 +73,10 @@ def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch:
 
     monkeypatch.setattr(pool_module, "PoolManager", slow)
     for _ in range(2):
-        pool = SandboxPool(1, sandbox=sandbox)
+        pool = ExecutorPool(1, sandbox=sandbox)
         together, earlier = threading.Barrier(8), set(threading.enumerate())
 
-        def start(pool: SandboxPool = pool, together: threading.Barrier = together) -> None:
+        def start(pool: ExecutorPool = pool, together: threading.Barrier = together) -> None:
             together.wait()
             asyncio.run(pool.start())
 
@@ -91,7 +91,7 @@ def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch:
 
 
 async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:
-    async with SandboxPool(2, max_alive=2, acquire_timeout=3) as pool:
+    async with ExecutorPool(2, max_alive=2, acquire_timeout=3) as pool:
         await pool.ready(30)
         names = [held.sandbox.name for held in pool._running()._sandboxes]
         with connect() as api:
@@ -111,7 +111,7 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
 
 @pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
 async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
-    pool = SandboxPool(1, sandbox=sandbox, max_alive=1)
+    pool = ExecutorPool(1, sandbox=sandbox, max_alive=1)
     await pool.start()
     await pool.ready(30)
     users = [pool.executor() for _ in range(6)]
@@ -131,7 +131,7 @@ async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
 async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change(
     sandbox: Any,
 ) -> None:
-    async with SandboxPool(1, sandbox=sandbox, max_alive=1) as pool:
+    async with ExecutorPool(1, sandbox=sandbox, max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
         with pool._running()._changed:  # what the manager holds while it decides

@@ -21,12 +21,12 @@ PROGRAM = """
     os.setsid()  # in a group of its own, as a terminal would have it
     warnings.simplefilter("error")
     import asyncio, sys
-    from autogen_codeact.executors import SandboxPool
+    from autogen_codeact.executors import ExecutorPool
     from autogen_core import CancellationToken
     from autogen_core.code_executor import CodeBlock
 
     async def main(kind, how):
-        pool = SandboxPool(1, sandbox=kind, timeout=60)
+        pool = ExecutorPool(1, sandbox=kind, timeout=60)
         if how == "filling":
             await pool.start()
             return

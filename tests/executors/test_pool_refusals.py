@@ -15,9 +15,9 @@ from autogen_core.code_executor import with_requirements
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     Limits,
     SandboxNotStarted,
-    SandboxPool,
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
@@ -52,9 +52,8 @@ class TestArguments:
             ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
             ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
-            ({"max_idle": 0}, "max_idle must be above 0 seconds, not 0"),
             ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),
-            ({"sandbox": "none"}, "sandbox must be 'docker' or 'bubblewrap', not 'none'"),
+            ({"sandbox": "none"}, "sandbox must be 'auto', 'docker' or 'bubblewrap', not 'none'"),
             ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
             (
                 {"sandbox": "bubblewrap", "image": "python:3"},
@@ -73,7 +72,7 @@ class TestArguments:
     )
     def test_invalid_arguments_are_refused(self, options: dict[str, Any], complaint: str) -> None:
         with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
-            SandboxPool(**options)
+            ExecutorPool(**options)
 
     @pytest.mark.parametrize(
         ("options", "differing"),
@@ -86,7 +85,7 @@ class TestArguments:
         ],
     )
     def test_arguments_that_differ_from_the_pool_are_refused(self, options: dict[str, Any], differing: str) -> None:
-        pool = SandboxPool(environment={"KEY": "a value"})
+        pool = ExecutorPool(environment={"KEY": "a value"})
         text = (
             f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the same, or make "
             "the executor with pool.executor(…)"
@@ -102,8 +101,8 @@ class TestArguments:
             """Fetch."""
 
         with pytest.raises(ValueError, match="the executor and its pool differ in packages"):
-            SandboxPool().executor(functions=[fetch])
-        assert SandboxPool(packages=["requests"]).executor(functions=[fetch])
+            ExecutorPool().executor(functions=[fetch])
+        assert ExecutorPool(packages=["requests"]).executor(functions=[fetch])
 
     def test_new_option_of_the_sandbox_is_compared(self) -> None:
         """Unless it is among those that may differ for each run."""
@@ -112,16 +111,16 @@ class TestArguments:
 
     def test_executor_of_another_class_is_refused(self) -> None:
         with pytest.raises(ValueError, match="are for docker, not for bubblewrap") as caught:
-            BubblewrapCommandLineCodeExecutor(pool=SandboxPool())
+            BubblewrapCommandLineCodeExecutor(pool=ExecutorPool())
         assert str(caught.value).endswith(": make a pool of the other kind")
 
     def test_options_of_the_executor_alone_may_differ(self, tmp_path: Path) -> None:
         own: dict[str, Any] = {"timeout": 3, "work_dir": tmp_path, "init_command": "true", "delete_tmp_files": True}
-        executor = SandboxPool(timeout=5).executor(**own, languages={"julia": "julia"})
+        executor = ExecutorPool(timeout=5).executor(**own, languages={"julia": "julia"})
         assert (executor.timeout, executor.work_dir) == (3, tmp_path)
 
     async def test_pool_that_does_not_run_is_an_error(self) -> None:
-        pool = SandboxPool()
+        pool = ExecutorPool()
         text = "the pool is not running: use `async with pool:`, or start() first"
         for call in (pool.ready, pool.acquire, pool.executor().start):
             with pytest.raises(SandboxNotStarted) as caught:
@@ -136,7 +135,7 @@ class TestNoEngine:
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         host = f"unix://{tmp_path}/docker.sock"
-        async with SandboxPool(3, docker_host=host) as pool:
+        async with ExecutorPool(3, docker_host=host) as pool:
             began = time.monotonic()
             for call in (pool.ready, pool.executor().start, pool.acquire):
                 with pytest.raises(SandboxUnavailable, match=r"there is no such socket\. Start it with"):
@@ -148,13 +147,13 @@ class TestNoEngine:
         assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
 
     async def test_missing_engine_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
-        async with SandboxPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
+        async with ExecutorPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
             found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
         assert {type(error) for error in found} == {SandboxUnavailable}
 
     async def test_missing_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "_ping", "drop")
-        async with SandboxPool(4, docker_host=proxy.address):
+        async with ExecutorPool(4, docker_host=proxy.address):
             await asyncio.sleep(4)
             few = len(proxy.requests)
         # At first four at once; then one wave after 0.5 s, 1 s, 2 s, counted for each that failed.
@@ -162,7 +161,7 @@ class TestNoEngine:
 
     async def test_engine_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
-        async with SandboxPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
+        async with ExecutorPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
                 await pool.acquire()
@@ -170,7 +169,7 @@ class TestNoEngine:
 
     async def test_engine_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
         proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))
-        async with SandboxPool(2, docker_host=proxy.address, progress=lambda _: None) as pool:
+        async with ExecutorPool(2, docker_host=proxy.address, progress=lambda _: None) as pool:
             for _ in range(2):
                 with pytest.raises(SandboxStartError, match="no room"):
                     await pool.acquire()
@@ -181,7 +180,7 @@ class TestNoEngine:
 
     async def test_idle_sandboxes_of_an_engine_that_ends_are_replaced_when_it_is_back(self, sandbox_image: str) -> None:
         """What a restart of the engine without live-restore does to its containers."""
-        async with SandboxPool(2) as pool:
+        async with ExecutorPool(2) as pool:
             await pool.ready()
             assert pool._manager is not None
             first = {held.sandbox.name for held in pool._manager._sandboxes}
@@ -195,12 +194,12 @@ class TestNoEngine:
 
 class TestNoBubblewrap:
     async def test_missing_bubblewrap_is_said_at_once(self, bubblewrap: None) -> None:
-        async with SandboxPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
+        async with ExecutorPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
             with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
                 await pool.acquire()
 
     async def test_missing_variable_is_an_error(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        pool = SandboxPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
+        pool = ExecutorPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
         async with pool:
             with pytest.raises(ValueError, match="NOT_SET_HERE"):
                 await pool.acquire()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import Limits, SandboxDied, SandboxPool
+from autogen_codeact.executors import ExecutorPool, Limits, SandboxDied
 from autogen_codeact.sandbox import pool_manager
 
 from .pooled import KINDS, alive, left, name_of, signal_idle, until, what_is_new
@@ -39,9 +39,9 @@ def nothing_is_left(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
 
 
-def make(kind: str, max_uses: int = 20, **options: Any) -> SandboxPool:
+def make(kind: str, max_uses: int = 20, **options: Any) -> ExecutorPool:
     """A pool that has one sandbox at a time, so that each lease gets the one of the last if that can be used again."""
-    return SandboxPool(1, sandbox=kind, max_alive=1, max_uses=max_uses, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
+    return ExecutorPool(1, sandbox=kind, max_alive=1, max_uses=max_uses, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
 
 
 LOOK_FOR_X = "import os; print('x' in globals(), os.path.exists('/tmp/x'))"
@@ -61,7 +61,7 @@ class TestUses:
 
     @ONE_KIND
     async def test_one_use_is_the_default(self, kind: str) -> None:
-        async with SandboxPool(1, sandbox=kind, max_alive=1, limits=SMALL) as pool:  # type: ignore[arg-type]
+        async with ExecutorPool(1, sandbox=kind, max_alive=1, limits=SMALL) as pool:  # type: ignore[arg-type]
             names = set()
             for _ in range(2):
                 async with pool.executor() as executor:
@@ -177,7 +177,7 @@ class TestSizeZero:
     """With `size=0`."""
 
     async def test_sandbox_starts_with_the_first_use_and_is_used_again_after_a_reset(self, kind: str) -> None:
-        async with SandboxPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
+        async with ExecutorPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
             await pool.ready()
             assert (alive(kind), pool.idle, pool.leased) == (0, 0, 0)
             names = []
@@ -193,20 +193,11 @@ class TestSizeZero:
 
     @ONE_KIND
     async def test_each_use_has_a_sandbox_of_its_own_by_default(self, kind: str) -> None:
-        async with SandboxPool(0, sandbox=kind, limits=SMALL) as pool:  # type: ignore[arg-type]
+        async with ExecutorPool(0, sandbox=kind, limits=SMALL) as pool:  # type: ignore[arg-type]
             async with pool.executor() as one, pool.executor() as other:
                 assert name_of(one) != name_of(other)
             await until(lambda: not alive(kind))
             assert pool.idle == 0
-
-    @ONE_KIND
-    async def test_unused_sandbox_is_stopped_and_not_replaced(self, kind: str) -> None:
-        async with SandboxPool(0, sandbox=kind, max_uses=9, max_idle=0.2, limits=SMALL) as pool:  # type: ignore[arg-type]
-            async with pool.executor() as executor:
-                name = name_of(executor)
-            await until(lambda: not alive(kind))
-            async with pool.executor() as executor:
-                assert name_of(executor) != name
 
 
 class TestFacts:
@@ -306,10 +297,10 @@ class TestRefusals:
         self, kind: str, options: dict[str, Any], message: str
     ) -> None:
         with pytest.raises(ValueError, match=f"max_uses above 1 is not possible with {message}"):
-            SandboxPool(max_uses=2, **options)
-        SandboxPool(max_uses=1, **options)
+            ExecutorPool(max_uses=2, **options)
+        ExecutorPool(max_uses=1, **options)
 
     @ONE_KIND
     def test_number_of_uses_below_one_is_refused(self, kind: str) -> None:
         with pytest.raises(ValueError, match="max_uses must be at least 1, not 0"):
-            SandboxPool(max_uses=0)
+            ExecutorPool(max_uses=0)

@@ -1,6 +1,6 @@
 """The sandbox's list of system calls: each refusal beside its control, the same call without the filter.
 
-A refusal that looks the same without the filter proves nothing, and its test says so by skipping.
+A refusal that looks the same without the filter proves nothing; the test prints its name.
 """
 
 import pytest
@@ -28,36 +28,36 @@ async def test_engine_means_the_engines_own_profile():
     assert await run_in_docker(traced) == "-1\n"
 
 
-def check_refused(place, case, expected):
-    seen, control = outcomes(place, filtered=True)[case], outcomes(place, filtered=False)[case]
-    assert seen in expected
-    if seen == control:
-        pytest.skip(f"not proven on this kernel: without the filter it is {control}, too")
+def check_refused(place, cases, expected):
+    """Check each case; `expected` gives what it may end with. Some are not proven on each kernel, but never all."""
+    seen, control = outcomes(place, filtered=True), outcomes(place, filtered=False)
+    assert {case: seen[case] for case in cases if seen[case] not in expected(case)} == {}
+    unproven = [case for case in cases if seen[case] == control[case]]
+    print(f"not proven in {place}, because they end so without the filter, too: {unproven}")
+    assert len(unproven) < len(cases)
 
 
-@pytest.mark.parametrize("case", UNLISTED)
-def test_call_that_is_not_on_the_list_is_refused(place, case):
-    new = place == "docker" and NUMBERS[case] > NEW
-    check_refused(place, case, {"EPERM", "ENOSYS"} if new else {"EPERM"})
+def test_calls_that_are_not_on_the_list_are_refused(place):
+    def expected(case):
+        return {"EPERM", "ENOSYS"} if place == "docker" and NUMBERS[case] > NEW else {"EPERM"}
+
+    check_refused(place, UNLISTED, expected)
 
 
-@pytest.mark.parametrize("case", BY_ARGUMENT)
-def test_call_is_refused_by_its_arguments(place, case):
-    check_refused(place, case, {"EPERM"})
+def test_calls_are_refused_by_their_arguments(place):
+    check_refused(place, BY_ARGUMENT, lambda _: {"EPERM"})
 
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="only x86-64 has further ways into the kernel")
-@pytest.mark.parametrize("case", FOREIGN)
-def test_other_entry_to_the_kernel_is_closed(place, case):
-    check_refused(place, case, {"SIGSYS"})
+def test_other_entries_to_the_kernel_are_closed(place):
+    check_refused(place, list(FOREIGN), lambda _: {"SIGSYS"})
 
 
-@pytest.mark.parametrize("case", BESIDE)
-def test_call_beside_a_refused_one_works(place, case):
-    seen, control = outcomes(place, filtered=True)[case], outcomes(place, filtered=False)[case]
-    if control != "ok":
-        pytest.skip(f"not proven on this kernel: it says {control} without the filter, too")
-    assert seen == "ok"
+def test_calls_beside_refused_ones_work(place):
+    seen, control = outcomes(place, filtered=True), outcomes(place, filtered=False)
+    proven = [case for case in BESIDE if control[case] == "ok"]
+    assert {case: seen[case] for case in proven if seen[case] != "ok"} == {}
+    assert len(proven) > len(BESIDE) / 2
 
 
 UNKNOWN = """\

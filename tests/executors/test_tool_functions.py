@@ -22,7 +22,7 @@ from pydantic import AllowInfNan, BaseModel, Field
 from typing_extensions import TypedDict
 
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.types.tool import HostTool, ToolArgumentError
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
 
 from .stub_host import StubHost
 
@@ -67,7 +67,7 @@ class Film(TypedDict):
     released: date
 
 
-def one(*tools: Any) -> tuple[HostTool, ...]:
+def one(*tools: Any) -> tuple[HostToolProtocol, ...]:
     resolved = HostTools(tools).known
     assert resolved is not None
     return resolved

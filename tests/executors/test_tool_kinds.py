@@ -25,11 +25,12 @@ from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from autogen_codeact.executors.tools.adapters import from_autogen
+from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.types.tool import HostTool, ToolArgumentError
+from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from tests.cases import case
 from tests.processes import address
 
 from .schema_workbench import SchemaWorkbench
@@ -98,7 +99,7 @@ def mcp(*arguments: str) -> McpWorkbench:
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")
-async def server_tools() -> AsyncIterator[Sequence[HostTool]]:
+async def server_tools() -> AsyncIterator[Sequence[HostToolProtocol]]:
     """The tools of one server."""
     tools = HostTools([mcp()])
     yield await tools.start()
@@ -106,7 +107,7 @@ async def server_tools() -> AsyncIterator[Sequence[HostTool]]:
 
 
 @pytest_asyncio.fixture(loop_scope="class")
-async def shop(server_tools: Sequence[HostTool]) -> StubHost:
+async def shop(server_tools: Sequence[HostToolProtocol]) -> StubHost:
     return StubHost(server_tools)
 
 
@@ -197,7 +198,7 @@ class TestWorkbenches:
             name="x", result=[TextResultContent(content="see"), ImageResultContent(content=image)]
         )
         answer = await tool.run({"key-word": "x"})
-        assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (from_autogen(image),))
+        assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (as_tool_image(image),))
         assert [each.size for each in answer.images] == [(2, 1)]
         workbench.result = ToolResult(name="x", result=[TextResultContent(content="no such workbench")], is_error=True)
         with pytest.raises(RuntimeError, match=r"^no such workbench$"):
@@ -211,19 +212,18 @@ class TestWorkbenches:
             await HostTools([first, second]).start()
         assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
 
-    @pytest.mark.parametrize(
-        ("name", "called"),
-        [
+    async def test_any_tool_name_becomes_a_python_name(self) -> None:
+        cases = [
             ("2fa", "tool_2fa"),
             ("_private", "private"),
             ("__import__('os')", "import____os__"),
             ("class", "class_"),
             ("…", "tool_"),
-        ],
-    )
-    async def test_any_tool_name_becomes_a_python_name(self, name: str, called: str):
-        (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
-        assert tool.name == called
+        ]
+        for name, called in cases:
+            with case(name):
+                (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
+                assert tool.name == called
 
     async def test_workbench_can_be_started_again(self):
         tools = HostTools([double, SchemaWorkbench([LOOK_UP])])

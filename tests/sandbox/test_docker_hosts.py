@@ -69,44 +69,44 @@ def test_a_wrong_type_is_refused(hosts: Any, complaint: str) -> None:
         parse_hosts(hosts)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "complaint"),
-    [
-        ([""], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-        (["a:2376"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-        (["ftp://a:1"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-        (["unix://"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-        (
-            ["tcp://a:1\n"],
-            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
-        ),
-        (
-            ["tcp://a:99999"],
-            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
-        ),
-        (["tcp://a"], "the address of the Docker engine at a has no port: give tcp://host:2376"),
-        (["tcp://a:1", "tcp://b:1", "tcp://a:1"], "two engines of hosts have the name 'tcp://a:1': each needs its own"),
-        (
-            [DockerHost(url="tcp://a:1", name="x"), DockerHost(url="tcp://a:1", name="y")],
-            "two engines of hosts have the address 'tcp://a:1': each needs its own",
-        ),
-        ([{"url": "tcp://a:1", "capacity": 0}], "hosts: capacity: Input should be greater than or equal to 1"),
-        ([{"url": "tcp://a:1", "colour": "red"}], "hosts: colour: Extra inputs are not permitted"),
-        ([{"name": "a"}], "hosts: url: Field required"),
-        ([{"url": "tcp://a:1", "name": "a\x1b[31m"}], "the name of an engine must be printable"),
-        (
-            [{"url": "unix:///a", "tls": {"ca": "/ca"}}],
-            "the engine unix:///a has TLS files, and only tcp:// addresses have TLS",
-        ),
-        (
-            [{"url": "tcp://a:1", "tls": {"cert": "/cert"}}],
-            "the TLS files of an engine are cert and key together, with or without ca",
-        ),
-    ],
-)
-def test_engines_that_can_not_be_right_are_refused(hosts: Any, complaint: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
-        parse_hosts(hosts)
+WRONG_ENGINES: list[tuple[Any, str]] = [
+    ([""], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+    (["a:2376"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+    (["ftp://a:1"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+    (["unix://"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+    (
+        ["tcp://a:1\n"],
+        "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+    ),
+    (
+        ["tcp://a:99999"],
+        "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+    ),
+    (["tcp://a"], "the address of the Docker engine at a has no port: give tcp://host:2376"),
+    (["tcp://a:1", "tcp://b:1", "tcp://a:1"], "two engines of hosts have the name 'tcp://a:1': each needs its own"),
+    (
+        [DockerHost(url="tcp://a:1", name="x"), DockerHost(url="tcp://a:1", name="y")],
+        "two engines of hosts have the address 'tcp://a:1': each needs its own",
+    ),
+    ([{"url": "tcp://a:1", "capacity": 0}], "hosts: capacity: Input should be greater than or equal to 1"),
+    ([{"url": "tcp://a:1", "colour": "red"}], "hosts: colour: Extra inputs are not permitted"),
+    ([{"name": "a"}], "hosts: url: Field required"),
+    ([{"url": "tcp://a:1", "name": "a\x1b[31m"}], "the name of an engine must be printable"),
+    (
+        [{"url": "unix:///a", "tls": {"ca": "/ca"}}],
+        "the engine unix:///a has TLS files, and only tcp:// addresses have TLS",
+    ),
+    (
+        [{"url": "tcp://a:1", "tls": {"cert": "/cert"}}],
+        "the TLS files of an engine are cert and key together, with or without ca",
+    ),
+]
+
+
+def test_engines_that_can_not_be_right_are_refused() -> None:
+    for hosts, complaint in WRONG_ENGINES:
+        with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+            parse_hosts(hosts)
 
 
 @pytest.mark.parametrize(

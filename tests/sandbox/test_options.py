@@ -15,14 +15,15 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    ExecutorPool,
     ToolLimits,
     choose_executor,
 )
-from autogen_codeact.executors import SandboxPool as ExecutorPool
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
 from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.option_parsing import parse_options
 from autogen_codeact.sandbox.types.option_texts import parse_texts
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ CALLED: dict[str, tuple[Callable[[], object], str]] = {
     "DockerCommandLineCodeExecutor": (lambda: DockerCommandLineCodeExecutor(memroy="1g"), "memory"),  # type: ignore[call-arg]
     "BubblewrapCommandLineCodeExecutor": (lambda: BubblewrapCommandLineCodeExecutor(pythn=""), "python"),  # type: ignore[call-arg]
     "SandboxPool": (lambda: SandboxPool(max_alve=3), "max_alive"),  # type: ignore[call-arg]
-    "SandboxPool of executors": (lambda: ExecutorPool(functins=[]), "functions"),  # type: ignore[call-arg]
+    "ExecutorPool": (lambda: ExecutorPool(functins=[]), "functions"),  # type: ignore[call-arg]
     "choose_executor": (lambda: asyncio.run(choose_executor("docker", timeot=3)), "timeout"),  # type: ignore[call-arg]
 }
 
@@ -205,7 +206,7 @@ options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
 
 import asyncio, inspect
 from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, ExecutorPool
 from autogen_codeact.cli.mcp import sandbox_of
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_core.code_executor import CodeExecutor
@@ -218,7 +219,7 @@ assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
 assert AsyncSandbox("bubblewrap", dummy=5)._managed.options.dummy == 5
 assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
 assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",)))._managed.options.dummy == 9
-pool = SandboxPool(sandbox="bubblewrap", dummy=7)
+pool = ExecutorPool(sandbox="bubblewrap", dummy=7)
 try:
     pool.executor(dummy=8)
 except ValueError as error:

@@ -9,8 +9,8 @@ from autogen_codeact import AsyncSandbox, CodeActAgent, CodeExecutorAgent, Docke
 from autogen_codeact.batch import Task
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
+    ExecutorPool,
     Limits,
-    SandboxPool,
     ToolLimits,
     choose_executor,
 )
@@ -50,10 +50,10 @@ DockerCommandLineCodeExecutor(python="/usr/bin/python3")  # wrong
 DockerCommandLineCodeExecutor(tools=len)  # wrong
 BubblewrapCommandLineCodeExecutor(timeout=10, work_dir="coding")
 BubblewrapCommandLineCodeExecutor(image="x")  # wrong
-SandboxPool(2, max_uses=3, timeout=10, cpus=2, tools=[len])
-SandboxPool(siz=2)  # wrong
-SandboxPool(sandbox="podman")  # wrong
-SandboxPool().executor(timeot=3)  # wrong
+ExecutorPool(2, max_uses=3, timeout=10, cpus=2, tools=[len])
+ExecutorPool(siz=2)  # wrong
+ExecutorPool(sandbox="podman")  # wrong
+ExecutorPool().executor(timeot=3)  # wrong
 PlainPool(timeot=3)  # wrong
 Task(id=1, task="What is 1 + 1?", check={"kind": "number"}, expected=2)
 Task(id="1", task="", check="exact")

@@ -13,13 +13,7 @@ from autogen_codeact.sandbox.types.options import BubblewrapOptions
 
 
 def make_client(options: BubblewrapOptions, settings: RunnerSettings, gateway: Gateway | None) -> RunnerClient:
-    """Make the client of a bubblewrap sandbox that has not been started.
-
-    Args:
-        options: The sandbox's options.
-        settings: Those of its runner that all backends have.
-        gateway: Its proxy, or None without network and package index.
-    """
+    """Make the client of a bubblewrap sandbox that has not been started."""
     name = f"codeact-{uuid.uuid4().hex[:12]}"
     limits = options.limits.resolved()
     settings = replace(

@@ -29,13 +29,7 @@ print(json.dumps({"version": sys.version_info[:2], "folders": folders}))
 
 @dataclass(frozen=True)
 class HostUser:
-    """The user of this machine that a sandbox's processes belong to.
-
-    Args:
-        uid: User id.
-        gid: Group id.
-        changed: Whether this process has another user and must change it.
-    """
+    """The user of this machine that a sandbox's processes belong to."""
 
     uid: int
     gid: int
@@ -90,15 +84,7 @@ def _mapped(ident: int) -> bool:
 
 
 def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:
-    """Find the interpreter: the requested one; else the running one, if the sandbox's user can run it; else the system's.
-
-    Args:
-        requested: Its path or name, or None.
-        user: The user that runs it.
-
-    Raises:
-        SandboxUnavailable: There is none; the message says why.
-    """
+    """Find the interpreter: the requested one; else the running one, if the sandbox's user can run it; else the system's."""
     problems: list[str] = []
     for candidate in [requested] if requested is not None else [sys.executable, *SYSTEM_PYTHONS]:
         path = shutil.which(candidate) or candidate

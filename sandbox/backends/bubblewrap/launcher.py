@@ -71,13 +71,7 @@ class _EndedError(Exception):
 
 
 class BubblewrapLauncher:
-    """Starts one bubblewrap process.
-
-    Args:
-        options: The sandbox's options.
-        name: Its name.
-        limits: What it may use on this machine.
-    """
+    """Starts one bubblewrap process."""
 
     def __init__(self, options: BubblewrapOptions, name: str, limits: Limits) -> None:
         self._options = options
@@ -102,18 +96,7 @@ class BubblewrapLauncher:
         """None: it is this machine."""
 
     def launch(self, boot: str) -> PipeStream:
-        """Start the namespaces and the runner in them.
-
-        Args:
-            boot: Python source that it runs first.
-
-        Returns:
-            The pipes to it.
-
-        Raises:
-            SandboxUnavailable: This machine can't run it.
-            SandboxStartError: It did not start; everything is removed again.
-        """
+        """Start the namespaces and the runner in them."""
         bwrap = find_bubblewrap()
         python = find_interpreter(self._options.python, self._user)
         if python.note:

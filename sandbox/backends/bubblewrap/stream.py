@@ -41,12 +41,7 @@ class Diagnostics:
 
 
 class PipeStream:
-    """The standard input and output of a child process.
-
-    Args:
-        process: The process, started with pipes that are not buffered.
-        diagnostics: Its standard error.
-    """
+    """The standard input and output of a child process."""
 
     lost = None
 

@@ -36,15 +36,7 @@ def make_client(
     *,
     engine_wait_s: float,
 ) -> RunnerClient:
-    """Make the client of a container that has not been started.
-
-    Args:
-        options: The sandbox's options.
-        settings: Those of its runner that all backends have.
-        gateway: Its proxy, or None without network and package index.
-        progress: Called with a line for each step that takes long. None to write it to standard error.
-        engine_wait_s: Seconds that the start waits for one of several engines to have room.
-    """
+    """Make the client of a container that has not been started."""
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
     settings = replace(
         settings,

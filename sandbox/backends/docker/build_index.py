@@ -63,20 +63,7 @@ class _IndexLauncher(DockerLauncher):
 def serve_index(
     image: str, engine: EngineAddress, network: Literal["none", "bridge"], cancelled: Future[None]
 ) -> Iterator[BuildIndex]:
-    """Serve packages to a build, in a container of its own that is removed afterwards.
-
-    Args:
-        image: An image with Python.
-        engine: The engine.
-        network: What the steps of the build can reach besides.
-        cancelled: Completed to end the index early, so that a build that waits for it fails.
-
-    Yields:
-        How the build reaches it. If the host's pip has no index, not even a built-in one, it is the engine's own network.
-
-    Raises:
-        SandboxError: The container did not start.
-    """
+    """Serve packages to a build in a container of its own; where the host's pip has no index, it has the engine's network."""
     config = PipConfig.of_host()
     if not (config.indexes or config.find_links or config.no_index):
         yield BuildIndex({})

@@ -68,21 +68,6 @@ def build_default_image(
     """Build the default sandbox image, unless it exists already with the same content.
 
     Its wheels come from what the host's pip is configured for: the host fetches them and passes them on to the build.
-
-    Args:
-        client: The engine.
-        progress: Called with a line for each step.
-        engine: The same engine, as the user gave it (default None).
-        force: Build it again from new packages even if it exists (default False). The image that a new one replaces
-            is removed unless a container or another image needs it.
-        variant: `default`: with the libraries that models use; `slim`: with Python and pip only (default `default`).
-
-    Returns:
-        The image's reference.
-
-    Raises:
-        SandboxUnavailable: No registry answers and a base can't be made on this machine, or the engine does not answer.
-        SandboxStartError: A step failed; the message has the log's end and what to do.
     """
     started = time.monotonic()
     name = image_name(variant)

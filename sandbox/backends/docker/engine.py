@@ -12,11 +12,11 @@ import queue
 import socket
 import ssl
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
 from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+POOL_SIZE = 10
 REQUEST_TIMEOUT = 60
 """Seconds for one request of a connected client: creating a container on a busy machine takes long."""
 MINIMUM_API_VERSION = "1.30"
@@ -112,36 +113,41 @@ def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.API
     Raises:
         SandboxUnavailable: No engine answers; the message says why and what to do.
     """
-    where = _endpoint(engine)
-    try:
-        version = in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
-    except Exception as error:
-        shown = engine if isinstance(engine, DockerHost) else where.get("base_url") or "the default socket"
-        raise SandboxUnavailable(advice(classify(error), shown, error)) from error
-    return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
+    client, version = _reach(engine, None, timeout * 0.9)
+    vars(client)["_version"] = version
+    return client
 
 
 def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
-    """Check within `timeout` seconds that an engine answers the request that costs it the least."""
+    """Check that an engine answers the request that costs it the least; `client` is what the last call has returned, if any."""
+    return _reach(engine, client, timeout)[0]
+
+
+def _reach(engine: EngineAddress, client: docker.APIClient | None, timeout: float) -> tuple[docker.APIClient, str]:
+    """Return a client of an engine that answers in time, and the engine's API version."""
     import docker.constants
 
+    where: dict[str, Any] = {}
     try:
         if client is None:
+            where = _endpoint(engine)
+            # With "auto" the constructor itself sends a request, and leaves nothing to close if it fails.
             version = docker.constants.MINIMUM_DOCKER_API_VERSION
-            client = _client(**_endpoint(engine), version=version, timeout=timeout)
-        in_time(partial(_ask_version, client, timeout), timeout)
+            client = _client(**where, version=version, timeout=REQUEST_TIMEOUT)
+        return client, in_time(partial(_ask_version, client, timeout), timeout)
     except Exception as error:
         if client is not None:
             client.close()
         if isinstance(error, SandboxUnavailable):
             raise
-        raise SandboxUnavailable(advice(classify(error), engine, error)) from error
-    return client
+        shown = engine if isinstance(engine, DockerHost) else where.get("base_url") or "the default socket"
+        raise SandboxUnavailable(advice(classify(error), shown, error)) from error
 
 
 def _ask_version(client: docker.APIClient, timeout: float) -> str:
     """Return the engine's API version. Unlike `/version`, `/_ping` makes the engine start no programs."""
     import docker.errors
+    import docker.utils
     import requests
 
     check_socket(client)
@@ -152,12 +158,7 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
             docker.errors.create_api_error_from_http_exception(error)
         if not answer.content:
             raise ConnectionResetError("it answers nothing")
-        return _check_version(answer.headers["Api-Version"])
-
-
-def _check_version(version: str) -> str:
-    import docker.utils
-
+        version = str(answer.headers["Api-Version"])
     if docker.utils.version_lt(version, MINIMUM_API_VERSION):
         raise OldApiError(f"it has version {version} of Docker's API, and at least {MINIMUM_API_VERSION} is needed")
     return version
@@ -287,17 +288,10 @@ def _client(**options: Any) -> docker.APIClient:
 
     client = Client(**options)
     if client.base_url.startswith("https://"):
-        client.mount("https://", _tls_adapter(verify=client.verify is not False))
+        adapter: Any = client.get_adapter("https://")
+        # Its constructor accepts no context. The files of certificates are loaded into this one.
+        adapter.init_poolmanager(POOL_SIZE, POOL_SIZE, ssl_context=tls_context(verify=client.verify is not False))
     return client
-
-
-def _tls_adapter(*, verify: bool) -> Any:
-    import requests.adapters
-
-    adapter, size = requests.adapters.HTTPAdapter(), requests.adapters.DEFAULT_POOLSIZE
-    # Its constructor accepts no context. The files of certificates are loaded into this one.
-    adapter.init_poolmanager(size, size, ssl_context=tls_context(verify=verify))
-    return adapter
 
 
 def tls_context(*, verify: bool = True) -> ssl.SSLContext:
@@ -321,19 +315,6 @@ class _TlsSocket(ssl.SSLSocket):
             raise
 
 
-def _api_version(where: dict[str, Any], timeout: float) -> str:
-    """Return the engine's API version, which at the same time shows that it answers."""
-    import docker.constants
-
-    # A fixed version for now: with "auto", the constructor itself sends a request and leaves nothing to close when it fails.
-    options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
-    client = _client(**options)
-    try:
-        return _ask_version(client, timeout)
-    finally:
-        client.close()
-
-
 def in_time(work: Callable[[], T], seconds: float) -> T:
     """Run `work` in a thread, which goes on if it takes longer: a name server, or an engine that sends byte after byte, exceeds
     no timeout of a socket.
@@ -347,7 +328,7 @@ def in_time(work: Callable[[], T], seconds: float) -> T:
         except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
             outcomes.put(([], error))
 
-    threading.Thread(target=run, name="docker-probe", daemon=True).start()
+    start_thread("docker-probe", run)
     try:
         results, error = outcomes.get(timeout=seconds)
     except queue.Empty:
@@ -381,9 +362,5 @@ _SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
     (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
     (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
     (EngineFailure.OLD_VERSION, set(), {"OldApiError"}),
-    (
-        EngineFailure.NOT_DOCKER,
-        set(),
-        {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"},
-    ),
+    (EngineFailure.NOT_DOCKER, set(), {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"}),
 )

@@ -103,17 +103,7 @@ class DockerLauncher:
         return name_of(self._engine)
 
     def launch(self, boot: str) -> DockerStream:
-        """Create the container, attach to it, start it.
-
-        Args:
-            boot: Python source that it runs first.
-
-        Returns:
-            The attached stream.
-
-        Raises:
-            SandboxError: It did not start; everything is removed again.
-        """
+        """Create the container, attach to it, start it."""
         import docker.errors
 
         client = self._client = connect(self._engine)

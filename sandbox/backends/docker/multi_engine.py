@@ -19,13 +19,7 @@ from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNameInUse,
 
 
 class MultiEngineLauncher:
-    """Starts one container on the engine with the least load; if it does not start there, on another one.
-
-    Args:
-        hosts: The engines.
-        make: Makes the launcher for one of them.
-        wait_s: Seconds to wait for one that has room.
-    """
+    """Starts one container on the engine with the least load; if it does not start there, on another one."""
 
     engine = None
     """The number of starts at the same time is limited for each engine by its placement."""

@@ -38,13 +38,7 @@ def _attach(client: APIClient, container: str) -> Any:
 
 
 class DockerStream:
-    """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes.
-
-    Args:
-        client: Connection to the engine.
-        container: Id of a container that has been created but not started.
-        engine: Name of the engine, for messages; None for the only one.
-    """
+    """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes."""
 
     def __init__(self, client: APIClient, container: str, engine: str | None = None) -> None:
         self.when_closed: Callable[[], None] = lambda: None

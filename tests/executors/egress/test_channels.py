@@ -238,7 +238,7 @@ class TestHost:
 
         async def use() -> None:  # it ends at the start or a moment later
             await made.start()
-            await made.run({}, b"", 5)
+            await made.blocks.run({}, b"", 5)
 
         with pytest.raises(SandboxError) as caught:
             await asyncio.wait_for(use(), 10)
@@ -257,7 +257,7 @@ class TestHost:
         made.gateway = gateway = Gateway(Connector(Policy(["ok.example"])))
         await made.start()
         with pytest.raises(SandboxError):
-            await asyncio.wait_for(made.run({}, b"", 5), 10)
+            await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)
         await made.stop()
         assert gateway._thread is not None
         assert not gateway._thread.is_alive()

@@ -47,7 +47,7 @@ def test_user_with_only_a_number_has_no_files_in_a_home(
     if not settings:
         del host["XDG_CONFIG_HOME"]
     assert read_options(host).get("timeout") == ("7" if settings else None)
-    assert Credentials([], use_keyring=False).header("https://a.example/simple/") is None
+    assert Credentials([]).header("https://a.example/simple/") is None
 
 
 @pytest.mark.parametrize("only", [True, False])
@@ -104,7 +104,7 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
     write(
         host["XDG_CONFIG_HOME"],
         "[global]\nindex-url = https://a.example/simple\nextra-index-url =\n  https://b.example\n  file:///c\nfind-links = /d e\n"
-        "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\ntimeout=9\nkeyring-provider = disabled\n",
+        "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\ntimeout=9\n",
     )
     expected = PipConfig(
         indexes=("https://a.example/simple", "https://b.example", "file:///c"),
@@ -114,7 +114,6 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
         client_cert="/me.pem",
         proxy="http://h",
         timeout_s=9,
-        use_keyring=False,
     )
     assert PipConfig.of_host(host) == expected
 

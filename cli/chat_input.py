@@ -1,16 +1,18 @@
-"""The editor of a chat: prompt_toolkit, with history, several lines, and a prompt that is written once."""
+"""Reads what the user of a chat types: with prompt_toolkit in a terminal, else line by line."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import termios
+import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from autogen_codeact.cli.chat_lines import Interrupted
 from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.output import printable, unfiltered
 
 try:
     from prompt_toolkit import PromptSession
@@ -19,22 +21,102 @@ try:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
 except ImportError:
-    raise CommandError(
-        "The editor of `codeact chat` is an extra: pip install 'autogen-codeact[chat]'. Without it: TERM=dumb codeact chat …"
-    ) from None
+    raise CommandError("`codeact chat` needs an extra: pip install 'autogen-codeact[chat]'.") from None
 
+MAX_LINE_BYTES = 4 * 1024 * 1024
 # Private characters, which the output replaces. Editing redraws the line, and so would the prompt be written again and again;
 # a program that waits for it must see it once for each message. A plain space at the end would not be written at all.
 _SIGN, _SPACE = "\ue0b0", "\ue0b1"
 _MAX_HISTORY_BYTES = 1024 * 1024
 
 
-class PromptReader:
-    """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message.
+class Interrupted(Exception):
+    """Ctrl-C was pressed while a line was typed."""
 
-    Args:
-        history: File of what was typed in earlier chats; None to keep it in memory.
-    """
+
+class Reader(Protocol):
+    """Reads messages and answers of the user."""
+
+    async def message(self) -> str:
+        """Show the prompt and return what was typed; raise `EOFError` at the end, `Interrupted` after Ctrl-C."""
+        ...
+
+    async def answer(self, question: str) -> str:
+        """Ask a question and return the line that was typed after it was shown; errors as of `message`."""
+        ...
+
+    def interrupt(self) -> bool:
+        """End the present `message` or `answer` with `Interrupted`; return whether there was one."""
+        ...
+
+
+def open_reader(history: str | None) -> Reader:
+    """Return the editor of this terminal, with a file of what was typed in earlier chats; or a reader of lines."""
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not on_terminal or os.environ.get("TERM", "dumb").lower() in ("dumb", "unknown", ""):
+        return LineReader()
+    return PromptReader(history)
+
+
+class LineReader:
+    """Reads lines from a pipe, a file or a simple terminal: each is a message or an answer."""
+
+    def __init__(self) -> None:
+        # Not `sys.stdin`: its lock, which a waiting thread would hold at the end of the process, ends that with an error.
+        self._input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it is used until the process ends
+        self._echo = not sys.stdin.isatty()
+        self._reading: asyncio.Future[bytes] | None = None
+        self._waiting: asyncio.Future[bytes] | None = None
+
+    async def message(self) -> str:
+        """Show the prompt, and read a line."""
+        return await self._line("> ")
+
+    async def answer(self, question: str) -> str:
+        """Ask a question, and read a line; at a terminal, what was typed before it does not count."""
+        if not self._echo:
+            with suppress(termios.error, OSError):
+                termios.tcflush(0, termios.TCIFLUSH)
+        return await self._line(question)
+
+    def interrupt(self) -> bool:
+        """End the present question."""
+        if self._waiting is None or self._waiting.done():
+            return False
+        self._waiting.set_exception(Interrupted())
+        return True
+
+    async def _line(self, prompt: str) -> str:
+        sys.stdout.write(prompt)
+        sys.stdout.flush()
+        loop = asyncio.get_running_loop()
+        if self._reading is None:  # else the one that was interrupted still waits for its line
+            self._reading = loop.create_future()
+            threading.Thread(target=self._read, args=(loop, self._reading), name="chat-input", daemon=True).start()
+        self._waiting = loop.create_future()
+        done, _ = await asyncio.wait({self._reading, self._waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if self._waiting in done:
+            sys.stdout.write("\n")
+        line = done.pop().result()
+        self._reading, self._waiting = None, None
+        text = line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+        if self._echo or not line:  # no terminal has shown it
+            print(printable(text))  # noqa: T201 - as a terminal would
+        if not line:
+            raise EOFError
+        return text
+
+    def _read(self, loop: asyncio.AbstractEventLoop, result: asyncio.Future[bytes]) -> None:
+        """Read a line. In a thread, because a file can't be watched; daemonic, because it may wait for ever."""
+        line = b""
+        with suppress(OSError):  # the terminal was closed
+            line = self._input.readline(MAX_LINE_BYTES)
+        with suppress(RuntimeError):  # the event loop has been closed
+            loop.call_soon_threadsafe(result.set_result, line)
+
+
+class PromptReader:
+    """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
     def __init__(self, history: str | None) -> None:
         self._output = _Output.on_standard_output()
@@ -90,7 +172,7 @@ class _Output(Vt100_Output):
     @classmethod
     def on_standard_output(cls) -> _Output:
         """Return the output on the terminal, without the escaping of `output.py`."""
-        stream: Any = getattr(sys.stdout, "unfiltered", sys.stdout)
+        stream: Any = unfiltered(sys.stdout)
         output = cls.from_pty(stream, term=os.environ.get("TERM"))
         assert isinstance(output, cls)
         output.enable_cpr = False  # who answers late, or never, would get a warning into the line

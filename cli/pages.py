@@ -1,47 +1,107 @@
-"""The page of a run that goes on, for `--view`; and asking a user in the terminal and on the page at once, for `--approve`."""
+"""Runs in a browser: `codeact view`, and the page of a run that goes on; asking there and in the terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import webbrowser
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.view import open_page
+from autogen_codeact.runs.store import EVENTS, find_run, runs_folder
 from autogen_codeact.sandbox.tools.terminal import Question, ask
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
-from autogen_codeact.viewer.server import ViewerError, ViewerServer
+from autogen_codeact.viewer.server import ViewerError, ViewerServer, is_loopback
 
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
 PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
 _MAX_REASON = 1_000
 _LINGER_S = 5.0
 
 
+def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
+    """Serve the viewer until Ctrl-C."""
+    folder = runs_folder() if target is None else _folder(target)
+    with _interruptible() as interrupted:
+        with _as_command_error():
+            server = ViewerServer(folder, host=host, port=port)
+            server.start()
+        try:
+            print(server.url, flush=True)  # noqa: T201 - it is the output
+            if not is_loopback(host):
+                say(
+                    f"warning: everybody who can reach {host} and has this address sees the runs, and the connection is not "
+                    "encrypted"
+                )
+            if open_browser:
+                open_page(server.url)
+            if sys.stderr.isatty():
+                say("Ctrl-C ends the viewer")
+            interrupted.wait()
+        finally:
+            server.stop()
+    return 0
+
+
+@contextmanager
+def _as_command_error() -> Iterator[None]:
+    try:
+        yield
+    except ViewerError as error:
+        raise CommandError(str(error)) from None
+
+
+def open_page(url: str) -> None:
+    """Open a page in the user's browser, in the background; without a display nothing happens."""
+    if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
+        return
+
+    def opening() -> None:
+        with contextlib.suppress(OSError, webbrowser.Error):
+            webbrowser.open(url)
+
+    threading.Thread(target=opening, name="browser", daemon=True).start()
+
+
+def _folder(target: str) -> Path:
+    path = Path(target)
+    if path.is_dir() and not os.path.lexists(path / EVENTS):
+        return path
+    run = find_run(target)
+    if not run.is_dir():
+        raise CommandError(f"{run} {'is not a folder' if os.path.lexists(run) else 'does not exist'}.")
+    return run
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Have SIGINT and SIGTERM set an event instead of ending the process."""
+    interrupted = threading.Event()
+    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class LivePage:
-    """The page of a run that goes on.
-
-    Args:
-        run: The run's folder, which may not exist yet.
-        stop: Called in the event loop of the caller when a user stops the run on the page.
-
-    Raises:
-        CommandError: The viewer can't be served.
-    """
+    """The page of a run that goes on."""
 
     def __init__(self, run: Path, stop: Callable[[], object]) -> None:
         self.control = RunControl(run, stop)
         """What the buttons do."""
-        try:
+        with _as_command_error():
             self._server = ViewerServer([run], control=self.control)
-        except ViewerError as error:
-            raise CommandError(str(error)) from None
 
     @property
     def url(self) -> str:
@@ -49,51 +109,27 @@ class LivePage:
         return self._server.url
 
     async def open(self) -> None:
-        """Serve it, say where, and open it in a browser if there is a display.
-
-        Raises:
-            CommandError: The server does not start.
-        """
-        try:
+        """Serve it, say where, and open it in a browser if there is a display."""
+        with _as_command_error():
             await asyncio.to_thread(self._server.start)
-        except ViewerError as error:
-            raise CommandError(str(error)) from None
         say(f"the page of this run: {self.url}")
         open_page(self.url)
 
     def close(self, *, wait: bool) -> None:
-        """End it.
-
-        Args:
-            wait: Whether a user at the terminal may look at it first, until Ctrl-C.
-        """
+        """End it."""
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
                 say("the page can be looked at until Ctrl-C")
-                _wait_for_interrupt()
+                with _interruptible() as interrupted:
+                    interrupted.wait()
         finally:
             self._server.stop(_LINGER_S)
-
-
-def _wait_for_interrupt() -> None:
-    interrupted = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
-        interrupted.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 async def first_answer(
     terminal: Awaitable[ApprovalResponse], control: RunControl | None, code: str
 ) -> ApprovalResponse:
-    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn.
-
-    Args:
-        terminal: Asks in the terminal; it raises `EOFError` if nobody is there.
-        control: The page's buttons, or None.
-        code: The code that is to run.
-    """
+    """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn."""
     in_terminal = asyncio.ensure_future(terminal)
     pages = {asyncio.ensure_future(_on_page(control, code))} if control is not None else set()
     waiting: set[asyncio.Future[ApprovalResponse]] = {in_terminal, *pages}
@@ -123,12 +159,7 @@ async def _on_page(control: RunControl, code: str) -> ApprovalResponse:
 
 
 class CodeApproval:
-    """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`.
-
-    Args:
-        control: The page's buttons, or None without a page.
-        pause: Called before the terminal is used, so that nothing else writes there.
-    """
+    """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`."""
 
     def __init__(self, control: RunControl | None, pause: Callable[[], object]) -> None:
         self._control = control

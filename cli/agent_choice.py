@@ -1,0 +1,57 @@
+"""The options of the agent that works on a task; nothing here is slow to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+
+agent_option = partial(typer.Option, rich_help_panel="Agent")
+DescribeOption = Annotated[
+    bool,
+    agent_option(
+        "--describe-environment/--no-describe-environment",
+        help="Tell the model what is in the sandbox: versions, network, limits, files.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class AgentChoice:
+    """The options of an agent."""
+
+    retries: Annotated[
+        int | None,
+        agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
+    ] = None
+    team: Annotated[
+        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until the task is done.")
+    ] = False
+    act: Annotated[
+        bool,
+        agent_option("--act", help="One agent that works in steps, whose code sees the variables of earlier ones."),
+    ] = False
+    steps: Annotated[
+        int | None, agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
+    ] = None
+    describe_environment: DescribeOption = True
+
+    def check(self, sandbox: SandboxChoice) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        if self.team and self.retries is not None:
+            raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
+        if self.act and self.team:
+            raise CommandError("--act and --team can't be combined: choose one.")
+        if self.act and self.retries is not None:
+            raise CommandError("--retries is not for --act: there --steps limits the run.")
+        if self.act and sandbox.kind == "none":
+            raise CommandError("--act needs --mode session, which --sandbox none does not have.")
+        if self.act and sandbox.mode == "process":
+            raise CommandError("--act needs --mode session: leave --mode process out.")
+        if self.steps is not None and not self.act:
+            raise CommandError("--steps is only for --act.")

@@ -1,0 +1,386 @@
+"""What `codeact batch` works on: its tasks, the settings in its options, what results depend on, and the agents of attempts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
+from pydantic import ValidationError
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.observation import UNKNOWN_END
+from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.batch.reading import read_tasks
+from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
+from autogen_codeact.cli.agent_choice import AgentChoice
+from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS, make_agent
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.jobs import BatchJob
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice, find_preset
+from autogen_codeact.cli.models import find_secrets, names_secret, open_model, read_file, without_secrets
+from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.sandbox.types.environment import parse_environment, resolve
+from autogen_codeact.teams import Team
+
+COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
+_MAY_DIFFER = ("hosts", "hosts_file")
+"""Where the sandboxes are."""
+_RARE = {
+    **{name: name for name in ("attempts", "max_sandboxes", "model_calls_per_minute", "tasks_per_minute")},
+    "max_seconds": "max_seconds",
+    "task_timeout": "task_timeout",
+    "backoff": "backoff_s",
+}
+"""Settings that are given with `--option`, and their names in `BatchSettings`."""
+# Clients read them themselves when they are made.
+_OF_CLIENTS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_OF_COMPONENTS = ("ANTHROPIC_", "AZURE_", "GEMINI_", "LLAMA_", "OLLAMA_", "OPENAI_")
+"""What the variables begin with that a component may read; which of them it does is not known."""
+
+
+def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
+    """Return the job without the settings among the values of `--option`, the settings, and how many tasks use a sandbox.
+
+    Raises `CommandError` if one is invalid.
+    """
+    if job.max_cost is not None and job.price is None:
+        raise CommandError("--max-cost needs --price P:C: without the prices the cost is not known.")
+    rare: dict[str, str] = {}
+    others = []
+    for text in job.sandbox.others or ():
+        name, equals, value = text.partition("=")
+        if equals and (name in _RARE or name == "sandbox_uses"):
+            rare[name] = value
+        else:
+            others.append(text)
+    uses = rare.pop("sandbox_uses", "1")
+    if not (uses.isdecimal() and int(uses)):
+        raise CommandError("--option sandbox_uses: give a whole number above 0.")
+    try:
+        settings = BatchSettings.model_validate(
+            {
+                "concurrency": job.concurrency,
+                "repeat": job.repeat,
+                "max_tokens": job.max_tokens,
+                "max_cost": job.max_cost,
+                "prices": _prices(job.price),
+                **{_RARE[name]: value for name, value in rare.items()},
+            }
+        )
+    except ValidationError as error:
+        names = {field: f"--option {name}" for name, field in _RARE.items()}
+        wrong = [(str(each["loc"][0]), each["msg"]) for each in error.errors()]
+        problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
+        raise CommandError(f"{problems}.") from None
+    return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
+
+
+def _prices(text: str | None) -> Prices | None:
+    if text is None:
+        return None
+    parts = text.split(":")
+    with suppress(ValueError):
+        if len(parts) == 2:
+            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
+    raise CommandError(
+        f"--price {text} is not a pair of prices: give the price of a million tokens that the model reads, and that it writes, "
+        "such as 2.5:10."
+    )
+
+
+class ChosenTasks:
+    """Iterates the tasks, each time from the first one."""
+
+    is_repeatable = True
+
+    def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
+        self._source, self._limit = source, limit
+        self._check = _default_check(check) if check is not None else None
+        self.total: int | None = None
+        """How many there are, each repetition counted, when `count` was called."""
+        self.bad = 0
+        """How many can't be used, when `count` was called."""
+
+    async def check(self) -> None:
+        """Read the first task, so that what is wrong with the file as a whole is said before anything is started."""
+        async with aclosing(self._read()) as tasks:
+            await anext(tasks, None)
+
+    async def count(self, repeat: int) -> int:
+        """Return how many there are."""
+        number = bad = 0
+        async with aclosing(self._read()) as tasks:
+            async for task in tasks:
+                number += 1
+                bad += isinstance(task, BadTask)
+        self.bad = bad
+        self.total = number * repeat
+        return self.total
+
+    def __aiter__(self) -> AsyncIterator[Task | BadTask]:
+        return self._read()
+
+    async def _read(self) -> AsyncGenerator[Task | BadTask, None]:
+        number = 0
+        async with aclosing(read_tasks(self._source)) as tasks:
+            async for task in tasks:
+                number += 1
+                if self._limit is not None and number > self._limit:
+                    return
+                yield self._with_check(task)
+
+    def _with_check(self, task: Task | BadTask) -> Task | BadTask:
+        check = self._check
+        if not isinstance(task, Task) or check is None or task.check is not None:
+            return task
+        if check.kind != "python" and task.expected is None:
+            return task
+        return task.model_copy(update={"check": check})
+
+
+def _default_check(text: str) -> Check:
+    if text in COMPARING:
+        return Check(kind=text)  # type: ignore[arg-type]
+    if not text.endswith(".py"):
+        raise CommandError(
+            f"--check {text}: give {', '.join(COMPARING)}, or a file of Python code whose name ends in .py."
+        )
+    try:
+        return Check(kind="python", code=Path(text).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise CommandError(f"--check {text} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"--check {text} is not UTF-8 text.") from error
+
+
+def describe_job(job: BatchJob) -> dict[str, Any]:
+    """Return the options that results depend on, without secrets: texts that may hold one are hashed."""
+    agent, model = job.agent, job.model
+    described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
+    if model.is_file:
+        described["content of the model's file"] = _hash_file(Path(model.spec.removeprefix(REPLAY)))
+    described["--team"], described["--act"] = agent.team, agent.act
+    if agent.act:
+        described["--steps"] = DEFAULT_STEPS if agent.steps is None else agent.steps
+    elif not agent.team:
+        described["--retries"] = DEFAULT_RETRIES if agent.retries is None else agent.retries
+    described["--describe-environment"] = agent.describe_environment
+    described["--check"] = _check(job.check)
+    return described | _sandbox(job)
+
+
+def for_nodes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of executors that mean on other nodes what they mean here: with absolute paths, and values of variables."""
+    sent = dict(options)
+    if "environment" in sent:
+        sent["environment"] = resolve(parse_environment(sent["environment"]))
+    if "data" in sent:
+        sent["data"] = [path.absolute() if isinstance(path, Path) else path for path in sent["data"]]
+    return sent
+
+
+def _sandbox(job: BatchJob) -> dict[str, Any]:
+    names = {"kind": "--sandbox", "packages": "--package", "allow_domains": "--allow-domain", "others": "--option"}
+    names["environment"] = "--env"
+    found = {}
+    for each in fields(job.sandbox):
+        value = getattr(job.sandbox, each.name)
+        if value is None or value in ((), []) or each.name in _MAY_DIFFER:
+            continue
+        if isinstance(value, (list, tuple)):
+            texts = map(str, value)
+            hashed = each.name in ("others", "environment")
+            value = [_hash(text.encode()) if hashed and "=" in text else text for text in texts]
+        name = names.get(each.name, f"--{each.name.replace('_', '-')}")
+        found[name] = value if isinstance(value, (bool, int, float, list)) else str(value)
+    return found
+
+
+def _check(check: str | None) -> str | None:
+    return _hash_file(Path(check)) if check is not None and check.endswith(".py") else check
+
+
+def _hash_file(path: Path) -> str | None:
+    try:
+        return _hash(path.read_bytes())
+    except OSError:  # whoever uses it says what is wrong
+        return None
+
+
+def _hash(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """Variables and the content of a file; pickled only on the way to another process of the user's, and never shown.
+
+    Args:
+        text: The content of a recording or of a component's file; None if the model is given by name.
+        variables: What the variables contain that the client may read; None for one that is not set.
+    """
+
+    text: str | None = field(default=None, repr=False)
+    variables: dict[str, str | None] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, model: ModelChoice) -> Self:
+        """Read them on this machine."""
+        if model.spec.startswith(REPLAY):
+            return cls(read_file(model.spec.removeprefix(REPLAY)))
+        if model.is_file:
+            names = [name for name in os.environ if name.startswith(_OF_COMPONENTS)]
+            return cls(read_file(model.spec), {name: os.environ[name] for name in names})
+        names = [model.key_variable, *_OF_CLIENTS]
+        if (variable := find_preset(model.spec).url_variable) is not None:
+            names.append(variable)
+        return cls(None, {name: os.environ.get(name) for name in names})
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let this process have the variables, and none of its own that would change who gets the key."""
+        variables = dict(self.variables)
+        if self.variables and self.text is not None:
+            own = (name for name in os.environ if name.startswith(_OF_COMPONENTS))
+            variables = {**dict.fromkeys(own), **variables}
+        before = {name: os.environ.get(name) for name in variables}
+        _set(variables)
+        try:
+            yield
+        finally:
+            _set(before)
+
+    def secrets(self) -> set[str]:
+        """Return the keys among them."""
+        named = {value for name, value in self.variables.items() if value is not None and names_secret(name)}
+        return named | find_secrets(self.text or "")
+
+
+def _set(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+class AgentMaker:
+    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file."""
+
+    def __init__(
+        self,
+        agent: AgentChoice,
+        model: ModelChoice,
+        tell: Callable[[str], None] | None = None,
+        inputs: ModelInputs | None = None,
+    ) -> None:
+        self._agent, self._model, self._tell, self._inputs = agent, model, tell, inputs
+        self._client: ChatCompletionClient | None = None
+        self._recording: _Recording | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AgentMaker, (self._agent, self._model, None, self._inputs or ModelInputs.read(self._model))
+
+    def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
+        """Return the agent or team for an attempt at a task."""
+        self.open()
+        client = self._client if self._recording is None else self._recording.client(task.id, self._model.timeout_s)
+        assert client is not None
+        return make_agent(self._agent, client, executor, stream=False, stream_output=False)
+
+    def open(self) -> None:
+        """Create the model client, unless there is one."""
+        if self._client is not None or self._recording is not None:
+            return
+        self._model.check()
+        inputs = self._inputs = self._inputs or ModelInputs.read(self._model)
+        if self._model.spec.startswith(REPLAY):
+            self._recording = _Recording(self._model.spec.removeprefix(REPLAY), inputs.text or "")
+        else:
+            with inputs.applied():
+                client = open_model(self._model, self._tell or (lambda line: None), text=inputs.text)
+            self._client = _SecretRedactor(client, self._model, inputs.secrets())
+
+    async def close(self) -> None:
+        """Close the model client."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+class _SecretRedactor(ModelMiddleware):
+    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
+
+    def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
+        super().__init__(client)
+        self._model, self._secrets = model, secrets
+
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call."""
+        try:
+            async with aclosing(call.items()) as items:
+                async for item in items:
+                    yield item
+        except Exception as error:
+            self._clean(error)
+            raise
+
+    def _clean(self, error: Exception) -> None:
+        error.args = tuple(
+            without_secrets(each, self._model, self._secrets) if isinstance(each, str) else each for each in error.args
+        )
+
+
+class _Recording:
+    """Recorded answers: the same for each task, or those of each task."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        by_task = _by_task(text)
+        self._common = parse_answers(text, name) if by_task is None else None
+        self._by_task = {
+            id_: parse_answers(json.dumps(answers), f"{name}: {id_}") for id_, answers in (by_task or {}).items()
+        }
+
+    def client(self, id_: str, timeout_s: float) -> ChatCompletionClient:
+        """Return a client with the answers for a task, from the first one on."""
+        answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
+        if answers is None:
+            raise CommandError(f"{self._name} has no answers for the task {id_}")
+        return ReliableClient(_ContinuedRecording(answers), timeout_s)
+
+
+class _ContinuedRecording(RecordedModel):
+    """A recording for an attempt, which may continue a run log: the answers in the log are not given again.
+
+    Except the one whose code was interrupted: a recording can't look at what is there, as a model is told to do.
+    """
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the next answer."""
+        if not self.create_calls:
+            places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
+            if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
+                del places[-1]
+            self.leave_out([messages[place].content for place in places])
+        return await super().create(messages, **options)
+
+
+def _by_task(text: str) -> dict[str, Any] | None:
+    """Return the answers of a recording that has an object `tasks`: a list of answers by the task's id."""
+    try:
+        recorded = json.loads(text)
+    except ValueError:
+        return None
+    tasks = recorded.get("tasks") if isinstance(recorded, dict) else None
+    return tasks if isinstance(tasks, dict) else None

@@ -1,0 +1,288 @@
+"""`codeact exec`: run the code of a markdown file, a script or a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+
+from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
+from autogen_codeact.agents.hints import hints_for
+from autogen_codeact.agents.outcome_summary import outcome_summary
+from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.recording import parse_json
+from autogen_codeact.cli.sandbox import as_result, started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import remarks
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.sandbox import OutputChunk
+from autogen_codeact.sandbox.host.blocks import default_filename
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.languages import find_language
+from autogen_codeact.sandbox.types.paths import WORKSPACE
+
+SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
+NOTEBOOK = ".ipynb"
+FOLDER = "codeact-files"
+
+
+def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
+    """Run the code of a file, up to the first block that fails."""
+    name = "standard input" if file == "-" else file
+    if choice.mode is None and Path(file).suffix.lower() in SCRIPTS:
+        choice = replace(choice, mode="process")
+    return run_until_interrupted(_run(read_code(file), name, choice, as_json=as_json, keep_going=keep_going))
+
+
+async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool) -> int:
+    terminal = None if as_json else Terminal()
+    saved = SavedFiles(Path.cwd()) if choice.work_dir is None else None
+    status = 0
+    async with started(choice) as executor:
+        for index, block in enumerate(blocks, 1):
+            if terminal is not None:
+                terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
+            code = CodeBlock(code=block.code, language=block.language)
+            try:
+                result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
+            except asyncio.CancelledError as error:
+                if terminal is None and (killed := getattr(error, "result", None)) is not None:
+                    print_json(_to_object(index, block, killed))
+                raise
+            if saved is not None:
+                # The temporary folder is removed at the end.
+                result = await asyncio.to_thread(saved.save, result)
+            if terminal is None:
+                print_json(_to_object(index, block, result))
+            else:
+                facts = executor.known_facts if isinstance(executor, SandboxCodeExecutor) else None
+                hints = [hint.for_person(flags=True) for hint in hints_for(result, facts)]
+                _show(terminal, name, block, result, hints)
+            if result.exit_code != 0:
+                status = status or result.exit_code & 0xFF or 1
+                if not keep_going:
+                    if left := len(blocks) - index:
+                        say(f"stopped at the first failing block; {format_count(left, 'block')} after it did not run")
+                    break
+    if saved is not None and saved.folder is not None:
+        say(f"files are kept in {saved.folder.name}; --work-dir FOLDER chooses another folder")
+    return status
+
+
+async def _run_block(
+    executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
+) -> ExecutionResult:
+    """Run a block; print its output while it runs if the executor can stream, with a script's name in the place of its path."""
+
+    def named(text: str) -> str:
+        return text.replace(path, name) if path is not None else text
+
+    if terminal is None or not isinstance(executor, ToolExecutor):
+        began = time.monotonic()
+        result = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
+        if terminal is not None:
+            terminal.output(named(result.output))
+            terminal.end_output()
+    else:
+        shown = 0
+        try:
+            async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
+                async for event in events:
+                    if isinstance(event, OutputChunk):
+                        terminal.output(named(event.text))
+                        shown += len(event.text)
+                    else:
+                        result = event
+        except asyncio.CancelledError as error:
+            if (killed := getattr(error, "result", None)) is not None:
+                terminal.output(named(killed.output[shown:]))
+            raise
+        finally:
+            terminal.end_output()
+    return result
+
+
+def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
+    """Return the JSON object for a block and its result."""
+    files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
+    fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
+    return {
+        "index": index,
+        "language": block.language,
+        "line": block.line,
+        **({"cell": block.cell} if block.cell is not None else {}),
+        **{name: getattr(result, name) for name in fields},
+        "error": asdict(result.error) if result.error is not None else None,
+        "artifacts": files,
+        "displays": [{"name": display.name, "types": list(display.data)} for display in result.displays],
+    }
+
+
+def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionResult, hints: list[str]) -> None:
+    for remark in [*remarks(result), *hints]:
+        terminal.line(remark, "yellow")
+    position = ""
+    if result.error is not None and result.error.line is not None:
+        position = f" at {block.position(name, result.error.line)}"
+    terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
+    terminal.line()
+
+
+@dataclass(frozen=True)
+class CodeInFile:
+    """One block of code."""
+
+    language: str
+    code: str
+    line: int = 1
+    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
+    cell: int | None = None
+    """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
+    script: bool = False
+    """Whether it is all of a script."""
+
+    @property
+    def file_in_sandbox(self) -> str | None:
+        """Path of a script in the sandbox, unless the script chooses it; None for a block."""
+        language = find_language(self.language) if self.script else None
+        return f"{WORKSPACE}/{default_filename(self.code, language)}" if language is not None else None
+
+    @property
+    def place(self) -> str:
+        """Where it is in the file."""
+        return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
+
+    def position(self, file: str, line: int) -> str:
+        """Return a line of the code as a position in the file."""
+        if self.cell is not None:
+            return f"{file}, cell {self.cell}, line {line}"
+        return f"{file}:{self.line + line - 1}"
+
+
+def read_code(file: str) -> list[CodeInFile]:
+    """Read the code of a file."""
+    name = "standard input" if file == "-" else file
+    kind = Path(file).suffix.lower()
+    text = _read(file)
+    if kind in SCRIPTS:
+        found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
+    elif kind == NOTEBOOK:
+        found = _cells(text, name)
+    else:
+        found = _blocks(text, name)
+    if not found:
+        hint = (
+            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts, and "
+            f"{NOTEBOOK} a notebook; all others are read as markdown."
+        )
+        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in (*SCRIPTS, NOTEBOOK) else ''}")
+    return found
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            if sys.stdin.isatty():
+                say("reading markdown from the terminal; Ctrl-D ends it")
+            data = sys.stdin.buffer.read()
+        else:
+            data = Path(file).read_bytes()
+    except OSError as error:
+        raise CommandError(f"{file} can't be read: {error.strerror}") from error
+    return data.decode("utf-8-sig", "replace")
+
+
+def _blocks(text: str, name: str) -> list[CodeInFile]:
+    """Return the blocks of a markdown file that can be run, and print why each of the others is skipped."""
+    found = extract_code_blocks(text)
+    for block in found:
+        if not block.complete:
+            raise CommandError(
+                f"{name}: the block whose code begins at line {block.line} is never closed, so nothing was run. Close it."
+            )
+    chosen = []
+    for block in found:
+        if not block.language:
+            reason = "a block without a language"
+        elif block.language in OUTPUT_LABELS:
+            reason = f"a block of output ({block.language})"
+        elif find_language(block.language) is None:
+            reason = f"{block.language} is not a language that the sandbox runs"
+        else:
+            chosen.append(CodeInFile(block.language, block.code, block.line))
+            continue
+        say(f"{name}:{block.line}: skipped, {reason}")
+    return chosen
+
+
+def _cells(text: str, name: str) -> list[CodeInFile]:
+    """Return the code cells of a notebook that are not empty."""
+    try:
+        notebook = parse_json(text, name)
+        cells = notebook["cells"]
+        sources = [(cell["cell_type"], cell["source"]) for cell in cells]
+    except (KeyError, TypeError):
+        raise CommandError(
+            f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
+        ) from None
+    metadata = notebook.get("metadata") or {}
+    kernel = (metadata.get("kernelspec") or {}).get("language") or (metadata.get("language_info") or {}).get("name")
+    language = str(kernel or "python").lower()
+    if find_language(language) is None:
+        raise CommandError(f"{name}: {language} is not a language that the sandbox runs")
+    codes = [
+        (number, "".join(map(str, source)) if isinstance(source, list) else str(source))
+        for number, (kind, source) in enumerate(sources, 1)
+        if kind == "code"
+    ]
+    return [CodeInFile(language, code, cell=number) for number, code in codes if code.strip()]
+
+
+class SavedFiles:
+    """Copies the files of results into a new folder, which is made for the first of them."""
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+        self.folder: Path | None = None
+        """The folder; None if there was no file."""
+
+    def save(self, result: ExecutionResult) -> ExecutionResult:
+        """Copy the files of a result, and return it with their new paths; one that can't be copied has a note."""
+        saved = []
+        for file in result.artifacts:
+            if file.path is None:
+                saved.append(file)
+                continue
+            try:
+                target = self._made() / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.path, target)
+                saved.append(replace(file, path=target))
+            except OSError as error:
+                saved.append(
+                    replace(file, path=None, note=f"not kept: {error.strerror}; --work-dir FOLDER keeps files")
+                )
+        return replace(result, artifacts=tuple(saved))
+
+    def _made(self) -> Path:
+        number = 1
+        while self.folder is None:
+            folder = self._parent / (FOLDER if number == 1 else f"{FOLDER}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                self.folder = folder
+        return self.folder

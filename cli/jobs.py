@@ -1,0 +1,200 @@
+"""The options of the commands that let agents work: of `run`, `resume`, `chat` and `batch`; nothing here is slow to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autogen_codeact.cli.agent_choice import AgentChoice, DescribeOption, agent_option
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+ViewOption = Annotated[
+    bool, typer.Option("--view", help="Show it live in a browser, with buttons to stop and approve.")
+]
+NoSaveOption = Annotated[
+    bool, typer.Option("--no-save", help="Keep no log: `codeact show` and `codeact resume` can't find it.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
+]
+_save_option = partial(
+    typer.Option,
+    metavar="RUN",
+    help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
+)
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """The options of `codeact run`."""
+
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")]
+    model: ModelChoice
+    agent: AgentChoice
+    sandbox: SandboxChoice
+    stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False
+    save: Annotated[Path | None, _save_option()] = None
+    no_save: NoSaveOption = False
+    view: ViewOption = False
+    approve: Annotated[
+        bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
+    ] = False
+    as_json: JsonOption = False
+
+    def check(self) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        if not self.task.strip():
+            raise CommandError("The task is empty: describe what the agent should do.")
+        _check_log(view=self.view, save=self.save, no_save=self.no_save)
+        self.agent.check(self.sandbox)
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """How a run or a chat is continued."""
+
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
+    ] = True
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ResumeJob:
+    """The options of `codeact resume`."""
+
+    run: RunArgument
+    how: Resuming
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
+    ] = None
+    timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
+    approve: Annotated[
+        bool,
+        typer.Option(
+            "--approve", help="Ask before code runs; always if the run is not your own, or was started with --approve."
+        ),
+    ] = False
+    as_json: JsonOption = False
+
+
+@dataclass(frozen=True)
+class ChatJob:
+    """The options of `codeact chat`."""
+
+    model: ModelChoice
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice)
+    how: Resuming = field(default_factory=Resuming)
+    component: Annotated[
+        Path | None,
+        agent_option(
+            "--agent", metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."
+        ),
+    ] = None
+    team: Annotated[
+        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until there is an answer.")
+    ] = False
+    steps: Annotated[
+        int | None, agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
+    ] = None
+    stream: Annotated[
+        bool, agent_option("--stream/--no-stream", help="Show the model's answer while it is generated.")
+    ] = True
+    describe_environment: DescribeOption = True
+    approve: Annotated[
+        bool, agent_option("--approve", help="Ask before code runs, and show how it has changed files.")
+    ] = False
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Continue an earlier chat: its folder, its name, or last.")
+    ] = None
+    save: Annotated[Path | None, _save_option()] = None
+    no_save: NoSaveOption = False
+    view: ViewOption = False
+
+    def check(self) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        _check_log(view=self.view, save=self.save, no_save=self.no_save)
+        named = bool(self.model.spec)
+        if not named and self.model.base_url is not None:
+            raise CommandError("--base-url goes with a model's name: add --model NAME.")
+        if self.resume is None and self.component is None and not named:
+            raise CommandError(NO_MODEL)
+        if self.component is not None and (named or self.team or self.steps is not None):
+            raise CommandError(
+                "--agent FILE has its own model, agents and steps: leave --model, --team and --steps out."
+            )
+        if self.resume is not None and (self.component is not None or self.team or self.steps is not None):
+            raise CommandError(
+                "--resume goes on with the agents of the earlier chat: leave --agent, --team and --steps out."
+            )
+        if self.resume is not None and (self.save is not None or self.no_save):
+            raise CommandError("--resume goes on in the log of the earlier chat: leave --save and --no-save out.")
+        if (self.resume or self.component) and self.sandbox != SandboxChoice():
+            option = "--resume" if self.resume else "--agent"
+            raise CommandError(f"The sandbox of {option} is in its configuration: leave options of the sandbox out.")
+        if self.team and self.steps is not None:
+            raise CommandError("--steps is for one agent, not for --team.")
+        if self.sandbox.kind == "none" or self.sandbox.mode == "process":
+            wrong = "--sandbox none does not have" if self.sandbox.kind == "none" else "--mode process does not have"
+            raise CommandError(f"A chat needs a session, which {wrong}.")
+
+
+def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:
+    if view and no_save:
+        raise CommandError("--view and --no-save can't be combined: the page shows the log.")
+    if save is not None and no_save:
+        raise CommandError("--save and --no-save can't be combined: choose one.")
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """The options of `codeact batch`; those of `BatchSettings` that are not here are given with `--option`."""
+
+    tasks: Annotated[
+        Path,
+        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line, or a folder of files."),
+    ]
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results; it can be continued.")]
+    model: ModelChoice
+    agent: AgentChoice
+    sandbox: SandboxChoice
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks.")] = None
+    check: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py."),
+    ] = None
+    repeat: Annotated[int, typer.Option(min=1, metavar="K", help="How many times each task runs.")] = 1
+    concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks that run at the same time.")] = 4
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End when the batch has used this many tokens.")
+    ] = None
+    max_cost: Annotated[
+        float | None, typer.Option(metavar="AMOUNT", help="End when the batch has cost this much (--price).")
+    ] = None
+    price: Annotated[
+        str | None, typer.Option(metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
+    ] = None
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Continue if tasks or options have changed.")
+    ] = False
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Continue if the first tasks all fail in the same way.")
+    ] = False
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto."),
+    ] = None
+    as_json: JsonOption = False

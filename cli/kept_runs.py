@@ -1,0 +1,399 @@
+"""The runs that are kept: their folders, and the commands `runs`, `show` and `export`."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from io import StringIO
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import Any, TextIO
+
+from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
+from autogen_core.code_executor import CodeResult
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from autogen_codeact.cli.exit import CommandError, say, say_warnings
+from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
+from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
+from autogen_codeact.cli.transcript import Message, Transcript
+from autogen_codeact.runs import (
+    Gap,
+    LogLocked,
+    Run,
+    RunFileError,
+    RunSummary,
+    UnknownEvent,
+    UnreadableRun,
+    export_files,
+    kept_files,
+    list_runs,
+    load_run,
+)
+from autogen_codeact.runs.adopt import adopt_run
+from autogen_codeact.runs.atomic_file import atomic_text_file
+from autogen_codeact.runs.budget import MAX_EVENT, Budget
+from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    ChunkLogged,
+    ConversationChanged,
+    LogStopped,
+    MessageLogged,
+    RunEvent,
+    RunFinished,
+    TurnFinished,
+)
+from autogen_codeact.runs.messages import load_message
+from autogen_codeact.runs.plan import Plan
+from autogen_codeact.runs.reader import RawEvent
+from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.store import (
+    EVENTS,
+    LAST,
+    MAX_BYTES,
+    find_run,
+    is_being_written,
+    new_run_folder,
+    prune_runs,
+    runs_folder,
+)
+from autogen_codeact.sandbox.types.formatting import format_count
+from autogen_codeact.sandbox.types.result import format_duration
+
+SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
+PRUNE_S = 10.0
+"""Seconds that a disk may take for removing old runs, after which the command ends without it."""
+MAX_TASK = 60
+_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 100
+"""Names of files that are printed."""
+
+
+def choose_run_folder(task: str) -> Path | None:
+    """Return a new folder for a run; if that is impossible, print why and return None."""
+    try:
+        return new_run_folder(task)
+    except (RunFolderError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save says that it need not be")
+        return None
+
+
+def max_total_size() -> int:
+    """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
+    from autogen_codeact.sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
+
+    text = os.environ.get(SIZE_VARIABLE, "").strip()
+    try:
+        return parse_size(text) if text else MAX_BYTES
+    except ValueError as error:
+        raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
+
+
+def has_log(run: Path) -> bool:
+    """Return whether a run has a log."""
+    return (run / EVENTS).is_file()
+
+
+def run_name(run: Path) -> str:
+    """Return what a user types for a run: its name in the folder of all runs, or its path."""
+    try:
+        return run.name if run.parent == runs_folder() else str(run)
+    except RunFolderError:
+        return str(run)
+
+
+def short_run_name(run: Path) -> str:
+    """Return the shortest that a user can type right after a run: `last`, or its path."""
+    return LAST if run_name(run) != str(run) else str(run)
+
+
+def print_run_location(run: Path) -> None:
+    """Print where a run that has just ended is kept, and the commands that show it."""
+    place = "in" if run_name(run) == str(run) else "as"
+    hint = short_run_name(run)
+    say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+
+
+def remove_oldest(run: Path, max_size: int) -> None:
+    """Remove the oldest runs if all together are too large, and print how many were removed."""
+    folder, removed = run.parent, list[Path]()
+
+    def work() -> None:
+        removed.extend(prune_runs(folder, max_size, keep=run))
+
+    # In a thread that nobody waits for at the end: a disk of the network may not answer.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PRUNE_S)
+    if removed:
+        runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
+        say(f"removed the {runs}: more than {format_limit(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
+
+
+def format_limit(size: int) -> str:
+    """Format a limit: "2 GB", "512 MB"; powers of 1024, as in options."""
+    for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return format_count(size, "byte")
+
+
+def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
+    """Say that a session is being rebuilt."""
+    say(f"rebuilding the session: {format_count(blocks, 'block')}{hint}")
+
+
+def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
+    """Return whether the code of the log runs again to rebuild sessions; say so if the log is not the user's own."""
+    if plan.chain is not None:
+        return wanted
+    unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"
+    say(f"{path} was made elsewhere, copied or changed: you are asked before code runs{unless}")
+    if not trust:
+        say(f"`codeact runs adopt {path}` makes it one of your own runs")
+    return wanted and trust
+
+
+def print_runs(folder: Path | None, *, as_json: bool) -> int:
+    """Print the runs in a folder, the latest first."""
+    found = _default_runs() if folder is None else list_runs(folder)
+    runs = [each for each in found if isinstance(each, RunSummary)]
+    unreadable = [each for each in found if isinstance(each, UnreadableRun)]
+    if as_json:
+        for each in found:
+            print_json(_to_object(each))
+    elif runs:
+        _print_table(list(map(_row, runs)))
+    elif not found and folder is None:
+        say(f"no runs in {printable(str(runs_folder()))}: `codeact run` keeps its run there")
+    elif not found:
+        say(f"no runs in {printable(str(folder))}: `codeact run --save {printable(str(folder))}/NAME` keeps one")
+    for each in unreadable:
+        say(each.reason)
+    return 1 if unreadable else 0
+
+
+def adopt(run: str) -> int:
+    """Make a run one of the user's own."""
+    path = find_run(run)
+    try:
+        adopt_run(path)
+    except (LogLocked, OSError) as error:
+        raise CommandError(f"{path} can't be adopted: {error}") from error
+    say(f"{printable(str(path))} is one of your own runs now")
+    return 0
+
+
+def _default_runs() -> list[RunSummary | UnreadableRun]:
+    folder = runs_folder()
+    return list_runs(folder) if folder.exists() else []
+
+
+def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:
+    fields = asdict(run) | {"path": str(run.path)}
+    if isinstance(run, UnreadableRun):
+        return {"outcome": "unreadable", **fields}
+    return fields | {"started": run.started.isoformat(), "seconds": round(run.seconds, 3)}
+
+
+def _row(run: RunSummary) -> tuple[str, ...]:
+    return (
+        _one_line(run.path.name, MAX_TASK),
+        f"{run.started:%Y-%m-%d %H:%M:%S}",
+        f"{run.outcome}, {format_count(run.gaps, 'gap')}" if run.gaps else run.outcome,
+        f"{run.steps:,}",
+        f"{run.tokens:,}",
+        format_duration(run.seconds),
+        _one_line(run.task, MAX_TASK),
+    )
+
+
+def _one_line(text: str, limit: int) -> str:
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    """Print one line for each run; a narrow terminal has fewer columns, and shorter names and tasks."""
+    width = get_terminal_size((10_000, 0)).columns
+    left_out = () if width >= 100 else ("TOKENS",) if width >= 80 else ("STARTED (UTC)", "STEPS", "TOKENS", "TIME")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name in _COLUMNS:
+        if name not in left_out:
+            numbers = name in ("STEPS", "TOKENS", "TIME")
+            table.add_column(
+                name, justify="right" if numbers else "left", no_wrap=name not in ("RUN", "TASK"), min_width=3
+            )
+    for row in rows:
+        cells = (cell for cell, name in zip(row, _COLUMNS, strict=True) if name not in left_out)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))  # noqa: T201 - it is the output
+
+
+def export_run(
+    path: Path, *, notebook: Path | None, page: Path | None, json_file: Path | None, files: Path | None
+) -> int:
+    """Write a run to files."""
+    if notebook is None and page is None and json_file is None and files is None:
+        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER.")
+    from autogen_codeact.runs import export_json, export_notebook  # noqa: PLC0415 - `codeact run` needs none of them
+    from autogen_codeact.viewer.one_file import write_html  # noqa: PLC0415 - as above
+
+    run = load_run(path)
+    if notebook is not None:
+        _write(notebook, run, export_notebook)
+    if page is not None:
+        _write(page, run, write_html)
+    if json_file is not None:
+        _write(json_file, run, export_json)
+    if files is not None:
+        _write_files(run, files)
+    return 0
+
+
+def _write_files(run: Run, folder: Path) -> None:
+    say_warnings()
+    try:
+        names = export_files(run, folder)
+    except FileExistsError as error:
+        raise CommandError(str(error) if error.errno is None else f"{folder} is not a folder.") from error
+    except OSError as error:
+        raise CommandError(f"{folder} can't be written: {error.strerror}.") from error
+    say(f"wrote {folder} ({format_count(len(names), 'file')})" if names else "the run has kept no files of its code")
+
+
+def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:
+    """Write a file as a whole or not at all."""
+    if target.is_dir():
+        raise CommandError(f"{target} is a folder: give the name of a file.")
+    try:
+        with atomic_text_file(target) as file:
+            export(run, file)
+        say(f"wrote {target} ({format_size(target.stat().st_size)})")
+    except OSError as error:
+        raise CommandError(f"{target} can't be written: {error.strerror}.") from error
+
+
+def show_run(path: Path, *, as_json: bool) -> int:
+    """Print a run's messages, and what can't be read."""
+    run = load_run(path)
+    printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
+    finished: RunFinished | None = None
+    unknown = 0
+    for raw in run.raw_events():
+        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
+        unknown += isinstance(event, UnknownEvent)
+        finished = event if isinstance(event, RunFinished) else None
+        printer.show(event)
+    if files := [printable(name) for name, file in kept_files(run).items() if run.folder.path_of(file) is not None]:
+        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
+        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
+        say(f"with the files {names}: `codeact export {run_name(path)} --files FOLDER` writes them")
+    if unknown:
+        say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
+    if finished is None and not run.started.conversation:
+        if is_being_written(path):
+            say("the run is still going on")
+        else:
+            say(f"the run was interrupted: `codeact resume {run_name(path)}` continues it")
+    elif finished is not None and finished.outcome == "cancelled":
+        say("the run was cancelled")
+    elif finished is not None and finished.error is not None:
+        say(f"The run failed. {finished.error.type}: {finished.error.message}")
+    if run.started.conversation:
+        say(f"`codeact chat --resume {run_name(path)}` goes on with the conversation")
+    elif finished is not None and finished.outcome != "completed":
+        say(f"`codeact resume {run_name(path)}` continues the run")
+    return 0
+
+
+def _describe(gap: Gap) -> str:
+    where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
+    return f"gap in the log, {where}: {gap.reason}"
+
+
+class _JsonPrinter:
+    most = MAX_EVENT
+    """Bytes of memory that the values of an event may take."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._last: BlockFinished | None = None
+
+    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+        match event:
+            case BlockFinished():
+                self._last = event
+            case MessageLogged(message=message) if tells_result(message):
+                print_json(message | record_fields(self._last.result if self._last else None, self._run))
+            case MessageLogged() | ChunkLogged():
+                print_json(event.message)
+            case RunFinished(outcome="completed"):
+                print_json(result_object(event.stop_reason, self._run.folder.path))
+            case Gap():
+                say(_describe(event))
+
+
+class _TextPrinter:
+    most = 4 * MAX_TEXT
+
+    def __init__(self, run: Run) -> None:
+        self._terminal = Terminal()
+        self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
+        self._run = run
+        self._last: BlockFinished | None = None
+
+    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+        match event:
+            case BlockFinished():
+                self._last = event
+            case MessageLogged() | ChunkLogged():
+                self._transcript.show(self._with_result(_as_message(event)))
+            case TurnFinished(outcome="cancelled"):
+                self._terminal.line("[the person ended this turn]\n", "yellow")
+            case TurnFinished(error=ErrorRecord() as error):
+                self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
+            case ConversationChanged(change="undone"):
+                self._terminal.line("[the last turn was undone]\n", "yellow")
+            case ConversationChanged():
+                self._terminal.line("[the conversation was reset]\n", "yellow")
+            case LogStopped():
+                self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
+            case Gap():
+                self._terminal.line(f"[{_describe(event)}]", "yellow")
+
+    def _with_result(self, message: Message) -> Message:
+        """Return a message about a result with all of the result: AutoGen keeps the exit code and the output only."""
+        if not isinstance(message, CodeExecutionEvent) or self._last is None or self._last.result is None:
+            return message
+        try:
+            result = self._run.result(self._last.result)
+        except RunFileError:
+            return message
+        return message.model_copy(update={"result": result}) if _same(result, message.result) else message
+
+
+def _same(one: CodeResult, other: CodeResult) -> bool:
+    return (one.exit_code, one.output) == (other.exit_code, other.output)
+
+
+def _as_message(event: MessageLogged | ChunkLogged) -> Message:
+    """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
+    try:
+        return load_message(event.message)
+    except Exception:  # noqa: BLE001 - classes of messages and schemas of contents can raise anything
+        content, source = event.message.get("content"), event.message.get("source")
+        text = content if isinstance(content, str) else json.dumps(content)
+        return TextMessage(content=text, source=str(source or event.message.get("type")))
