@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from autogen_codeact.executors.arguments import PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
+from autogen_codeact.sandbox.backend_selection import backend_for
 from autogen_codeact.sandbox.types.keyword_model import check_names
-from autogen_codeact.sandbox.types.options import merge_options
+from autogen_codeact.sandbox.types.options import BackendName, merge_options
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
@@ -29,10 +30,9 @@ class ExecutorPool(sandbox_pool.SandboxPool):
 
     Args:
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
-        sandbox: "docker" (the default) or "bubblewrap".
+        sandbox: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
-        max_idle: Seconds after which a sandbox that nobody has taken is stopped; `size` are kept ready. By default never.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
         max_uses: How often one sandbox is used before it is replaced. Default 1.
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.
@@ -45,16 +45,17 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         self,
         size: int = 2,
         *,
-        sandbox: Literal["docker", "bubblewrap"] = "docker",
+        sandbox: BackendName = "auto",
         max_alive: int = 32,
         starts_at_once: int = 4,
-        max_idle: float | None = None,
         acquire_timeout: float = 60,
         max_uses: int = 1,
         **options: Unpack[PoolKeywords],
     ) -> None:
+        if sandbox == "auto":
+            sandbox = backend_for(options)
         if sandbox not in EXECUTORS:
-            raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
+            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, _ = EXECUTORS[sandbox]
         check_names(type(self), options, {kind: known - {"pool"} for kind, (_, known) in EXECUTORS.items()}, sandbox)
         self._arguments: dict[str, Any] = {**options}
@@ -65,7 +66,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
             tools=template.tools,
             max_alive=max_alive,
             starts_at_once=starts_at_once,
-            max_idle=max_idle,
             acquire_timeout=acquire_timeout,
             max_uses=max_uses,
             progress=options.get("progress"),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.managed_sandbox import BackendName, ManagedSandbox
+from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
 from autogen_codeact.sandbox.types.observers import Observer, Recorder
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import SandboxOptions
+from autogen_codeact.sandbox.types.options import BackendName, SandboxOptions
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import Block
 

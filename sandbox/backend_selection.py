@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.types import environment
 from autogen_codeact.sandbox.types.allowed_domains import Policy
 from autogen_codeact.sandbox.types.errors import SandboxUnavailable
 from autogen_codeact.sandbox.types.limits import parse_size
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions, only_for_bubblewrap
 from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
 
 Progress = Callable[[str], None]
@@ -33,16 +33,7 @@ def make_client(
     engine_wait_s: float = 60.0,
     reusable: bool = False,
 ) -> RunnerClient:
-    """Make the client of a sandbox that has not been started.
-
-    Args:
-        options: The sandbox's options.
-        tools: Settings of the host tools, for the runner.
-        progress: Called with a line for each step that takes long. None to write it to standard error.
-        resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
-        engine_wait_s: Seconds that the start waits for one of several engines to have room.
-        reusable: Whether the sandbox may be reset for another use: see `check_reusable`.
-    """
+    """Make the client of a sandbox that has not been started."""
     gateway = _make_gateway(options, resolve_name)
     settings = RunnerSettings(
         mode=options.mode,
@@ -152,18 +143,13 @@ def only_for_docker(names: Iterable[str]) -> str | None:
     return next((name for name in names if name in only), None)
 
 
+def backend_for(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend "auto" means for some options; blocks for some milliseconds."""
+    return "bubblewrap" if only_for_bubblewrap(options) else choose_backend(options)
+
+
 def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend is for some options; blocks for some milliseconds.
-
-    Args:
-        options: Names of the options that were given. One that names an engine means Docker, without a look at this machine's.
-
-    Returns:
-        Its name.
-
-    Raises:
-        SandboxUnavailable: This machine has none that has these options.
-    """
+    """Find out which backend is for some options; blocks for some milliseconds."""
     return "docker" if {"docker_host", "hosts"} & set(options) else find_backend(only_for_docker(options))
 
 

@@ -74,14 +74,7 @@ class BlockRun:
     async def run(
         self, block: CodeAndLanguage, request: BlockRequest, timeout: float, listener: OutputCallback | None
     ) -> Result:
-        """Run the block.
-
-        Args:
-            block: The block.
-            request: What is sent.
-            timeout: Wall-clock seconds that it may take.
-            listener: Called with its output as it comes.
-        """
+        """Run the block."""
         gateway = self.client.gateway
         mark = gateway.begin_block(shut=self.replay is not None) if gateway is not None else 0
         files_before = await self._send_files()
@@ -169,11 +162,7 @@ class BlockRun:
 
 
 async def run_program(client: RunnerClient, code: str, timeout: float) -> str:
-    """Run Python code, without host tools, in a new process, and return what it wrote; it is no block.
-
-    Raises:
-        SandboxError: It failed, or something around it broke.
-    """
+    """Run Python code, without host tools, in a new process, and return what it wrote; it is no block."""
     python = client.hello.executable if client.hello is not None else "python3"
     message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False, "scan": False}
     more = {"cpu_seconds": None, "delete": False, "aside": True}

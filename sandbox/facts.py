@@ -189,9 +189,6 @@ async def facts_of(sandbox: AskedSandbox) -> SandboxFacts:
 
     A short program asks in a process of its own, for at most 5 s. If that fails, the result contains only what follows from
     the options. Sandboxes of a pool in which no code has run are asked once for all with the same Python, except for files.
-
-    Args:
-        sandbox: The sandbox.
     """
     answer: dict[str, Any] = {}
     try:
@@ -250,11 +247,7 @@ def _project(requirement: str) -> str:
 
 
 def _checked(answer: str) -> dict[str, Any]:
-    """Read the answer of the program, which code in the sandbox may have forged.
-
-    Raises:
-        ValueError: It is too long, or no JSON object.
-    """
+    """Read the answer of the program, which code in the sandbox may have forged."""
     if len(answer) > MAX_ANSWER_CHARS:
         raise ValueError("the answer is too long")
     found = json.loads(answer)

@@ -48,27 +48,13 @@ class SourceFunction:
 
 
 def module_options(functions: Sequence[SourceFunction]) -> dict[str, Any]:
-    """Return the options of a sandbox whose code can import functions: their source, and the packages that they need.
-
-    Raises:
-        ValueError: As for `module_source`.
-    """
+    """Return the options of a sandbox whose code can import functions: their source, and the packages that they need."""
     packages = dict.fromkeys(package for each in functions for package in each.packages)
     return {"functions_source": module_source(functions), "functions_packages": list(packages)}
 
 
 def module_source(functions: Sequence[SourceFunction]) -> str:
-    """Write the module: the imports that the functions ask for, then each function without its decorators.
-
-    Args:
-        functions: The functions.
-
-    Returns:
-        Python source; the same functions in the same order give the same source.
-
-    Raises:
-        ValueError: Something is not a function, has no source, or needs values that don't travel; the message names it.
-    """
+    """Write the module: the imports that the functions ask for, then each function without its decorators."""
     listed = unique(functions)
     imports = _imports(listed)
     bound = {function.name for function in listed}.union(*map(_bound_names, imports))
@@ -84,36 +70,13 @@ def module_source(functions: Sequence[SourceFunction]) -> str:
 
 
 def describe(functions: Sequence[SourceFunction], module: str, template: str = PROMPT_TEMPLATE) -> str:
-    """Tell a model which functions its code can import.
-
-    Args:
-        functions: The functions.
-        module: Name of the module that they are in.
-        template: A `string.Template` with the fields `$module_name` and `$functions`.
-
-    Returns:
-        The template, filled.
-
-    Raises:
-        ValueError: The module's name is not an identifier, or one of the functions can't be used.
-        KeyError: The template has another field.
-    """
+    """Tell a model which functions its code can import."""
     stubs = "\n\n".join(stub(each) for each in unique(functions))
     return Template(template).substitute(module_name=check_module_name(module), functions=stubs)
 
 
 def stub(function: SourceFunction) -> str:
-    """Write a function's signature and docstring, with `...` for its body.
-
-    Args:
-        function: The function.
-
-    Returns:
-        Python source, with annotations and defaults as their author wrote them.
-
-    Raises:
-        ValueError: It is not a function or has no source; the message names it.
-    """
+    """Write a function's signature and docstring, with `...` for its body."""
     definition, _ = _definition(function)
     lines = ast.get_docstring(definition)
     definition.body = [ast.Expr(ast.Constant(...))]
@@ -126,11 +89,7 @@ def stub(function: SourceFunction) -> str:
 
 
 def unique(functions: Sequence[SourceFunction]) -> list[SourceFunction]:
-    """Return the functions, each once.
-
-    Raises:
-        ValueError: Two of them have the same name.
-    """
+    """Return the functions, each once."""
     by_name: dict[str, SourceFunction] = {}
     for each in functions:
         if by_name.setdefault(each.name, each).function is not each.function:

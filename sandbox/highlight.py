@@ -147,11 +147,7 @@ class Highlighter:
         self._left = MAX_CHARS
 
     def line(self, line: str) -> list[tuple[Kind, str]]:
-        """Return the pieces of the next line, whose texts together are the line.
-
-        Args:
-            line: The line, without its end.
-        """
+        """Return the pieces of the next line, whose texts together are the line."""
         self._left -= len(line) + 1
         if len(line) > MAX_LINE or self._left < 0 or not line:
             return [("", line)] if line else []
@@ -220,12 +216,7 @@ def _kind_of(word: str, before: str, language: _Language) -> Kind:
 
 
 def pieces(code: str, language: str) -> list[tuple[Kind, str]]:
-    """Return the pieces of code with their classes, whose texts together are the code.
-
-    Args:
-        code: The code, however long.
-        language: The label of a fence; of an unknown one, all is plain text.
-    """
+    """Return the pieces of code with their classes, whose texts together are the code."""
     highlighter = Highlighter(language)
     found: list[tuple[Kind, str]] = []
     for line in code.split("\n"):

@@ -27,17 +27,7 @@ class ImageRefused(ValueError):
 
 
 def check_image(data: bytes) -> tuple[bytes, str]:
-    """Check that bytes are a complete image of a limited size.
-
-    Args:
-        data: The file.
-
-    Returns:
-        The file without metadata, of an animated GIF only its first frame; its media type.
-
-    Raises:
-        ImageRefused: It is too large, broken or of another kind.
-    """
+    """Check that bytes are a complete image of a limited size; return it without metadata, and its media type."""
     try:
         if data.startswith(_PNG):
             return _png(data), "image/png"

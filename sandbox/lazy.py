@@ -14,9 +14,6 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
     Its public names are listed once, as imports under `if TYPE_CHECKING:`, where type checkers read them too. They are read from
     the package's compiled code, which is there without its source, too.
-
-    Args:
-        package: Its name.
     """
 
     @cache

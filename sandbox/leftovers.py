@@ -19,6 +19,7 @@ from autogen_codeact.sandbox.files.temporary_folder import (
     remove_abandoned,
     temporary_place,
 )
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.errors import SandboxError
 
 logger = logging.getLogger("autogen_codeact")
@@ -29,12 +30,7 @@ _checked_lock = threading.Lock()
 
 
 def local_leftovers(search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S) -> list[Leftover]:
-    """List control groups and temporary folders of dead processes.
-
-    Args:
-        search_s: Seconds after which the search for folders stops.
-        remove_s: Seconds after which the removal of one folder stops.
-    """
+    """List control groups and temporary folders of dead processes."""
     groups = leftover_groups() if sys.platform == "linux" else []
     folders = [
         Leftover(
@@ -57,7 +53,7 @@ def remove_leftovers_in_background() -> None:
         first = key not in _checked
         _checked.add(key)
     if first:
-        threading.Thread(target=_remove_all, name="codeact-leftovers", daemon=True).start()
+        start_thread("codeact-leftovers", _remove_all)
 
 
 def _remove_all() -> None:

@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.block_run import BlockRun, run_program
@@ -50,6 +50,7 @@ from autogen_codeact.sandbox.types.observers import (
 )
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
 from autogen_codeact.sandbox.types.options import (
+    BackendName,
     DockerOptions,
     Mode,
     SandboxOptions,
@@ -61,8 +62,6 @@ from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 from autogen_codeact.sandbox.types.tool import HostToolProtocol
 from autogen_codeact.sandbox.work_folder import WorkFolder
-
-BackendName = Literal["auto", "docker", "bubblewrap"]
 
 STOPPED = "the sandbox has been stopped: call start() before running more code"
 LOST = (

@@ -19,13 +19,7 @@ class _TooMuchError(Exception):
 
 
 def markdown_tokens(parser: MarkdownIt, text: str, most: int) -> list[Token] | None:
-    """Return the tokens of a text; None if it is too long, too deep, or made to take long.
-
-    Args:
-        parser: A new parser; rules that count are added to it.
-        text: Markdown.
-        most: Steps of the parser, and tokens, at most. Ordinary text has one of either for each three characters.
-    """
+    """Return the tokens of a text; None if it is too long, too deep, or made to take long."""
     if len(text) > MAX_CHARS or 3 * _cells(text) > most:
         return None
     steps = count()

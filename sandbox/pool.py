@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -18,10 +18,9 @@ from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
 from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxTimeout
-from autogen_codeact.sandbox.types.keyword_model import check_names
 from autogen_codeact.sandbox.types.limits import parse_seconds
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import OPTIONS, SandboxOptions, parse_options, session_by_default
+from autogen_codeact.sandbox.types.options import BackendName, SandboxOptions, options_of
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -45,11 +44,11 @@ class SandboxPool:
 
     Args:
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
-        sandbox: "docker" (the default), "bubblewrap", or the options of the sandboxes.
+        sandbox: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the options
+            of the sandboxes.
         tools: Functions of this process that the code can call.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
-        max_idle: Seconds after which a sandbox that nobody has taken is stopped; `size` are kept ready. By default never.
         acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
         max_uses: How often one sandbox is used before it is replaced. Default 1.
         progress: Called with a line for each step that takes long. By default it goes to standard error.
@@ -64,27 +63,21 @@ class SandboxPool:
         self,
         size: int = 2,
         *,
-        sandbox: Literal["docker", "bubblewrap"] | SandboxOptions = "docker",
+        sandbox: BackendName | SandboxOptions = "auto",
         tools: Sequence[Tool] | Toolset = (),
         max_alive: int = 32,
         starts_at_once: int = 4,
-        max_idle: float | None = None,
         acquire_timeout: float = 60,
         max_uses: int = 1,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
         check_sizes(size, max_alive, starts_at_once, max_uses)
-        idle_s = parse_seconds("max_idle", max_idle) if max_idle is not None else None
-        self._limits = PoolLimits(size, max_alive, starts_at_once, idle_s, max_uses)
+        self._limits = PoolLimits(size, max_alive, starts_at_once, max_uses)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
-        if isinstance(sandbox, SandboxOptions):
-            self.options = session_by_default(sandbox)
-        elif sandbox in OPTIONS:
-            check_names(type(self), options, {kind: model.names() for kind, model in OPTIONS.items()}, sandbox)
-            self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, type(self))
-        else:
-            raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
+        if sandbox == "auto":
+            sandbox = select.backend_for(options)
+        self.options = options_of(sandbox, options, type(self))
         _refuse_unfit(self.options)
         if max_uses > 1:
             select.check_reusable(self.options)

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -39,14 +39,12 @@ class PoolLimits:
         size: Sandboxes started in advance.
         max_alive: Sandboxes at the same time, those in use included.
         starts_at_once: Sandboxes started at the same time.
-        max_idle_s: Seconds after which an idle one is replaced, or None.
         max_uses: How often one is used.
     """
 
     size: int
     max_alive: int
     starts_at_once: int
-    max_idle_s: float | None
     max_uses: int = 1
 
 
@@ -196,11 +194,7 @@ class PoolManager:
             self._changed.notify_all()
 
     def give_back(self, sandbox: RunnerClient) -> bool:
-        """End a lease, and keep its sandbox for another one if it may be used again; a reset begins in the background.
-
-        Returns:
-            Whether the sandbox is kept; the caller stops it if not.
-        """
+        """End a lease; return whether its sandbox is kept for another one, after a reset; if not, the caller stops it."""
         with self._changed:
             pooled = next((each for each in self._sandboxes if each.sandbox is sandbox), None)
             if pooled is None or not pooled.leased or pooled.ending or pooled.discarded or self._stopping:
@@ -217,33 +211,30 @@ class PoolManager:
     def _run(self) -> None:
         with self._changed:
             while not self._stopping or self._sandboxes or self._starting:
-                for work, on_failure in [*self._due_stops(), *self._due_resets(), *self._due_starts()]:
-                    try:
-                        threading.Thread(target=work, name="codeact-pool-work", daemon=False).start()
-                    except RuntimeError as error:  # no more threads, or the program is ending
-                        on_failure(error)
-                self._changed.wait(self._until_next())
+                self._stop_those_due()
+                self._reset_those_due()
+                self._start_those_due()
+                pause = self._next_try - time.monotonic()
+                self._changed.wait(max(0.05, pause) if 0 < pause < LONGEST_WAIT_S else LONGEST_WAIT_S)
 
-    def _due_stops(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
-        """Yield work for each sandbox that must be stopped."""
+    def _stop_those_due(self) -> None:
         now = time.monotonic()
         for pooled in self._sandboxes:
             if pooled.ending:
                 continue
             if not (pooled.leased or pooled.uses or pooled.sandbox.alive) and now - pooled.since < EARLY_END_S:
                 self._delay_next_start()
-            if self._stopping or pooled.discarded or not pooled.sandbox.alive or self._is_stale(pooled, now):
-                pooled.ending = True
-                yield partial(self._end, pooled), partial(self._not_ended, pooled)
+            if self._stopping or pooled.discarded or not pooled.sandbox.alive:
+                pooled.ending = _in_thread(self._end, pooled) is None
             elif not pooled.leased and now - pooled.since > EARLY_END_S:
                 self._failures = 0
 
-    def _due_resets(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
-        """Yield work for each sandbox whose lease has ended and that is kept."""
+    def _reset_those_due(self) -> None:
         for pooled in self._sandboxes:
             if pooled.due_for_reset and not pooled.ending:
                 pooled.due_for_reset = False
-                yield partial(self._reset, pooled), partial(self._not_reset, pooled)
+                if _in_thread(self._reset, pooled) is not None:
+                    pooled.resetting, pooled.discarded = False, True
 
     def _reset(self, pooled: _PooledSandbox) -> None:
         problem = pooled.sandbox.reset_blocking(RESET_TIMEOUT_S)
@@ -257,24 +248,7 @@ class PoolManager:
                 logger.info("the pooled sandbox %s is replaced after its use: %s", pooled.sandbox.name, problem)
             self._changed.notify_all()
 
-    def _not_reset(self, pooled: _PooledSandbox, _: BaseException) -> None:
-        pooled.resetting, pooled.discarded = False, True
-
-    def _is_stale(self, pooled: _PooledSandbox, now: float) -> bool:
-        """Return whether an idle sandbox is too old; one at a time, so that the pool is never empty for that."""
-        limit = self._limits.max_idle_s
-        if (
-            limit is None
-            or pooled.leased
-            or pooled.resetting
-            or self._starting
-            or any(each.ending for each in self._sandboxes)
-        ):
-            return False
-        return now - pooled.since > limit
-
-    def _due_starts(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
-        """Yield work for each sandbox that must be started."""
+    def _start_those_due(self) -> None:
         if self._stopping or not threading.main_thread().is_alive():
             return
         ahead = self._size() if time.monotonic() >= self._next_try else 0
@@ -283,22 +257,13 @@ class PoolManager:
         room = self._limits.max_alive - len(self._sandboxes) - self._starting
         for _ in range(min(needed, room, self._limits.starts_at_once - self._starting)):
             self._starting += 1
-            yield self._start, self._not_started
+            if (error := _in_thread(self._start)) is not None:
+                self._not_started(error)
 
     def _size(self) -> int:
         """Return how many are to be ready: none that nobody will request."""
         expected = self._expected()
         return self._limits.size if expected is None else min(expected, self._limits.size)
-
-    def _until_next(self) -> float:
-        """Return how many seconds to wait at most for an event."""
-        now = time.monotonic()
-        times = [now + LONGEST_WAIT_S]
-        if self._next_try > now:
-            times.append(self._next_try)
-        if self._limits.max_idle_s is not None:
-            times += [pooled.since + self._limits.max_idle_s for pooled in self._sandboxes if pooled.idle]
-        return max(0.05, min(times) - now)
 
     def _start(self) -> None:
         began = time.monotonic()
@@ -359,9 +324,6 @@ class PoolManager:
             self._sandboxes.remove(pooled)
             self._changed.notify_all()
 
-    def _not_ended(self, pooled: _PooledSandbox, _: BaseException) -> None:
-        pooled.ending = False
-
     def _grant(self) -> None:
         """Give ready sandboxes to those who wait, the oldest request first."""
         idle = (pooled for pooled in list(self._sandboxes) if pooled.idle)
@@ -391,6 +353,15 @@ class PoolManager:
             for request in full:
                 if request.future.set_running_or_notify_cancel():
                     request.future.set_result(None)
+
+
+def _in_thread(work: Callable[..., None], *arguments: Any) -> RuntimeError | None:
+    """Begin work in a thread; return the error if there are no more threads, or the program is ending."""
+    try:
+        threading.Thread(target=work, args=arguments, name="codeact-pool-work", daemon=False).start()
+    except RuntimeError as error:
+        return error
+    return None
 
 
 def _fail(request: _Request, error: BaseException) -> None:

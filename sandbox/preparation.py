@@ -28,21 +28,7 @@ async def prepare(
     *,
     all_files: bool,
 ) -> int:
-    """Send files and functions, and run `init_command`.
-
-    Args:
-        client: The sandbox.
-        options: Its options.
-        workspace: The host's folder, or None if it is mounted.
-        languages: The languages by label.
-        all_files: Whether a file that does not fit is an error.
-
-    Returns:
-        How many blocks were run for it.
-
-    Raises:
-        SandboxStartError: Something failed without which the sandbox can't be used.
-    """
+    """Send files and functions, and run `init_command`; return how many blocks were run for it."""
     blocks = 0
     await check_data(client, options.data)
     if workspace is not None:

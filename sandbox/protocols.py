@@ -60,14 +60,7 @@ class SessionSandbox(Protocol):
         """Start a new sandbox."""
 
     def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:
-        """Let the session run blocks without effects outside it.
-
-        Args:
-            known_marks: Marks of the files that the blocks need.
-
-        Raises:
-            ExternalEffectsError: They could have an effect outside the sandbox.
-        """
+        """Let the session run blocks without effects outside it."""
 
 
 @runtime_checkable

@@ -119,11 +119,7 @@ class ReplayWorkspace:
     # Files
 
     async def arrange(self, manifest: Manifest) -> None:
-        """Make the workspace contain the files of a manifest, without those whose recorded content is not available.
-
-        Args:
-            manifest: The files.
-        """
+        """Make the workspace contain the files of a manifest, without those whose recorded content is not available."""
         present = await self._listing()
         same = {name for name, fingerprint in manifest.items() if name in present and self._is(name, fingerprint)}
         await self._remove([name for name in present if name not in same])
@@ -165,12 +161,7 @@ class ReplayWorkspace:
         return await asyncio.to_thread(lambda: list(self._reader.read(file)))
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
-        """Record the files that a block has made or changed.
-
-        Args:
-            reply: The block's reply.
-            code_file: The file with its code, which the reply does not contain, or None.
-        """
+        """Record the files that a block has made or changed."""
         # Files with holes may be larger than all that the sandbox can hold.
         offset, left = 0, MAX_HASHED_AT_ONCE
         if code_file is not None:
@@ -192,24 +183,12 @@ class ReplayWorkspace:
     # Blocks
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
-        """Run a block in this sandbox only.
-
-        Args:
-            block: The block.
-            answers: Answers its calls of host tools. None if it makes none.
-
-        Raises:
-            SandboxError: The sandbox broke.
-        """
+        """Run a block in this sandbox only."""
         await self._client.requests.file_request({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), self)
 
     async def checkpoint(self) -> str | None:
-        """Save the session's memory.
-
-        Returns:
-            None, or the reason why that is impossible.
-        """
+        """Save the session's memory."""
         try:
             await self._client.requests.command(Frame.TAKE_CHECKPOINT, {})
         except ValueError as error:
@@ -217,11 +196,7 @@ class ReplayWorkspace:
         return None
 
     async def rollback(self) -> None:
-        """Go back to the last checkpoint, end all processes and remove temporary files.
-
-        Raises:
-            SandboxDied: The rollback failed.
-        """
+        """Go back to the last checkpoint, end all processes and remove temporary files."""
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.managed_sandbox import BackendName
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
@@ -24,7 +24,7 @@ from autogen_codeact.sandbox.types.errors import SandboxDied
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.sandbox.types.observers import Observer, Recorder
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import SandboxOptions
+from autogen_codeact.sandbox.types.options import BackendName, SandboxOptions
 from autogen_codeact.sandbox.types.result import Result
 
 P = ParamSpec("P")
@@ -270,8 +270,7 @@ class Sandbox:
             raise SandboxDied("the sandbox was stopped")
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="codeact-sandbox", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("codeact-sandbox", _run_loop, self._loop)
         return self._loop
 
 

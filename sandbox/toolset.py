@@ -52,11 +52,7 @@ class Toolset:
         self._given = self._adopt(tools)
 
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
-        """Make a host tool, or a source of host tools, of what the user gave.
-
-        Raises:
-            TypeError: It is neither.
-        """
+        """Make a host tool, or a source of host tools, of what the user gave."""
         if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
@@ -71,10 +67,6 @@ class Toolset:
         """Add tools, from the next block on; those of sources are known after `start`.
 
         Tools that were added before are ignored, so that several users can share a sandbox.
-
-        Raises:
-            TypeError: Something is not a tool, or `approve` can't be called.
-            ValueError: A tool can't be used, or another function approves already.
         """
         if approve is not None and self._approving not in (None, approve):
             raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
@@ -87,14 +79,7 @@ class Toolset:
         self.broker.approve = self._approving
 
     def offer(self, tool: HostToolProtocol) -> None:
-        """Add an internal tool: no list shows it, and its calls need no approval.
-
-        Args:
-            tool: The tool; nothing is done if it has been added before.
-
-        Raises:
-            ValueError: Another tool has its name.
-        """
+        """Add an internal tool: no list shows it, and its calls need no approval."""
         if self.broker.tools.get(tool.name) != tool:
             self.broker.replace((), [tool])
             self.broker.without_approval.add(tool.name)
@@ -131,15 +116,7 @@ class Toolset:
             known.add(tool.name)
 
     async def start(self) -> tuple[HostToolProtocol, ...]:
-        """Start the sources of tools that don't run yet.
-
-        Returns:
-            All host tools, in the order given.
-
-        Raises:
-            ValueError: Two tools would have one name.
-            Exception: What a source raised; those that were started are stopped again.
-        """
+        """Start the sources of tools that don't run yet."""
         if self.known is not None:
             return self.known
         tools: list[HostToolProtocol] = []
@@ -156,11 +133,7 @@ class Toolset:
         return self.known
 
     async def stop(self) -> None:
-        """Stop the sources of tools that were started here; may be repeated.
-
-        Raises:
-            Exception: What the first source raised that did not stop; the others are stopped all the same.
-        """
+        """Stop the sources of tools that were started here; may be repeated."""
         self._know()
         stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
         for end in await asyncio.gather(*stops, return_exceptions=True):
@@ -172,11 +145,7 @@ class Toolset:
         return self.broker.settings()
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Record which tools a sandbox has known since its start.
-
-        Args:
-            settings: The settings of its runner.
-        """
+        """Record which tools a sandbox has known since its start."""
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
     def added_sources(self) -> list[tuple[str, Any]]:

@@ -25,11 +25,7 @@ class WorkFolder:
         self._unmount: Callable[[], None] | None = None
 
     def path(self, options: SandboxOptions) -> Path:
-        """Return its path.
-
-        Raises:
-            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
-        """
+        """Return its path."""
         folder = options.work_dir or options.bind_dir
         if folder is not None:
             return Path(folder)

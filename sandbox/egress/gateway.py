@@ -15,6 +15,7 @@ from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.http_proxy import LocalService, serve
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.host.waiting import complete
 from autogen_codeact.sandbox.types.allowed_domains import Policy
 from autogen_codeact.sandbox.types.errors import SandboxProtocolError
@@ -60,8 +61,7 @@ class Gateway:
         """
         self._connection = connection
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=f"codeact-egress-{name}", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(f"codeact-egress-{name}", self._run)
         connection.handlers[protocol.Frame.CHANNEL] = self.take
         connection.ended.add_done_callback(lambda _: self._hang_up())
 

@@ -20,6 +20,7 @@ Manifest = dict[str, str]
 
 MAX_FILES = 1_000
 MAX_NAME_BYTES = 256 * 1024
+MAX_QUICK_FILES = 100
 MAX_HASHED_BYTES = 64 * 1024**2
 # For one manifest; hashing this much takes less than half a second, in a thread.
 MAX_HASHED_AT_ONCE = 256 * 1024**2
@@ -54,7 +55,12 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
     if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
     sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
-    manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    known = workspace.hashes
+    new = any(name in in_sandbox and (name not in known or known[name][0] != in_sandbox[name]) for name in sizes)
+    if new or len(sizes) > MAX_QUICK_FILES:
+        manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    else:
+        manifest = _marks(workspace, sizes, in_sandbox)  # nothing to hash: a thread would cost more
     left = MAX_READ_BYTES
     unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
     for name in unknown[:MAX_READ_FILES]:

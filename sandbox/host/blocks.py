@@ -61,21 +61,7 @@ def make_request(
     cpu_seconds: float | None = None,
     delete_unnamed: bool = False,
 ) -> BlockRequest | Result:
-    """Turn code into a request.
-
-    Args:
-        code: The code.
-        label: Name of its language, or an alias.
-        session: Whether it runs in a session.
-        workspace: Path of the workspace in the sandbox.
-        languages: The languages by label.
-        scan: Whether the reply lists the files that it changes. Default False.
-        cpu_seconds: Processor time that it may take. Default: no limit.
-        delete_unnamed: Whether its file is deleted if the code did not choose the name. Default False.
-
-    Returns:
-        The request, or a result with the reason why the code can't be run.
-    """
+    """Turn code into a request, or into a result with the reason why it can't be run."""
     language = languages.get(label.strip().lower())
     if language is None:
         known = ", ".join(sorted({language.name for language in languages.values()}))
@@ -114,13 +100,6 @@ def filename_comment(code: str, language: Language) -> str | None:
     """Return the file name that the first line requests, as in `# filename: plot.py`.
 
     The second line counts if the first is such as `#!/bin/sh` or `<?php`.
-
-    Args:
-        code: The block.
-        language: Its language, for the style of its comments.
-
-    Returns:
-        The unchecked name, possibly empty or unsafe; None if there is no such line.
     """
     first, _, rest = code.partition("\n")
     if first.startswith(("#!", "<?php")):
@@ -137,12 +116,7 @@ def filename_comment(code: str, language: Language) -> str | None:
 
 
 def default_filename(code: str, language: Language) -> str:
-    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension.
-
-    Args:
-        code: The block.
-        language: Its language.
-    """
+    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension."""
     # Lone surrogates in a model's code can't be encoded strictly, and must not prevent the block from running.
     digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
     return f"tmp_code_{digest}.{language.extension}"
@@ -153,15 +127,7 @@ def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
 
 
 def to_result(reply: Reply, *, split_streams: bool) -> Result:
-    """Make the result of one block, without its files.
-
-    Args:
-        reply: What came back.
-        split_streams: Whether standard output and error were kept apart.
-
-    Raises:
-        SandboxProtocolError: The reply is not what the protocol says.
-    """
+    """Make the result of one block, without its files."""
     message = reply.message
     try:
         dropped = [int(count) for count in message["dropped"]]
@@ -225,14 +191,7 @@ def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
 
 
 def combine(results: Sequence[R]) -> R:
-    """Combine the results of several blocks as AutoGen's executors do.
-
-    Args:
-        results: One or more, in the order run.
-
-    Returns:
-        The last one's outcome, with the output, files and notes of all.
-    """
+    """Combine the results of several blocks as AutoGen's executors do."""
     if len(results) == 1:
         return results[0]
     last = results[-1]

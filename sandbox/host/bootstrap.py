@@ -146,9 +146,5 @@ if sys.flags.isolated:
 
 
 def boot(variables: Mapping[str, str]) -> str:
-    """Return the source that a sandbox's interpreter runs first.
-
-    Args:
-        variables: Python's variables that it reads at its start, checked (`environment.interpreter_variables`).
-    """
+    """Return the source that a sandbox's interpreter runs first."""
     return (_AGAIN % dict(variables) if variables else "") + BOOT

@@ -50,11 +50,7 @@ class OutputChunks:
         self._held: set[Stream] = set()
 
     def listener(self, block: int) -> OutputCallback:
-        """Return the callback for one block's output.
-
-        Args:
-            block: Which of the blocks, from 0.
-        """
+        """Return the callback for one block's output."""
         decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
         room = dict.fromkeys(_STREAMS, self._head_room)
         self._shown, self._held = dict.fromkeys(_STREAMS.values(), 0), set()
@@ -81,12 +77,7 @@ class OutputChunks:
         return listen
 
     def finish(self, block: int, result: Result) -> None:
-        """Emit the rest of a block's output.
-
-        Args:
-            block: Which of the blocks, from 0.
-            result: Its result.
-        """
+        """Emit the rest of a block's output."""
         texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
         for stream in sorted(self._held, reverse=True):
             self._put(OutputChunk(block, stream, texts[stream][self._shown[stream] :]))
@@ -113,13 +104,7 @@ async def stream_output(
     limit: int,
     on_start: Callable[[asyncio.Future[Any]], object] | None = None,
 ) -> AsyncGenerator[OutputChunk | Result, None]:
-    """Run blocks, yield an `OutputChunk` for each piece of their output, and finally the result. Closing it kills them.
-
-    Args:
-        run: Runs the blocks, and passes their output on.
-        limit: Bytes that are kept of each stream of a block.
-        on_start: Called with the task that runs the blocks, which may be cancelled.
-    """
+    """Run blocks, yield an `OutputChunk` for each piece of their output, and finally the result. Closing it kills them."""
     chunks = OutputChunks(limit)
     running = asyncio.ensure_future(run(chunks))
     running.add_done_callback(lambda _: chunks.close())

@@ -18,6 +18,7 @@ from autogen_codeact.sandbox.host.requests import Requests
 from autogen_codeact.sandbox.host.runner_modules import RunnerModules
 from autogen_codeact.sandbox.host.running_blocks import RunningBlocks
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from autogen_codeact.sandbox.types.environment import interpreter_variables
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
@@ -39,36 +40,28 @@ class Gateway(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of the supervisor's end."""
-        ...
 
     @property
     def idle(self) -> bool:
         """Whether there is no connection."""
-        ...
 
     def attach(self, connection: Connection, name: str) -> None:
         """Start to serve a connection that is not open yet."""
-        ...
 
     def begin_block(self, *, shut: bool) -> int:
         """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
-        ...
 
     def add_connections(self, result: Result, mark: int) -> None:
         """Add the connections since the start of a block to its result."""
-        ...
 
     def shut(self) -> None:
         """End every connection and refuse new ones, until the next block that is not part of a replay."""
-        ...
 
     def renew(self) -> bool:
         """Forget the connections of the use so far; return whether that is possible."""
-        ...
 
     def close(self) -> None:
         """End every connection."""
-        ...
 
 
 class RunnerClient:
@@ -124,24 +117,12 @@ class RunnerClient:
         return self._launcher.python
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
-        """Call a function when a started sandbox has ended, for whatever reason.
-
-        Args:
-            callback: Called once, in some thread, with the reason; at once if it has ended already.
-        """
+        """Call a function when a started sandbox has ended, for whatever reason."""
         assert self.requests.connection is not None
         self.requests.connection.ended.add_done_callback(lambda ended: callback(ended.result()))
 
     async def start(self) -> Hello:
-        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time.
-
-        Returns:
-            The runner's first message.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-            asyncio.CancelledError: The start was cancelled. Nothing is left of it, or will be when an engine that hangs answers.
-        """
+        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time."""
         engine = self._launcher.engine
         async with _starts[engine] if engine is not None else contextlib.nullcontext():
             return await self._start()
@@ -152,7 +133,7 @@ class RunnerClient:
 
     async def _start(self) -> Hello:
         launched = Completion[ByteStream]()
-        threading.Thread(target=self._launch, args=(launched,), name=f"codeact-start-{self.name}").start()
+        start_thread(f"codeact-start-{self.name}", self._launch, launched, daemon=False)
         try:
             stream = await asyncio.wrap_future(launched)
         except asyncio.CancelledError:
@@ -190,7 +171,7 @@ class RunnerClient:
             finally:
                 undone.set_result(None)
 
-        threading.Thread(target=undo, name=f"codeact-undo-{self.name}").start()
+        start_thread(f"codeact-undo-{self.name}", undo, daemon=False)
         with contextlib.suppress(SandboxTimeout):
             await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
 
@@ -230,10 +211,9 @@ class RunnerClient:
             await self.stop()
 
     def renew(self) -> RunnerClient | None:
-        """Make the client for the next use of the sandbox, which has nothing of this one; this one can't be used any more.
+        """Return the client for the next use, which has nothing of this one; None if something of this use still goes on.
 
-        Returns:
-            The new client; `reset_blocking` comes first. None if something of this use still goes on.
+        This one can't be used any more; `reset_blocking` comes first.
         """
         # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
         if not self._stop_lock.acquire(blocking=False):
@@ -263,14 +243,7 @@ class RunnerClient:
             self._stop_lock.release()
 
     def reset_blocking(self, timeout_s: float) -> str | None:
-        """End and remove everything of the uses so far, in a thread.
-
-        Args:
-            timeout_s: How long that may take, in seconds.
-
-        Returns:
-            None, or why the sandbox must not be used again.
-        """
+        """End and remove everything of the uses so far, in a thread; return None, or why it must not be used again."""
         try:
             reply = self.requests.send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
         except TimeoutError:

@@ -167,12 +167,7 @@ class Connection:
         self._wake()
 
     def send_bulk(self, frame: bytes, on_start: Callable[[], None]) -> None:
-        """Send a frame when no other frame is queued, so that requests don't wait behind a download.
-
-        Args:
-            frame: The frame.
-            on_start: Called in the reading thread when the frame is next; never, if the stream ends first.
-        """
+        """Send a frame when no other frame is queued, so that requests don't wait behind a download."""
         with self._lock:
             self._bulk.append((memoryview(frame), on_start))
         self._wake()
@@ -187,22 +182,7 @@ class Connection:
         output_room: int = 0,
         on_output: OutputCallback | None = None,
     ) -> Future[Reply]:
-        """Send a request.
-
-        Args:
-            kind: Type of the frame.
-            ident: Its number.
-            message: Its message.
-            data: Its bytes.
-            output_room: Bytes of output that may come before the answer.
-            on_output: Called with output as it comes.
-
-        Returns:
-            A future of the answer, which can't be cancelled; it fails with a `SandboxError` when the sandbox ends first.
-
-        Raises:
-            ValueError: The request does not fit into a frame.
-        """
+        """Send a request; the future can't be cancelled, and fails with a `SandboxError` when the sandbox ends first."""
         frame = protocol.pack(kind, ident, message, data)
         reply = Completion[Reply]()
         with self._lock:
@@ -220,14 +200,7 @@ class Connection:
             return self.state is State.READY and not self._pending
 
     def close(self, timeout_s: float) -> bool:
-        """Close the stream and wait for the thread.
-
-        Args:
-            timeout_s: How long to wait, in seconds.
-
-        Returns:
-            Whether the thread has ended.
-        """
+        """Close the stream and wait for the thread."""
         self._begin_closing()
         if self._thread.ident is None:
             self._finish(SandboxDied(f"the sandbox {self._name} was stopped"))
@@ -293,13 +266,7 @@ class Connection:
         return self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
 
     def _serve(self) -> None:
-        """Read, and write what is queued, until the connection is being closed.
-
-        Raises:
-            EOFError: The other side has ended the stream.
-            OSError: The stream is broken.
-            SandboxProtocolError: The sandbox has sent what the protocol does not allow.
-        """
+        """Read, and write what is queued, until the connection is being closed."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             selector.register(self._stream.read_fd, selectors.EVENT_READ)

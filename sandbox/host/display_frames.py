@@ -44,14 +44,7 @@ class Displays:
     _left_out: list[str] = field(default_factory=list)
 
     def add(self, message: DisplayMessage, data: bytes) -> Display | None:
-        """Add the display of a frame.
-
-        Returns:
-            The display, whose `offset` is in bytes so far; None if the frame only drops earlier ones.
-
-        Raises:
-            SandboxProtocolError: There are more than the runner may send.
-        """
+        """Add the display of a frame."""
         self._frames += 1
         self._bytes += len(data) - message.line
         if self._frames > 2 * MAX_DISPLAYS or self._bytes > MAX_BYTES:
@@ -73,11 +66,7 @@ class Displays:
         return shown
 
     def placed(self, offset_of: Callable[[int], int | None]) -> tuple[Display, ...]:
-        """Return those that are kept, with their offsets in the text of the output.
-
-        Args:
-            offset_of: Returns the offset in the text for an offset in bytes; None if the output was cut there.
-        """
+        """Return those that are kept, with their offsets in the text of the output."""
         return tuple(replace(each, offset=offset_of(each.offset or 0)) for each in self.kept.values())
 
     def notes(self) -> list[str]:

@@ -13,21 +13,13 @@ _descriptors: dict[int, None] = {}
 
 
 def close_in_children(*descriptors: int) -> None:
-    """Close descriptors in each process that is forked from this one from now on.
-
-    Args:
-        descriptors: The descriptors of a stream.
-    """
+    """Close descriptors in each process that is forked from this one from now on."""
     _register()
     _descriptors.update(dict.fromkeys(descriptors))
 
 
 def forget(*descriptors: int) -> None:
-    """Undo `close_in_children`, before the descriptors are closed: their numbers are reused.
-
-    Args:
-        descriptors: The descriptors.
-    """
+    """Undo `close_in_children`, before the descriptors are closed: their numbers are reused."""
     for descriptor in descriptors:
         _descriptors.pop(descriptor, None)
 

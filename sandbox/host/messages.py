@@ -76,11 +76,7 @@ class Hello:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
-        """Make it of a message.
-
-        Raises:
-            SandboxProtocolError: The message is malformed, or the runner has another version of the protocol.
-        """
+        """Make it of a message."""
         if message.get("protocol") != VERSION:
             raise SandboxProtocolError(f"the runner speaks protocol {message.get('protocol')!r}, not {VERSION}")
         preload, tools = message.get("preload"), message.get("tools", {})
@@ -92,11 +88,7 @@ class Hello:
         return cls(number_of(message, "uid"), writable, preload, tools, executable, memory)
 
     def check(self) -> None:
-        """Check that the sandbox can run code.
-
-        Raises:
-            SandboxStartError: It can't.
-        """
+        """Check that the sandbox can run code."""
         if self.preload:
             problems = "; ".join(f"{name}: {text}" for name, text in self.preload.items())
             raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
@@ -133,15 +125,7 @@ class DisplayMessage:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:
-        """Make it of a message.
-
-        Args:
-            message: The message.
-            size: Bytes after it.
-
-        Raises:
-            SandboxProtocolError: The message is malformed.
-        """
+        """Make it of a message."""
         if message.get("clear") is True:
             return cls(clear=True)
         parts, metadata = message.get("parts"), message.get("metadata")
@@ -156,17 +140,7 @@ class DisplayMessage:
 
 
 def checked_entries(files: Any) -> list[dict[str, Any]]:
-    """Validate a list of files.
-
-    Args:
-        files: The list in a message.
-
-    Returns:
-        Entries with `name`, `size`, `mode` and perhaps `inline`.
-
-    Raises:
-        SandboxProtocolError: The list is malformed.
-    """
+    """Validate a list of files."""
     if not isinstance(files, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in files
     ):
@@ -178,11 +152,7 @@ def checked_entries(files: Any) -> list[dict[str, Any]]:
 
 
 def number_of(message: Mapping[str, Any], key: str) -> int:
-    """Return an integer of a message, at least 0.
-
-    Raises:
-        SandboxProtocolError: It is missing, or something else.
-    """
+    """Return an integer of a message, at least 0."""
     value = message.get(key)
     if not isinstance(value, int) or value < 0:
         raise SandboxProtocolError(f"the sandbox sent {value!r} instead of a number ({key})")

@@ -19,11 +19,7 @@ _LONE_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD]")  # the sandbox escapes 
 
 
 def decode(text: object) -> Any:
-    """Return the value; None if there is none, or if it is malformed, too large or nested too deeply.
-
-    Args:
-        text: What the sandbox has sent.
-    """
+    """Return the value; None if there is none, or if it is malformed, too large or nested too deeply."""
     if not isinstance(text, str) or len(text) > values.PLAIN_BYTES or _LONE_SURROGATE.search(text):
         return None
     try:
@@ -34,11 +30,7 @@ def decode(text: object) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as what JSON has; None if it is not plain.
-
-    Args:
-        value: The value.
-    """
+    """Return a value as what JSON has; None if it is not plain."""
     text = _encode(value)
     return None if text is None else json.loads(text)
 

@@ -55,17 +55,7 @@ _PREFIX = struct.Struct("!I")
 
 
 def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes = b"") -> bytes:
-    """Make a frame of a message and bytes.
-
-    Args:
-        kind: Its type.
-        ident: Number of the request.
-        message: The message, or None for a frame of bytes alone.
-        data: The bytes after it.
-
-    Raises:
-        ValueError: It would be larger than `MAX_PAYLOAD`.
-    """
+    """Make a frame of a message and bytes."""
     payload = data
     if message is not None:
         head = _to_json(message).encode("ascii")
@@ -76,11 +66,7 @@ def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Split a payload into its message and its bytes.
-
-    Raises:
-        SandboxProtocolError: The message is malformed.
-    """
+    """Split a payload into its message and its bytes."""
     size = int.from_bytes(payload[: _PREFIX.size], "big")
     end = _PREFIX.size + size
     if size > MAX_MESSAGE:
@@ -110,14 +96,7 @@ class Parser:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
-        """Add bytes.
-
-        Returns:
-            The frames that are complete now, as (type, id, payload).
-
-        Raises:
-            SandboxProtocolError: A frame is longer than `MAX_PAYLOAD`.
-        """
+        """Add bytes."""
         self._buffer += data
         frames = []
         start = 0

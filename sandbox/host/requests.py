@@ -44,11 +44,7 @@ class Requests:
         self._stop = stop
 
     def usable_connection(self) -> Connection:
-        """Return the connection; the caller holds the lock.
-
-        Raises:
-            SandboxError: There is none.
-        """
+        """Return the connection; the caller holds the lock."""
         if self.connection is not None:
             return self.connection
         if self.given_back:
@@ -71,31 +67,14 @@ class Requests:
             raise
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request about the session (checkpoint, rollback).
-
-        Returns:
-            The answer.
-
-        Raises:
-            ValueError: The runner refused; the text says why.
-            SandboxError: The sandbox broke.
-        """
+        """Send a request about the session (checkpoint, rollback)."""
         reply = await self._ask(kind, message)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
 
     async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
-        """Send a file into the sandbox.
-
-        Args:
-            name: Its path in the sandbox, relative to the workspace or absolute.
-            mode: Its permissions.
-            chunks: Its content, in pieces of about 256 KiB at most.
-
-        Raises:
-            SandboxFileError: The sandbox could not store it.
-        """
+        """Send a file into the sandbox."""
         ident = next(self.idents)
         begun = False
         waiting = b""
@@ -115,17 +94,7 @@ class Requests:
                 raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
-        """Read a file of the sandbox.
-
-        Args:
-            name: Its path in the sandbox, relative to the workspace or absolute.
-
-        Yields:
-            Pieces of its content, each with the size of the whole.
-
-        Raises:
-            SandboxFileError: It does not exist, or is not a regular file.
-        """
+        """Read a file of the sandbox."""
         offset = 0
         while True:
             reply = await self.file_request({"op": "read", "name": name, "offset": offset, "size": CHUNK})
@@ -147,16 +116,7 @@ class Requests:
         return checked_entries((await self.file_request({"op": "list"})).message.get("files"))
 
     async def file_request(self, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
-        """Send a request about files.
-
-        Args:
-            message: The request.
-            data: The bytes after it.
-            ident: Its number. Default: a new one.
-
-        Raises:
-            SandboxFileError: The runner could not do it.
-        """
+        """Send a request about files."""
         reply = await self._ask(Frame.FILE_REQUEST, message, data, ident)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")

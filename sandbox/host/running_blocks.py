@@ -72,23 +72,7 @@ class RunningBlocks:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> Reply:
-        """Run one block.
-
-        Args:
-            request: The message that describes it.
-            code: The code.
-            timeout_s: How long it may run, in seconds.
-            on_output: Called with its output as it comes, in another thread.
-            calls: Answers its calls to host tools; None if it can't make any.
-            on_sent: Called when the block has been sent; does not raise.
-
-        Returns:
-            The block's result and output.
-
-        Raises:
-            SandboxError: The sandbox broke.
-            asyncio.CancelledError: The caller was cancelled; the block is dead by then. Its `result` is the block's.
-        """
+        """Run one block."""
         ident = next(self._requests.idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         with self._requests.lock:
@@ -135,11 +119,7 @@ class RunningBlocks:
             pass  # the sandbox has ended, and the block with it
 
     def interrupt(self) -> bool:
-        """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`.
-
-        Returns:
-            Whether there was one.
-        """
+        """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`."""
         connection = self._requests.connection
         running = list(self._time_limits)
         if connection is None or not running:

@@ -15,61 +15,29 @@ class ByteStream(Protocol):
     @property
     def read_fd(self) -> int:
         """Descriptor that becomes readable when there is something to read."""
-        ...
 
     @property
     def write_fd(self) -> int:
         """Descriptor that becomes writable when there is room."""
-        ...
 
     def read(self, size: int, /) -> bytes | None:
-        """Read what is there.
-
-        Args:
-            size: About how many bytes at most.
-
-        Returns:
-            Bytes; empty at the end of the stream; None if there is nothing now.
-
-        Raises:
-            OSError: The stream is broken.
-        """
-        ...
+        """Read what is there: empty at the end of the stream, None if there is nothing now; OSError if it is broken."""
 
     def write(self, data: memoryview, /) -> int | None:
-        """Write what there is room for.
-
-        Returns:
-            Number of bytes taken; None if there is no room now.
-
-        Raises:
-            OSError: The stream is broken.
-        """
-        ...
+        """Write what there is room for, and return how much; None if there is no room now; OSError if it is broken."""
 
     @property
     def lost(self) -> str | None:
         """Why this side has ended the stream because the engine is lost, or None."""
-        ...
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return how the runner ended and what it wrote to its standard error, as a sentence; after the end of the stream."""
-        ...
 
     def lease_s(self, requested_s: float) -> float | None:
-        """Return after how long without a byte from the host the runner exits.
-
-        Args:
-            requested_s: What the user chose for a stream that can break without notice to either end, in seconds.
-
-        Returns:
-            Seconds, or None if the kernel always reports the end of the stream.
-        """
-        ...
+        """Return after how many seconds without a byte from the host the runner exits; None if the kernel reports the end."""
 
     def close(self) -> None:
         """Close the stream; the runner reads its end and exits."""
-        ...
 
 
 class Launcher(Protocol):
@@ -78,12 +46,10 @@ class Launcher(Protocol):
     @property
     def engine(self) -> str | None:
         """Name of what starts the sandbox; sandboxes with the same one share it. None if `launch` waits for its turn itself."""
-        ...
 
     @property
     def host_name(self) -> str | None:
         """Name of the engine that runs the sandbox, if the user has chosen one."""
-        ...
 
     @property
     def python(self) -> Hashable | None:
@@ -91,27 +57,18 @@ class Launcher(Protocol):
 
         What one sandbox has compiled is sent to all that have the same. None to keep nothing.
         """
-        ...
 
     def launch(self, boot: str) -> ByteStream:
-        """Start `python3 -I -S -c boot` in a sandbox.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-        """
-        ...
+        """Start `python3 -I -S -c boot` in a sandbox."""
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
-        ...
 
     def kill(self) -> None:
         """Kill the sandbox; repeated calls are harmless."""
-        ...
 
     def close(self) -> None:
         """Release what the launcher holds on the host."""
-        ...
 
 
 class Calls(Protocol):
@@ -119,16 +76,9 @@ class Calls(Protocol):
 
     def open(self, send: Callable[[bytes], None]) -> None:
         """Accept calls; `send` sends a call's number and its answer, from any thread."""
-        ...
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread.
-
-        Raises:
-            SandboxProtocolError: The calls exceed the limits.
-        """
-        ...
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread."""
 
     def end(self) -> None:
         """Cancel the calls that run, and answer nothing any more."""
-        ...

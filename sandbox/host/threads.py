@@ -1,4 +1,4 @@
-"""Daemon threads for functions that may never return, such as host tools: limited in number, and no program waits for them."""
+"""The threads of this library, beside those of asyncio; most are daemon threads, which no program waits for at its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ MAX_THREADS = 16
 IDLE_S = 2.0
 
 
+def start_thread(name: str, work: Callable[..., object], *arguments: object, daemon: bool = True) -> threading.Thread:
+    """Start a thread; RuntimeError if there are no more threads, or the program is ending."""
+    thread = threading.Thread(target=work, args=arguments, name=name, daemon=daemon)
+    thread.start()
+    return thread
+
+
 class Threads:
-    """A few daemon threads, started when they are needed; they end when they have been idle for a while.
+    """A few daemon threads for functions that may never return. They start when they are needed, and end when they are idle.
 
     A function that is running can't be stopped: its thread stays taken until it returns.
 
@@ -38,17 +45,7 @@ class Threads:
         self._closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in one of the threads; it is not called if the caller is cancelled before.
-
-        Args:
-            function: Takes no arguments; sees the context variables of the caller.
-
-        Returns:
-            What it returned.
-
-        Raises:
-            Exception: What it raised; a RuntimeError in place of an exception that would end a thread or a program.
-        """
+        """Call a function in one of the threads; it is not called if the caller is cancelled before."""
         return await asyncio.wrap_future(self.submit(function))
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
@@ -61,7 +58,7 @@ class Threads:
                 self._changed.notify()
             elif self._alive < self._most:
                 self._alive += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                start_thread(self._name, self._work)
         return job
 
     def close(self) -> None:

@@ -26,20 +26,7 @@ class Completion(Future[T]):
 
 
 async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
-    """Wait for a future that a thread completes.
-
-    Args:
-        future: The future, a `Completion`; a cancellation or a timeout leaves it as it is.
-        timeout_s: How long to wait, in seconds.
-        message: Text of the `SandboxTimeout`.
-
-    Returns:
-        Its result.
-
-    Raises:
-        SandboxTimeout: It was not completed in time.
-        Exception: Its exception.
-    """
+    """Wait for a future that a thread completes."""
     if future.done():
         return future.result()
     try:
@@ -52,19 +39,7 @@ async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Run a function in a thread, as `asyncio.to_thread` does, but wait for its end also when cancelled.
-
-    Args:
-        work: The function; it should take no more than some tenths of a second.
-        arguments: Its arguments.
-
-    Returns:
-        Its result.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled; the function has returned, or `CANCEL_TIMEOUT_S` have passed since.
-        Exception: Its exception.
-    """
+    """Run a function in a thread, as `asyncio.to_thread` does, but wait for its end also when cancelled."""
     working = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
     try:
         return await asyncio.shield(working)

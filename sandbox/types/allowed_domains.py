@@ -68,17 +68,7 @@ class Entry:
 
 
 def parse_entry(text: str) -> Entry:
-    """Parse one entry.
-
-    Args:
-        text: As the user wrote it.
-
-    Returns:
-        The entry.
-
-    Raises:
-        ValueError: It is malformed; the message says how to write it.
-    """
+    """Parse one entry."""
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
         raise ValueError(
@@ -129,34 +119,14 @@ class Policy:
         self._entries = tuple(parse_entry(entry) for entry in entries)
 
     def find(self, host: str, port: int) -> tuple[Entry, ...]:
-        """Find the entries for a host and port.
-
-        Args:
-            host: Normalised.
-            port: The port.
-
-        Returns:
-            At least one.
-
-        Raises:
-            Refused: There is none.
-        """
+        """Find the entries for a host and port."""
         found = tuple(entry for entry in self._entries if entry.matches(host, port))
         if not found:
             raise Refused(f"{with_port(host, port)} is not in allow_domains; {_advice(with_port(host, port))}")
         return found
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> None:
-        """Check all addresses of a host: one that is not allowed rules out the others.
-
-        Args:
-            host: Normalised, and on the list.
-            port: The port.
-            addresses: What it resolves to.
-
-        Raises:
-            Refused: One is neither public nor in a network that an entry names.
-        """
+        """Check all addresses of a host: one that is not allowed rules out the others."""
         entries = self.find(host, port)
         networks = [entry.network for entry in entries if entry.network is not None]
         public = len(networks) < len(entries)
@@ -173,14 +143,7 @@ class Policy:
 
 
 def address_refused(host: str, port: int, address: Address, kind: str) -> Refused:
-    """Make the exception for a host whose address is not allowed.
-
-    Args:
-        host: Normalised.
-        port: The port.
-        address: The address.
-        kind: What is wrong with it, as a predicate.
-    """
+    """Make the exception for a host whose address is not allowed."""
     where = with_port(host, port)
     return Refused(f"{where} resolves to {address}, which {kind}; {_advice(f'{where} in {address}')}")
 

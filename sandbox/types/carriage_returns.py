@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 def apply_carriage_returns(text: str) -> str:
-    """Return text with each line in its last state, in linear time.
-
-    Args:
-        text: Output of a program. `\\r\\n` stays as it is.
-    """
+    """Return text with each line in its last state, in linear time."""
     if "\r" not in text:
         return text
     return "\n".join(_applied(line) if "\r" in line else line for line in text.split("\n"))

@@ -144,12 +144,7 @@ class Display:
 
 
 def interleave(output: str, displays: Sequence[Display]) -> list[str | Display]:
-    """Return what code has printed and shown in its order, with displays instead of the lines that stand for them.
-
-    Args:
-        output: What it has printed.
-        displays: What it has shown. One without an offset, as after a cut of the output, comes at the end.
-    """
+    """Return what code has printed and shown in its order, with displays instead of the lines that stand for them."""
     pieces: list[str | Display] = []
     left: list[str | Display] = []
     at = 0
@@ -164,14 +159,7 @@ def interleave(output: str, displays: Sequence[Display]) -> list[str | Display]:
 
 
 def output_to_html(output: str, displays: Sequence[Display], max_chars: int = MAX_TEXT_CHARS) -> list[str]:
-    """Return HTML for what code has printed and shown, in its order, without anything that could run or be loaded.
-
-    Args:
-        output: What it has printed.
-        displays: What it has shown.
-        max_chars: Characters of the text that are shown; of longer text, the same number before and after each display.
-            Default 100,000.
-    """
+    """Return HTML for what code has printed and shown, in its order, without anything that could run or be loaded."""
     rows, left_bytes = [], MAX_SHOWN_BYTES
     pieces = interleave(output, displays)
     texts = [piece for piece in pieces if isinstance(piece, str)]
@@ -205,19 +193,10 @@ def is_json(kind: str) -> bool:
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:
-    """Return the MIME type whose value goes into a display's file.
-
-    Args:
-        data: The display's forms.
-    """
+    """Return the MIME type whose value goes into a display's file."""
     return next((kind for kind in (*FIGURES, *DOCUMENTS) if kind in data), None)
 
 
 def file_name(kind: str, number: int) -> str:
-    """Return the name of a display's file.
-
-    Args:
-        kind: What `file_type` has returned.
-        number: The number that the runner has given to it.
-    """
+    """Return the name of a display's file."""
     return f"figure-{number}{FIGURES[kind]}" if kind in FIGURES else f"display-{number}{DOCUMENTS[kind]}"

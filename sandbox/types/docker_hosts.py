@@ -153,15 +153,7 @@ def name_of(engine: EngineAddress) -> str | None:
 
 
 def parse_hosts(value: Any) -> tuple[DockerHost, ...]:
-    """Return the engines of a set.
-
-    Args:
-        value: Addresses, `DockerHost`s, or mappings with the fields of one.
-
-    Raises:
-        TypeError: It is not a sequence of these.
-        ValueError: One is invalid, or two are the same engine or have the same name.
-    """
+    """Return the engines of a set."""
     if value is None:
         return ()
     if isinstance(value, str | bytes | Mapping | DockerHost) or not isinstance(value, Iterable):
@@ -194,17 +186,7 @@ def _parse_host(value: Any) -> DockerHost:
 
 
 def read_hosts(path: Path) -> list[dict[str, Any] | str]:
-    """Read a JSON file with a list of engines: addresses, or objects with the fields of `DockerHost`.
-
-    Args:
-        path: The file. Paths of TLS files in it are relative to its folder.
-
-    Returns:
-        Entries for `parse_hosts`.
-
-    Raises:
-        ValueError: It can't be read, or has something else in it.
-    """
+    """Read a JSON file with a list of engines: addresses, or objects with the fields of `DockerHost`."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)

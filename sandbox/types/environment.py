@@ -66,11 +66,7 @@ class EnvironmentValue:
         return f"${{{self.host_name or self.name}}}"
 
     def resolve(self, host: Mapping[str, str]) -> str | None:
-        """Return the value, or None if the host does not have it and there is no default.
-
-        Args:
-            host: The host's variables.
-        """
+        """Return the value, or None if the host does not have it and there is no default."""
         if self.host_name is None:
             return self.value
         found = host.get(self.host_name)
@@ -82,18 +78,7 @@ class EnvironmentValue:
 
 
 def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> dict[str, EnvironmentValue]:
-    """Check the user's variables; no variable of the host is looked up yet.
-
-    Args:
-        environment: Values or references by name, or names of host variables, or None for none.
-
-    Returns:
-        The variables by name.
-
-    Raises:
-        ValueError: A name or a value can't be used; the message never shows a value.
-        TypeError: A value is not a string, or `environment` is one string.
-    """
+    """Check the user's variables; no variable of the host is looked up yet."""
     if environment is None:
         return {}
     if isinstance(environment, str):
@@ -106,18 +91,7 @@ def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> 
 
 
 def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Look up the values, at the start of a sandbox.
-
-    Args:
-        environment: The result of `parse_environment`.
-        host: The host's variables; by default those of this process.
-
-    Returns:
-        The values by name.
-
-    Raises:
-        ValueError: Variables are missing on the host, or contain bytes that are not UTF-8.
-    """
+    """Look up the values, at the start of a sandbox."""
     host = os.environ if host is None else host
     values: dict[str, str] = {}
     missing: list[str] = []
@@ -142,23 +116,12 @@ def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str]
 
 
 def interpreter_variables(values: Mapping[str, str]) -> dict[str, str]:
-    """Select the variables that affect Python blocks only if their interpreter starts with them.
-
-    Args:
-        values: The result of `resolve`.
-
-    Returns:
-        A subset of them; Python treats an empty variable as unset.
-    """
+    """Select the variables that affect Python blocks only if their interpreter starts with them."""
     return {name: value for name, value in values.items() if name in _INTERPRETER and value}
 
 
 def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
-    """Return the variables for a config: references by name, without values and defaults, for `parse_environment`.
-
-    Args:
-        environment: The result of `parse_environment`.
-    """
+    """Return the variables for a config: references by name, without values and defaults, for `parse_environment`."""
     return {name: entry.reference for name, entry in environment.items()}
 
 

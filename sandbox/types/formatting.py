@@ -4,21 +4,10 @@ from __future__ import annotations
 
 
 def format_count(number: int, name: str, plural: str | None = None) -> str:
-    """Format a number of things: "1 task", "1,200 tasks".
-
-    Args:
-        number: How many.
-        name: Noun, singular.
-        plural: Its plural. Default: with an "s".
-    """
+    """Format a number of things: "1 task", "1,200 tasks"."""
     return f"{number:,} {name if number == 1 else plural or f'{name}s'}"
 
 
 def format_percent(part: float, digits: int = 1) -> str:
-    """Format a fraction as a percentage: "66.7%".
-
-    Args:
-        part: From 0 to 1.
-        digits: Digits after the decimal point. Default 1.
-    """
+    """Format a fraction as a percentage: "66.7%"."""
     return f"{100 * part:.{digits}f}%"

@@ -53,17 +53,7 @@ _GLOBAL_6 = ipaddress.IPv6Network("2000::/3")
 
 
 def normalise(host: str) -> str:
-    """Bring a host into the form in which it is compared and looked up.
-
-    Args:
-        host: A name in ASCII, an IPv4 address, or an IPv6 address in brackets, as in a URL.
-
-    Returns:
-        The name in small letters without a dot at its end; an address as `ipaddress` writes it, without brackets.
-
-    Raises:
-        ValueError: It is none of these; the message says why.
-    """
+    """Bring a host into the form in which it is compared and looked up."""
     if host.startswith("[") and host.endswith("]"):
         return _address_6(host[1:-1])
     if not host.isascii():
@@ -78,17 +68,7 @@ def normalise(host: str) -> str:
 
 
 def to_ascii(host: str) -> str:
-    """Convert a name to ASCII (IDNA).
-
-    Args:
-        host: A name as a user writes it.
-
-    Returns:
-        The same in ASCII.
-
-    Raises:
-        ValueError: It has no such form.
-    """
+    """Convert a name to ASCII (IDNA)."""
     if host.isascii():
         return host
     try:
@@ -103,14 +83,7 @@ def is_address(host: str) -> bool:
 
 
 def why_not_public(address: Address) -> str | None:
-    """Say what an address is that is not on the public Internet.
-
-    Args:
-        address: The address.
-
-    Returns:
-        A predicate such as "is private", or None for a public address.
-    """
+    """Say what an address is that is not on the public Internet."""
     for network, kind in _SPECIAL.items():
         if address in network:
             return kind

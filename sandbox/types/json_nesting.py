@@ -14,13 +14,6 @@ def check_nesting(data: bytes, limit: int) -> None:
 
     A parser would notice at the end of Python's stack. A finalizer of this program that the garbage collector calls there would
     fail too.
-
-    Args:
-        data: UTF-8 that need not be JSON.
-        limit: Levels of lists and objects that are allowed.
-
-    Raises:
-        ValueError: It is nested more deeply.
     """
     if data.count(b"[") + data.count(b"{") <= limit:
         return

@@ -66,15 +66,7 @@ _LABEL = re.compile(r"[^\s`]+")
 
 
 def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Language | None:
-    """Find the language of a block.
-
-    Args:
-        label: The label of a markdown fence, in any case.
-        table: The languages by label; see `merge`.
-
-    Returns:
-        The language, or None if the table does not have it.
-    """
+    """Find the language of a block."""
     return table.get(label.strip().lower())
 
 
@@ -84,14 +76,7 @@ def labels(table: Mapping[str, Language]) -> set[str]:
 
 
 def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
-    """Return a table of the built-in languages with the user's languages and commands, by label.
-
-    Args:
-        custom: Commands by label, each as a list or as one string that is split as by a shell.
-
-    Raises:
-        ValueError: A label or a command can't be used.
-    """
+    """Return a table of the built-in languages with the user's languages and commands, by label."""
     table = dict(LANGUAGES)
     for given, command in (custom or {}).items():
         label = given.strip().lower()

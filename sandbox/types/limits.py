@@ -26,17 +26,7 @@ _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 @lru_cache(maxsize=256, typed=True)
 def parse_size(size: str | int) -> int:
-    """Turn `"512m"` into bytes.
-
-    Args:
-        size: Bytes, or a number with the unit b, k, m or g (powers of 1024).
-
-    Returns:
-        Bytes.
-
-    Raises:
-        ValueError: It is not a size, or not above 0.
-    """
+    """Turn `"512m"` into bytes."""
     match = re.fullmatch(r"(\d+)\s*([bkmg]?)b?", str(size).strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{size!r} is not a size: write bytes, or a number with a unit, such as '512m' or '2g'")
@@ -70,44 +60,19 @@ def _own_cgroup_limits() -> Iterable[int]:
 
 
 def default_memory(machine: int) -> str:
-    """Return the memory of a sandbox whose user has not chosen it: a quarter of the machine's, at most 4 GiB.
-
-    Args:
-        machine: The machine's memory in bytes.
-    """
+    """Return the memory of a sandbox whose user has not chosen it: a quarter of the machine's, at most 4 GiB."""
     return f"{max(min(machine // 4, MOST_DEFAULT_MEMORY), LEAST_MEMORY) // _UNITS['m']}m"
 
 
 def parse_checkpoint(value: object) -> bool:
-    """Check whether a session is to be checkpointed.
-
-    Args:
-        value: What was given.
-
-    Returns:
-        The value.
-
-    Raises:
-        ValueError: It is neither True nor False.
-    """
+    """Check whether a session is to be checkpointed."""
     if isinstance(value, bool):
         return value
     raise ValueError(f"checkpoint is True or False, not {value!r}")
 
 
 def parse_seconds(name: str, value: object) -> float:
-    """Check a duration that a user gave.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: What was given.
-
-    Returns:
-        The unchanged value.
-
-    Raises:
-        ValueError: It is not a number above 0.
-    """
+    """Check a duration that a user gave."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number of seconds, not {value!r}")  # noqa: TRY004 - wrong arguments are ValueErrors here
     if not value > 0:
@@ -116,17 +81,7 @@ def parse_seconds(name: str, value: object) -> float:
 
 
 def parse_timeout(value: object) -> float:
-    """Check how long a block may take.
-
-    Args:
-        value: The timeout in seconds.
-
-    Returns:
-        The unchanged value.
-
-    Raises:
-        ValueError: It is not a number, or less than a millisecond.
-    """
+    """Check how long a block may take."""
     if isinstance(value, int | float) and not value >= SHORTEST_TIMEOUT_S:
         # AutoGen's executor has the same sentence for 1 s, and programs may look for it.
         raise ValueError(f"Timeout must be greater than or equal to 1 ms (timeout=0.001), not {value} s")
@@ -134,18 +89,7 @@ def parse_timeout(value: object) -> float:
 
 
 def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
-    """Check a list of names that a user gave: one string would count as a name for each of its letters.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: What was given.
-
-    Returns:
-        The names.
-
-    Raises:
-        TypeError: It is one string, or no list.
-    """
+    """Check a list of names that a user gave: one string would count as a name for each of its letters."""
     if isinstance(value, str):
         raise TypeError(f"{name} is one string: give a list, [{value!r}]")
     if not isinstance(value, Iterable):
@@ -217,11 +161,7 @@ class Limits(KeywordModel):
         return values
 
     def resolved(self, machine: int | None = None) -> Self:
-        """Return the limits with a number as `memory`.
-
-        Args:
-            machine: Memory in bytes of the machine that runs the sandbox. Default: this one's.
-        """
+        """Return the limits with a number as `memory`."""
         if self.memory is not None:
             return self
         given = self.model_dump(exclude_defaults=True)

@@ -132,7 +132,6 @@ class Recorder(Protocol):
         If it raises or takes too long, the tool does not run and the code gets a `ToolRefused`. It is cancelled if the call is
         cancelled meanwhile. A call that is not approved or is invalid has no intent.
         """
-        ...
 
     async def call_finished(self, finished: CallFinished) -> None:
         """Record how a call ended, also one without an intent; the code sees the result when this has returned.
@@ -140,7 +139,6 @@ class Recorder(Protocol):
         If it raises or takes too long, the code gets a `RuntimeError` instead of the result. A call that was cancelled, or whose
         block has ended, is recorded with that outcome; its tool may have done its work.
         """
-        ...
 
 
 class Observer(Protocol):
@@ -148,27 +146,21 @@ class Observer(Protocol):
 
     def sandbox_started(self, event: SandboxStarted) -> None:
         """Note that a sandbox has started."""
-        ...
 
     def sandbox_stopped(self, event: SandboxStopped) -> None:
         """Note that a sandbox has ended."""
-        ...
 
     def block_started(self, event: BlockStarted) -> None:
         """Note that a block is sent to its sandbox."""
-        ...
 
     def block_finished(self, event: BlockFinished) -> None:
         """Note that a block has ended."""
-        ...
 
     def call_started(self, event: CallIntent) -> None:
         """Note that a call has been approved and recorded, and its tool runs now."""
-        ...
 
     def call_finished(self, event: CallFinished) -> None:
         """Note that a call has ended, also one that was refused before it started."""
-        ...
 
 
 Event = Literal[
@@ -200,15 +192,7 @@ class Attachments:
         self._changing = threading.Lock()
 
     def attach(self, recorder: Recorder | None, observers: Sequence[Observer]) -> Callable[[], None]:
-        """Attach a recorder and observers from the next block, start or stop on; a block that runs is not reported to them.
-
-        Args:
-            recorder: Keeps a record of the calls to host tools. None for no record.
-            observers: Notified of starts, stops, blocks and calls.
-
-        Returns:
-            Detaches them at once, in the middle of a block, too; repeated calls are harmless.
-        """
+        """Attach a recorder and observers from the next block, start or stop on; a block that runs is not reported to them."""
         attachment = Attachment(recorder, tuple(observers))
         with self._changing:
             self.current = (*self.current, attachment)
@@ -222,13 +206,7 @@ class Attachments:
 
 
 def notify(attached: Iterable[Attachment], method: Event, event: Any) -> None:
-    """Pass an event to all observers that are not detached.
-
-    Args:
-        attached: The observers; an exception of one is logged and disturbs nothing.
-        method: The method to call.
-        event: Its argument.
-    """
+    """Pass an event to all observers that are not detached."""
     for attachment in attached:
         for observer in () if attachment.detached else attachment.observers:
             try:

@@ -14,14 +14,7 @@ from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptio
 
 
 def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
-    """Make arguments from texts such as those of a command line.
-
-    Args:
-        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists can be given in several texts.
-
-    Raises:
-        ValueError: A text has another form, or there is no option of that name.
-    """
+    """Make arguments from texts such as those of a command line."""
     fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields, **Limits.model_fields}
     arguments: dict[str, Any] = {}
     for text in texts:

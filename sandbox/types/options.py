@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keyword
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.option_types import BubblewrapKeywords, ContainerKeywords
 
 Mode = Literal["process", "session"]
+BackendName = Literal["auto", "docker", "bubblewrap"]
 DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
 WRONG_LIMITS = (
@@ -498,6 +499,11 @@ def session_by_default(options: SandboxOptions) -> SandboxOptions:
     return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
 
 
+def only_for_bubblewrap(names: Collection[str]) -> bool:
+    """Return whether one of some options is an option of bubblewrap and not of Docker."""
+    return not DockerOptions.names().issuperset(set(names) & BubblewrapOptions.names())
+
+
 def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: type) -> SandboxOptions:
     """Return the options of a sandbox from the arguments of `Sandbox` and `AsyncSandbox`, whose default mode is "session".
 
@@ -518,7 +524,6 @@ def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: 
         raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
     if backend == "auto":
         # Otherwise the start finds out; Docker has all the others.
-        bubblewrap_only = BubblewrapOptions.model_fields.keys() - DockerOptions.model_fields.keys()
-        backend = "bubblewrap" if bubblewrap_only & given.keys() else "docker"
+        backend = "bubblewrap" if only_for_bubblewrap(given) else "docker"
     check_names(caller, given, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
     return parse_options(OPTIONS[backend], {"mode": "session", **given}, caller)

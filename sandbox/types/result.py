@@ -122,11 +122,7 @@ STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
 
 
 def format_duration(duration: float) -> str:
-    """Return a duration as text: "8 ms", "0.24 s", "12.3 s".
-
-    Args:
-        duration: In seconds.
-    """
+    """Return a duration as text: "8 ms", "0.24 s", "12.3 s"."""
     if duration < 0.1:
         return f"{duration * 1000:.0f} ms"
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"

@@ -31,20 +31,14 @@ class CodeAndLanguage(Protocol):
     @property
     def code(self) -> str:
         """The code."""
-        ...
 
     @property
     def language(self) -> str:
         """Its language."""
-        ...
 
 
 def check_block(block: object) -> None:
-    """Check what a caller gave as a block.
-
-    Raises:
-        TypeError: It is no block, or its code or language is not a string.
-    """
+    """Check what a caller gave as a block."""
     for name, example in (("code", "print(1)"), ("language", "python")):
         if not hasattr(block, name):
             raise TypeError(

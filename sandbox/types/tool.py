@@ -49,17 +49,14 @@ class HostToolProtocol(Protocol):
     @property
     def name(self) -> str:
         """Its name, a Python identifier."""
-        ...
 
     @property
     def signature(self) -> str:
         """Its parameters and result as Python writes them, such as `(city: str, days: int = 3) -> list[Forecast]`."""
-        ...
 
     @property
     def description(self) -> str:
         """Its docstring."""
-        ...
 
     @property
     def source(self) -> str | Mapping[str, Any]:
@@ -68,7 +65,6 @@ class HostToolProtocol(Protocol):
         The source is run in the sandbox before any block: it must not contain text of third parties. The function's body passes
         the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
-        ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
@@ -82,7 +78,6 @@ class HostToolProtocol(Protocol):
         Raises:
             ToolArgumentError: The arguments do not fit.
         """
-        ...
 
 
 def is_host_tool(thing: object) -> TypeGuard[HostToolProtocol]:

@@ -20,8 +20,8 @@ from autogen_codeact.executors import (
     SandboxNotStarted,
     SandboxTimeout,
 )
-from autogen_codeact.sandbox.async_sandbox import LOST
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.managed_sandbox import LOST
 from autogen_codeact.sandbox.types.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new

@@ -57,14 +57,6 @@ class TestIdleSandboxes:
                 assert await out(executor, "print(1)") == "1\n"
 
     @ONE_KIND
-    async def test_idle_sandbox_that_is_too_old_is_replaced_and_one_in_use_is_not(self, kind: str) -> None:
-        async with make(kind, 1, max_idle=1) as pool, pool.executor() as executor:
-            await pool.ready()
-            first = ready_names(pool)
-            await until(lambda: pool.idle == 1 and not ready_names(pool) & first, 30)
-            assert await out(executor, "print(1)") == "1\n"
-
-    @ONE_KIND
     async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
         pool = make(kind)
         starts = []

@@ -52,9 +52,8 @@ class TestArguments:
             ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
             ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
-            ({"max_idle": 0}, "max_idle must be above 0 seconds, not 0"),
             ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),
-            ({"sandbox": "none"}, "sandbox must be 'docker' or 'bubblewrap', not 'none'"),
+            ({"sandbox": "none"}, "sandbox must be 'auto', 'docker' or 'bubblewrap', not 'none'"),
             ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
             (
                 {"sandbox": "bubblewrap", "image": "python:3"},

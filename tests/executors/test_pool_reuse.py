@@ -199,15 +199,6 @@ class TestSizeZero:
             await until(lambda: not alive(kind))
             assert pool.idle == 0
 
-    @ONE_KIND
-    async def test_unused_sandbox_is_stopped_and_not_replaced(self, kind: str) -> None:
-        async with ExecutorPool(0, sandbox=kind, max_uses=9, max_idle=0.2, limits=SMALL) as pool:  # type: ignore[arg-type]
-            async with pool.executor() as executor:
-                name = name_of(executor)
-            await until(lambda: not alive(kind))
-            async with pool.executor() as executor:
-                assert name_of(executor) != name
-
 
 class TestFacts:
     @ONE_KIND

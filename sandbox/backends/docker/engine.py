@@ -12,11 +12,11 @@ import queue
 import socket
 import ssl
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
 from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
@@ -328,7 +328,7 @@ def in_time(work: Callable[[], T], seconds: float) -> T:
         except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
             outcomes.put(([], error))
 
-    threading.Thread(target=run, name="docker-probe", daemon=True).start()
+    start_thread("docker-probe", run)
     try:
         results, error = outcomes.get(timeout=seconds)
     except queue.Empty:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import ping
 from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
+from autogen_codeact.sandbox.host.threads import start_thread
 from autogen_codeact.sandbox.types.docker_hosts import DockerHost, DockerTLS
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxUnavailable
 from autogen_codeact.sandbox.types.formatting import format_count
@@ -242,7 +243,7 @@ class Placement:
                 engine.host, engine.monitored = host, True
                 name = f"codeact-engine-{host.label}"
                 try:
-                    threading.Thread(target=self._monitor, args=(engine,), name=name, daemon=True).start()
+                    start_thread(name, self._monitor, engine)
                 except RuntimeError:  # no more threads, or the program is ending
                     engine.monitored = False
 
