@@ -84,12 +84,7 @@ class Answer:
 
 
 class FinalAnswerTool:
-    """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises.
-
-    Args:
-        end: Gets the answer. None for the tool of a shared session: each agent replaces it for its code.
-        output_type: What the answer must fit, or None.
-    """
+    """The host tool by which code gives the answer. Only a call that reached the host counts, not what the code prints."""
 
     name = "final_answer"
     signature = "(value)"

@@ -137,7 +137,6 @@ class Chat:
                 plan,
                 target,  # type: ignore[arg-type]
                 rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
-                rebuild_limit=self._job.how.rebuild_limit,
                 on_rebuild=say_rebuilding,
             )
         except LogLocked as error:

@@ -63,10 +63,6 @@ class Resuming:
     rebuild: Annotated[
         bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
     ] = True
-    rebuild_limit: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Begin with an empty session if rebuilding takes longer."),
-    ] = None
     trust: Annotated[
         bool,
         typer.Option(

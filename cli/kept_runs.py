@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
@@ -67,12 +67,13 @@ from autogen_codeact.runs.store import (
 from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.sandbox.types.result import format_duration
 
-if TYPE_CHECKING:
-    from autogen_codeact.runs.sessions import Rebuilding
-
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
+MAX_TASK = 60
+_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 100
+"""Names of files that are printed."""
 
 
 def choose_run_folder(task: str) -> Path | None:
@@ -146,11 +147,9 @@ def format_limit(size: int) -> str:
     return format_count(size, "byte")
 
 
-def say_rebuilding(rebuilding: Rebuilding, hint: str = " (--no-rebuild begins with an empty session)") -> None:
+def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
     """Say that a session is being rebuilt."""
-    time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
-    blocks = format_count(rebuilding.blocks, "block")
-    say(f"rebuilding the session: {blocks}, {time}{hint}")
+    say(f"rebuilding the session: {format_count(blocks, 'block')}{hint}")
 
 
 def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
@@ -162,10 +161,6 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
     if not trust:
         say(f"`codeact runs adopt {path}` makes it one of your own runs")
     return wanted and trust
-
-
-MAX_TASK = 60
-_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
@@ -289,10 +284,6 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
         say(f"wrote {target} ({format_size(target.stat().st_size)})")
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error
-
-
-MAX_NAMES = 100
-"""Names of files that are printed."""
 
 
 def show_run(path: Path, *, as_json: bool) -> int:

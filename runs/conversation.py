@@ -27,7 +27,7 @@ from autogen_codeact.runs.rebuilt_agents import check_agents
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.resuming import OnRebuild, continued_stream, restore_agents
-from autogen_codeact.runs.sessions import Rebuilding, sessions_of
+from autogen_codeact.runs.sessions import sessions_of
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
@@ -89,7 +89,6 @@ class RecordedConversation:
         agent_or_team: ChatAgent | BaseTeam,
         *,
         rebuild: bool = True,
-        rebuild_limit: float | None = None,
         on_rebuild: OnRebuild | None = None,
         redact: RedactText | None = None,
         cancellation_token: CancellationToken | None = None,
@@ -100,7 +99,6 @@ class RecordedConversation:
             plan: What its log says.
             agent_or_team: Who answers, made as for the first time.
             rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told.
-            rebuild_limit: Seconds that rebuilding a session may take. Default: no limit.
             on_rebuild: Called before a session is rebuilt.
             redact: The function that the run was recorded with, if any.
             cancellation_token: Ends the rebuilding.
@@ -120,7 +118,6 @@ class RecordedConversation:
         for name, _ in agent_keys(agent_or_team):
             conversation._history.agents.setdefault(name, AgentHistory())
         try:
-            limit = rebuild_limit if rebuild else 0.0
             token = cancellation_token or CancellationToken()
             changes = await restore_agents(
                 plan,
@@ -129,7 +126,6 @@ class RecordedConversation:
                 log,
                 token,
                 on_rebuild=on_rebuild,
-                limit=limit,
                 rebuild=rebuild,
             )
             resumed = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes)
@@ -295,8 +291,8 @@ class RecordedConversation:
                 continue
             count += blocks
             if on_rebuild is not None:
-                on_rebuild(Rebuilding(blocks, 0.0))
-            await rebuilt.rebuild(None, token)
+                on_rebuild(blocks)
+            await rebuilt.rebuild(token)
             if rebuilt.note is not None:
                 notes.append(rebuilt.note)
                 self._history.notes |= dict.fromkeys(rebuilt.agents, rebuilt.note)

@@ -80,7 +80,6 @@ class Plan:
         boundary: Where it continues.
         histories: What the agents have received since the boundary, by their names in the log.
         changes: How the journals of the executors' sessions have changed since then, in order.
-        seconds: How long the blocks in the journal of each executor's session took, as far as they are in the log.
         messages: The messages since then.
         last: Number of the last event.
         size: Bytes up to the end of its line.
@@ -96,7 +95,6 @@ class Plan:
     boundary: Boundary
     histories: dict[str, AgentHistory]
     changes: list[JournalChange] = field(default_factory=list)
-    seconds: dict[int, float] = field(default_factory=dict)
     messages: KnownMessages = field(default_factory=KnownMessages)
     last: int = 0
     size: int = 0
@@ -132,9 +130,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         if isinstance(raw, Gap):
             if raw.cut_off and raw.lines == 1:
                 continue
-            raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({raw.reason})."
-            )
+            raise _damaged(run, raw)
         reader.tick(raw)
         reader.size, reader.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
@@ -146,10 +142,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         budget = Budget()
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
-            problem = "its log has values that are too large" if event.too_large else "its log is damaged"
-            raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: {problem} in line {event.line} ({event.reason})."
-            )
+            raise _damaged(run, event)
         if isinstance(event, UnknownEvent):
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
@@ -161,10 +154,13 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         try:
             reader.take(event)
         except ValidationError as error:
-            raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({first_problem(error)})."
-            ) from None
+            raise _damaged(run, Gap(raw.line, first_problem(error))) from None
     return replace(reader.plan(), found=found, chain=chain if chain is not None and not chain.broken else None)
+
+
+def _damaged(run: Run, gap: Gap) -> RunNotResumableError:
+    problem = "its log has values that are too large" if gap.too_large else "its log is damaged"
+    return RunNotResumableError(f"{run.folder.path} can't be continued: {problem} in line {gap.line} ({gap.reason}).")
 
 
 def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:
@@ -207,7 +203,6 @@ class _Reader:
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
         self._changes: list[JournalChange] = []
-        self._seconds: dict[int, list[float]] = {}
         self._finished: RunFinished | None = None
         self._stopped: LogStopped | None = None
         self._turn: list[dict[str, Any]] | None = None
@@ -294,7 +289,6 @@ class _Reader:
             self._boundary,
             self._histories,
             self._changes,
-            {executor: sum(seconds) for executor, seconds in self._seconds.items()},
             self.messages,
             self.last,
             self.size,
@@ -327,16 +321,12 @@ class _Reader:
             return
         self._finished = event if isinstance(event, RunFinished) else None
         for change in event.journals if isinstance(event, RunResumed) else ():
-            self._changed(change, 0.0)
+            self._changed(change)
 
-    def _changed(self, change: JournalChange, seconds: float) -> None:
+    def _changed(self, change: JournalChange) -> None:
         for entry in change.added:
             JournalEntry.model_validate(entry)
         self._changes.append(change)
-        # The first entries are older than the log, which has no times of them.
-        known = self._seconds.get(change.executor, [])
-        durations = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
-        self._seconds[change.executor] = durations + [seconds / len(change.added) for _ in change.added]
 
     def _history(self, agent: str) -> AgentHistory:
         return self._histories.setdefault(agent, AgentHistory())
@@ -368,7 +358,7 @@ class _Reader:
 
     def _block_finished(self, event: BlockFinished) -> None:
         if event.journal is not None:
-            self._changed(event.journal, event.duration_s)
+            self._changed(event.journal)
         if (step := self._steps.get((event.agent, event.number))) is not None:
             step.finished = event
 

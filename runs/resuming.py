@@ -15,6 +15,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.approval import ApprovalFuncType
+from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
@@ -24,18 +25,11 @@ from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import insert_recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.sessions import (
-    NOT_WANTED,
-    TOO_LONG,
-    Rebuilding,
-    empty_note,
-    sessions_of,
-    without_journals,
-)
+from autogen_codeact.runs.sessions import NOT_WANTED, sessions_of, without_journals
 from autogen_codeact.runs.writer import LogWriter
 
-OnRebuild = Callable[[Rebuilding], None]
-"""Called before a session is rebuilt."""
+OnRebuild = Callable[[int], None]
+"""Called before a session is rebuilt, with the number of blocks that will run again."""
 WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
 """Returns a client that forwards to the one that it is given."""
 
@@ -63,7 +57,6 @@ async def resumed(
     approval_func: ApprovalFuncType | None = None,
     trust: bool = False,
     rebuild: bool = True,
-    rebuild_limit: float | None = None,
     on_rebuild: OnRebuild | None = None,
     redact: RedactText | None = None,
     cancellation_token: CancellationToken | None = None,
@@ -88,8 +81,7 @@ async def resumed(
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
             machine, and nobody has changed its log.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
-        rebuild_limit: Seconds that rebuilding a session may take; if it would take longer, it is empty. Default: no limit.
-        on_rebuild: Called before a session is rebuilt, with the time that it will take.
+        on_rebuild: Called before a session is rebuilt, with the number of blocks.
         redact: The function that the run was recorded with, if any.
         cancellation_token: Ends the run.
 
@@ -128,10 +120,7 @@ async def resumed(
         )
         try:
             history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
-            limit = rebuild_limit if rebuild else 0.0
-            changes = await restore_agents(
-                plan, target, history, log, token, on_rebuild=on_rebuild, limit=limit, rebuild=rebuild
-            )
+            changes = await restore_agents(plan, target, history, log, token, on_rebuild=on_rebuild, rebuild=rebuild)
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, history):
                 async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
@@ -152,7 +141,6 @@ async def restore_agents(
     token: CancellationToken,
     *,
     on_rebuild: OnRebuild | None,
-    limit: float | None,
     rebuild: bool,
 ) -> list[JournalChange]:
     """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
@@ -176,19 +164,15 @@ async def restore_agents(
         blocks = session.load(plan.changes)
         if not blocks:
             continue
-        seconds, reason = plan.seconds.get(session.number, 0.0), None
-        if not rebuild:
-            reason = NOT_WANTED
-        elif limit is not None and seconds > limit:
-            reason = TOO_LONG.format(seconds=seconds, limit=limit)
-        else:
+        if rebuild:
             if on_rebuild is not None:
-                on_rebuild(Rebuilding(blocks, seconds))
-            reason = await session.rebuild(limit, token)
-        if reason is not None:
+                on_rebuild(blocks)
+            await session.rebuild(token)
+            note = session.note
+        else:
             changes.append(session.empty())
             history.emptied |= session.agents.keys()
-        note = empty_note(reason) if reason is not None else session.note
+            note = EMPTY.format(reason=NOT_WANTED)
         if note is not None:
             history.notes |= dict.fromkeys(session.agents, note)
     return changes

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent
@@ -14,14 +12,12 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
-from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import JournalChange
 from autogen_codeact.teams.parts import executors_of
 
 NOT_WANTED = "the run was continued without rebuilding it"
-TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
 MAY_DIFFER = (
     "Variables of the rebuilt session that come from chance, time or process ids may have other values than before, unless their "
     "code used a fixed seed. Look at them before you use them."
@@ -30,20 +26,6 @@ _CHANCE = re.compile(
     r"\b(?:random|default_rng|secrets|urandom|uuid\d?|time(?:_ns)?|monotonic|perf_counter|datetime|now|today|getpid|id|hash)\b"
 )
 STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
-TOOK_TOO_LONG = "rebuilding it took longer than the {limit:g} s that were allowed"
-
-
-@dataclass(frozen=True)
-class Rebuilding:
-    """A session that is about to be rebuilt.
-
-    Args:
-        blocks: Number of blocks that run again.
-        seconds: How long they took before, as far as that is known.
-    """
-
-    blocks: int
-    seconds: float
 
 
 class Session:
@@ -61,6 +43,8 @@ class Session:
         self._executor = executor
         self._record = record_of(executor)
         self._codes: list[str] = []
+        self.note: str | None = None
+        """What differs from what it was, after `rebuild`."""
 
     def load(self, changes: Sequence[JournalChange]) -> int:
         """Have the session rebuilt as it was after some changes, unless it is still alive.
@@ -79,28 +63,18 @@ class Session:
         self._codes = [entry.code for entry in journal.entries]
         return len(journal.entries) if record.pending is not None else 0
 
-    async def rebuild(self, limit: float | None, token: CancellationToken) -> str | None:
-        """Rebuild it.
+    async def rebuild(self, token: CancellationToken) -> None:
+        """Rebuild it; `note` then says what differs from what it was.
 
         Args:
-            limit: Seconds that it may take; None for no limit of its own.
             token: Ends it.
-
-        Returns:
-            Why it is empty, or None if it is not.
         """
-        try:
-            async with asyncio.timeout(limit):
-                made = await next(iter(self.agents.values())).rebuild_session(token)
-        except TimeoutError:
-            await self._executor.restart()
-            return TOOK_TOO_LONG.format(limit=limit)
+        made = await next(iter(self.agents.values())).rebuild_session(token)
         if made is not None:
             lines = [] if made.same else [made.describe()]
             if any(map(_CHANCE.search, self._codes)):
                 lines.append(MAY_DIFFER)
             self.note = "\n".join(lines) or None
-        return None
 
     def forget(self) -> None:
         """Have the journal that is loaded next count as that of another session, so that it is rebuilt."""
@@ -119,9 +93,6 @@ class Session:
         self.forget()
         return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
 
-    note: str | None = None
-    """What differs from what it was, after `rebuild`."""
-
 
 def sessions_of(agent_or_team: ChatAgent | BaseTeam) -> list[Session]:
     """Return the sessions of all agents that can rebuild one."""
@@ -136,11 +107,6 @@ def sessions_of(agent_or_team: ChatAgent | BaseTeam) -> list[Session]:
         if session is not None and users:
             found.append(Session(number, session, users))
     return found
-
-
-def empty_note(reason: str) -> str:
-    """Return what a model is told about an empty session."""
-    return EMPTY.format(reason=reason)
 
 
 def _changed(journal: Journal, change: JournalChange) -> Journal:

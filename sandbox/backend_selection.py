@@ -18,7 +18,8 @@ from autogen_codeact.sandbox.types import environment
 from autogen_codeact.sandbox.types.allowed_domains import Policy
 from autogen_codeact.sandbox.types.errors import SandboxUnavailable
 from autogen_codeact.sandbox.types.limits import parse_size
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions, only_for_bubblewrap
+from autogen_codeact.sandbox.types.option_parsing import only_for_bubblewrap
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from autogen_codeact.sandbox.types.paths import NO_INDEX, WORKSPACE
 
 Progress = Callable[[str], None]

@@ -8,7 +8,6 @@ import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Coroutine,
     Hashable,
@@ -16,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -48,15 +47,9 @@ from autogen_codeact.sandbox.types.observers import (
     SandboxStopped,
     notify,
 )
+from autogen_codeact.sandbox.types.option_parsing import merge_options, options_of
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import (
-    BackendName,
-    DockerOptions,
-    Mode,
-    SandboxOptions,
-    merge_options,
-    options_of,
-)
+from autogen_codeact.sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
 from autogen_codeact.sandbox.types.paths import WORKSPACE
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
@@ -524,14 +517,8 @@ class ManagedSandbox:
     async def replaying(self, known_marks: Iterable[str]) -> AsyncIterator[ReplayWorkspace]:
         """Let the session run blocks without effects outside it; at the end its workspace has the host's files again.
 
-        All processes and threads of the blocks are ended. If that fails, the sandbox is stopped. Other calls wait.
-
-        Args:
-            known_marks: Marks of the files that the blocks need.
-
-        Raises:
-            ExternalEffectsError: They could have an effect outside the sandbox.
-            SandboxError: Something around the blocks broke.
+        `known_marks` are those of the files that the blocks need. All processes and threads of the blocks are ended; if that
+        fails, the sandbox is stopped. It raises `ExternalEffectsError` if they could have an effect outside the sandbox.
         """
         async with self._session:
             client = await self._ready()
@@ -541,10 +528,7 @@ class ManagedSandbox:
             assert workspace is not None
             # Files made by the start are stored on the host after the first block, as in every session.
             await self._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), self.timeout, observed=False)
-
-            def run_block(block: CodeAndLanguage, context: RunContext, replay: ReplayWorkspace) -> Awaitable[Result]:
-                return self._run_block(client, block, context, self.timeout, replay=replay, observed=False)
-
+            run_block = partial(self._run_block, client, timeout=self.timeout, observed=False)
             replay = ReplayWorkspace(client, workspace, run_block)
             try:
                 if client.gateway is not None:

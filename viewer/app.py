@@ -7,19 +7,20 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.files import file_answer
+from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
@@ -28,7 +29,6 @@ MAX_STEPS_AT_ONCE = 200
 MAX_SUMMARIES_AT_ONCE = 5_000
 _MAX_ROWS = 1_000
 _MAX_OPEN = 12
-_MAX_STREAMS = 100
 _MAX_BODY = 16 * 1024
 _MAX_QUERY = 500
 _SEARCH_S = 20.0
@@ -51,22 +51,24 @@ class Viewer:
         self._control = control
         self._base = base
         self._open: dict[str, OpenRun] = {}
-        self._streams = 0
         self._last_request = 0.0
 
-    async def let_watchers_finish(self, limit_s: float) -> None:
-        """Wait until the streams of runs that have ended are at their end, and pages have asked for what was new.
+    async def let_pages_finish(self, limit_s: float) -> None:
+        """Wait until the pages of runs that have ended know it, and have asked for what was new.
 
         Args:
             limit_s: Seconds to wait at most.
         """
         deadline = time.monotonic() + limit_s
-        while (now := time.monotonic()) < deadline and (self._streams or now - self._last_request < _QUIET_S):  # noqa: ASYNC110 - of many streams
+        while (now := time.monotonic()) < deadline and (  # noqa: ASYNC110 - of many pages
+            any(each.waiting for each in self._open.values()) or now - self._last_request < _QUIET_S
+        ):
             await asyncio.sleep(_QUIET_S / 10)
 
     async def close(self) -> None:
-        """End all streams, and what follows logs."""
-        await asyncio.gather(*(each.close() for each in self._open.values()))
+        """Let no page wait any longer."""
+        for each in self._open.values():
+            each.close()
         await asyncio.to_thread(self.catalog.close)
 
     def routes(self) -> list[Route]:
@@ -83,7 +85,7 @@ class Viewer:
             Route(f"{run}/search", self.search),
             Route(f"{run}/output/{{step:int}}", self.output),
             Route(f"{run}/files/{{sha256}}", self.file),
-            Route(f"{run}/live", self.live),
+            Route(f"{run}/changes", self.changes),
             Route(f"{run}/answer", self.answer, methods=["POST"]),
             Route(f"{run}/stop", self.stop, methods=["POST"]),
         ]
@@ -135,15 +137,14 @@ class Viewer:
         run, first, last = self._run(request), *_range(request, MAX_SUMMARIES_AT_ONCE)
         found = await run.call(lambda steps: steps.summaries(first, last))
         if not found:
-            await run.wait_for(first)
+            await run.read_to(first)
             found = await run.call(lambda steps: steps.summaries(first, last))
         return _json(found)
 
     async def steps(self, request: Request) -> Response:
         """Answer with the documents of steps."""
         run, first, last = self._run(request), *_range(request, MAX_STEPS_AT_ONCE)
-        await run.header()
-        await run.wait_for(first)
+        await run.read_to(first)
         body = await run.call(lambda steps: json.dumps(steps.steps(first, last), allow_nan=False).encode())
         return Response(body, media_type="application/json")
 
@@ -151,7 +152,8 @@ class Viewer:
         """Answer with the numbers of the steps that have a text in them, as far as they are found in a limited time."""
         run, text = self._run(request), request.query_params.get("q", "")[:_MAX_QUERY].strip()
         found: list[int] = []
-        began, total = time.monotonic(), (await run.header())["steps"]
+        await run.read_to(MAX_STEPS)
+        began, total = time.monotonic(), await run.call(len)
         at = 1
         while text and at <= total and time.monotonic() - began < _SEARCH_S and len(found) < _MAX_FOUND:
             part = range(at, at + _SEARCHED_AT_ONCE)
@@ -176,26 +178,13 @@ class Viewer:
 
     # Live
 
-    async def live(self, request: Request) -> Response:
-        """Answer with the events of a run as they come."""
-        run = self._run(request)
-        last_seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        since = int(last_seen) if last_seen.isdecimal() and len(last_seen) < 16 else None
-        if self._streams >= _MAX_STREAMS:
-            raise HTTPException(503, "Too many pages watch runs at the same time.")
-        await run.header()  # an error is an answer of its own, not the end of a stream
-
-        async def events() -> AsyncIterator[str]:
-            self._streams += 1
-            try:
-                async with aclosing(run.stream(since)) as stream:  # type: ignore[type-var]
-                    async for event in stream:
-                        yield event
-            finally:
-                self._streams -= 1
-                self._last_request = time.monotonic()  # a page asks for the last steps now
-
-        return StreamingResponse(events(), media_type="text/event-stream")
+    async def changes(self, request: Request) -> Response:
+        """Answer with what is new in a run, when something is."""
+        run, since = self._run(request), _number(request, "since", 0)
+        known = [int(each) for each in request.query_params.get("questions", "").split(",") if each.isdecimal()]
+        changes = await run.changes(since, known)
+        self._last_request = time.monotonic()  # the page asks for the steps now
+        return _json(changes)
 
     async def answer(self, request: Request) -> Response:
         """Answer a question of a live run."""
@@ -234,7 +223,7 @@ class Viewer:
         return self._open[name]
 
     def _close_unused(self) -> None:
-        unused = [name for name, each in self._open.items() if not each.is_watched]
+        unused = [name for name, each in self._open.items() if not each.waiting]
         for name in unused[: max(0, len(self._open) - _MAX_OPEN + 1)]:
             del self._open[name]
 

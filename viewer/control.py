@@ -11,24 +11,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from autogen_codeact.sandbox.types.filenames import printable
+from autogen_codeact.viewer.schema import QuestionDocument
 from autogen_codeact.viewer.text import bounded
 
 _MAX_TEXT = 1_000_000
-
-
-class QuestionDocument(TypedDict):
-    """A question as the page gets it."""
-
-    id: int
-    agent: str | None
-    kind: Literal["call", "code"]
-    tool: str | None
-    arguments: str | None
-    text: str
-    withdrawn: bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +45,7 @@ class ApprovalQuestion:
             return None
         return _decided(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
 
-    def document(self, number: int, *, withdrawn: bool) -> QuestionDocument:
+    def document(self, number: int) -> QuestionDocument:
         """Return the question as the page gets it."""
         return {
             "id": number,
@@ -65,7 +54,6 @@ class ApprovalQuestion:
             "tool": bounded(self.tool, 200) if self.tool is not None else None,
             "arguments": self.arguments_text,
             "text": _decided(self.text),
-            "withdrawn": withdrawn,
         }
 
 
@@ -96,7 +84,6 @@ class RunControl:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._open: dict[int, _OpenQuestion] = {}
-        self._listeners: set[Callable[[QuestionDocument], None]] = set()
         self.stopped = False
         """Whether somebody has asked to stop the run."""
 
@@ -104,7 +91,7 @@ class RunControl:
     def questions(self) -> list[QuestionDocument]:
         """The questions that wait for an answer."""
         with self._lock:
-            return [each.question.document(number, withdrawn=False) for number, each in self._open.items()]
+            return [each.question.document(number) for number, each in self._open.items()]
 
     async def ask(self, question: ApprovalQuestion) -> bool:
         """Ask on the page, and return the first answer.
@@ -123,13 +110,11 @@ class RunControl:
         with self._lock:
             number = next(self._numbers)
             self._open[number] = waiting
-        self._tell(question.document(number, withdrawn=False))
         try:
             return await asyncio.wrap_future(waiting.answer)
         finally:
             with self._lock:
                 self._open.pop(number, None)
-            self._tell(question.document(number, withdrawn=True))
 
     def answer(self, number: int, *, approve: bool) -> bool:
         """Answer a question.
@@ -153,22 +138,3 @@ class RunControl:
         self.stopped = True
         with suppress(RuntimeError):  # its loop has ended, and so has the run
             self._loop.call_soon_threadsafe(self._stop)
-
-    def listen(self, listener: Callable[[QuestionDocument], None]) -> Callable[[], None]:
-        """Call a function with each question that is asked or withdrawn, in any thread.
-
-        Args:
-            listener: The function; it must return at once.
-
-        Returns:
-            What ends it.
-        """
-        with self._lock:
-            self._listeners.add(listener)
-        return lambda: self._listeners.discard(listener)
-
-    def _tell(self, document: QuestionDocument) -> None:
-        with self._lock:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener(document)

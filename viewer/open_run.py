@@ -1,44 +1,24 @@
-"""A run that is open in the viewer: its log is read in threads, and live pages are told about changes."""
+"""A run that is open in the viewer: its log is read in threads, as far as pages ask for it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.viewer.control import QuestionDocument, RunControl
-from autogen_codeact.viewer.schema import RunHeader
+from autogen_codeact.viewer.control import RunControl
+from autogen_codeact.viewer.schema import Changes, RunHeader
 from autogen_codeact.viewer.steps import RunSteps
 
 POLL_S = 0.15
-_HEARTBEAT_S = 15.0
-_IDLE_S = 30.0
-_MAX_AT_ONCE = 500
+_ANSWER_S = 10.0
 _START_S = 20.0
+_MAX_AT_ONCE = 500
 _FIRST_BYTES = 512 * 1024
 """What is read of a log before the first answer."""
 T = TypeVar("T")
-
-
-class Watcher:
-    """What one live page has not received yet.
-
-    Args:
-        revision: The last change of a step that the reader knows.
-    """
-
-    def __init__(self, revision: int) -> None:
-        self.revision = revision
-        self.wake = asyncio.Event()
-        self.questions: dict[int, QuestionDocument] = {}
-
-    def ask(self, question: QuestionDocument) -> None:
-        """Note a question, or that it was withdrawn."""
-        self.questions[question["id"]] = question
-        self.wake.set()
 
 
 class OpenRun:
@@ -55,18 +35,11 @@ class OpenRun:
         self._name = name
         self.control = control
         """What its buttons do, or None."""
+        self.waiting = 0
+        """Number of pages that wait for changes."""
         self._steps: RunSteps | None = None
         self._lock = asyncio.Lock()
-        self._watchers: set[Watcher] = set()
-        self._follower: asyncio.Task[None] | None = None
-        self._used = 0.0
-        self._closing = asyncio.Event()
-        self._progress = asyncio.Condition()
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody watches it live."""
-        return bool(self._watchers)
+        self._closing = False
 
     async def call(self, function: Callable[[RunSteps], T]) -> T:
         """Call a function with the run in a thread.
@@ -81,9 +54,7 @@ class OpenRun:
             if self._steps is None:
                 self._steps = await self._opened()
                 await asyncio.to_thread(self._steps.read, _FIRST_BYTES)
-            result = await asyncio.to_thread(function, self._steps)
-        self._follow()
-        return result
+            return await asyncio.to_thread(function, self._steps)
 
     async def _opened(self) -> RunSteps:
         deadline = asyncio.get_running_loop().time() + (_START_S if self.control is not None else 0)
@@ -92,7 +63,7 @@ class OpenRun:
                 return await asyncio.to_thread(RunSteps, self._path, self._name)
             except RunError:
                 # The page of a run can be open before its first line is written.
-                if asyncio.get_running_loop().time() > deadline or self._closing.is_set():
+                if asyncio.get_running_loop().time() > deadline or self._closing:
                     raise
                 await asyncio.sleep(POLL_S)
 
@@ -102,122 +73,53 @@ class OpenRun:
         header["controls"] = self.control is not None and header["live"]
         return header
 
-    async def wait_for(self, number: int, limit_s: float = 10.0) -> None:
-        """Wait until the log is read up to a step, or to its end.
+    async def read_to(self, number: int) -> None:
+        """Read on in the log until a step is known, or to the present end.
 
         Args:
             number: The step's number.
-            limit_s: Seconds to wait at most.
         """
-        steps = self._steps
-        if steps is None or steps.indexed or len(steps) >= number:
-            return
-        self._follow()
-        try:
-            async with asyncio.timeout(limit_s), self._progress:
-                await self._progress.wait_for(lambda: steps.indexed or len(steps) >= number or self._closing.is_set())
-        except TimeoutError:
-            pass
+        until = asyncio.get_running_loop().time() + _ANSWER_S
+        known = await self.call(lambda steps: len(steps) >= number)
+        while not known and asyncio.get_running_loop().time() < until and not self._closing:
+            known = await self.call(lambda steps: _read_on(steps) or len(steps) >= number)
 
-    async def close(self) -> None:
-        """End what follows the log, and the streams of all who watch it."""
-        self._closing.set()
-        self._wake_all()
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
-
-    # Following the log
-
-    def _follow(self) -> None:
-        self._used = asyncio.get_running_loop().time()
-        if (self._follower is None or self._follower.done()) and not self._closing.is_set():
-            self._follower = asyncio.create_task(self._read_on())
-
-    async def _read_on(self) -> None:
-        steps = self._steps
-        assert steps is not None
-        while True:
-            async with self._lock:
-                changed = await asyncio.to_thread(steps.read)
-            if changed:
-                self._wake_all()
-            async with self._progress:
-                self._progress.notify_all()
-            if steps.indexed:
-                idle = asyncio.get_running_loop().time() - self._used > _IDLE_S
-                if not steps.live or (idle and not self._watchers):
-                    self._wake_all()
-                    return
-                await asyncio.sleep(POLL_S)
-
-    def _wake_all(self) -> None:
-        for watcher in self._watchers:
-            watcher.wake.set()
-
-    # Live
-
-    async def stream(self, since: int | None) -> AsyncIterator[str]:
-        """Yield server-sent events until the run ends.
+    async def changes(self, since: int, known: Collection[int]) -> Changes:
+        """Return what is new, as soon as something is, or after a while.
 
         Args:
-            since: The last revision that the reader knows; None for now.
+            since: The last revision that the page knows.
+            known: The questions that the page shows.
         """
-        revision = await self.call(lambda steps: steps.revision)
-        watcher = Watcher(revision if since is None else min(since, revision))
-        self._watchers.add(watcher)
-        forget = self._listen(watcher)
+        until = asyncio.get_running_loop().time() + _ANSWER_S
+        self.waiting += 1
         try:
-            yield "retry: 1000\n\n"
-            yield _event("header", await self.header(), watcher.revision)
-            while not self._closing.is_set():
-                watcher.wake.clear()
-                async for event in self._news(watcher):
-                    yield event
-                steps = self._steps
-                if steps is not None and steps.indexed and not steps.live and not watcher.wake.is_set():
-                    yield _event("header", await self.header(), watcher.revision)
-                    yield _event("end", {}, watcher.revision)
-                    return
-                try:
-                    async with asyncio.timeout(_HEARTBEAT_S):
-                        await watcher.wake.wait()
-                except TimeoutError:
-                    yield ": still here\n\n"
+            while True:
+                revision, summaries = await self.call(lambda steps: _changed(steps, since))
+                header, questions = await self.header(), self.control.questions if self.control is not None else []
+                ended = header["indexed"] and not header["live"]
+                news = summaries or ended or {each["id"] for each in questions} != set(known)
+                if news or self._closing or asyncio.get_running_loop().time() > until:
+                    header["revision"] = revision
+                    return {"header": header, "summaries": summaries, "questions": questions}
+                await asyncio.sleep(POLL_S)
         finally:
-            self._watchers.discard(watcher)
-            forget()
+            self.waiting -= 1
 
-    async def _news(self, watcher: Watcher) -> AsyncIterator[str]:
-        questions, watcher.questions = watcher.questions, {}
-        revision = watcher.revision
-        now, numbers = await self.call(lambda steps: (steps.revision, steps.changed_since(revision)))
-        for at in range(0, len(numbers), _MAX_AT_ONCE):
-            part = numbers[at : at + _MAX_AT_ONCE]
-            for summary in await self.call(lambda steps, part=part: [s for n in part for s in steps.summaries(n, n)]):  # type: ignore[misc]
-                yield _event("step", {"summary": summary}, None)
-        # Only now: whoever comes back in the middle gets all of these steps again.
-        watcher.revision = now
-        if numbers:
-            yield _event("header", await self.header(), now)
-        for question in questions.values():
-            yield _event("question", question, None)
-
-    def _listen(self, watcher: Watcher) -> Callable[[], None]:
-        if self.control is None:
-            return lambda: None
-        loop = asyncio.get_running_loop()
-
-        def tell(question: QuestionDocument) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(watcher.ask, question)
-
-        forget = self.control.listen(tell)
-        for question in self.control.questions:
-            watcher.ask(question)
-        return forget
+    def close(self) -> None:
+        """Have pages wait no longer."""
+        self._closing = True
 
 
-def _event(name: str, data: Any, revision: int | None) -> str:
-    number = f"id: {revision}\n" if revision is not None else ""
-    return f"event: {name}\n{number}data: {json.dumps(data)}\n\n"
+def _read_on(steps: RunSteps) -> bool:
+    """Read a part of the log; return whether that was all of it."""
+    steps.read()
+    return steps.indexed
+
+
+def _changed(steps: RunSteps, since: int) -> tuple[int, list[Any]]:
+    """Read on; return summaries of the steps that have changed, the oldest changes first, and the last revision among them."""
+    steps.read()
+    changed = steps.changed_since(since)[:_MAX_AT_ONCE]
+    revision = changed[-1][0] if changed else since
+    return revision, [summary for _, number in changed for summary in steps.summaries(number, number)]

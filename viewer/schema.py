@@ -47,8 +47,19 @@ class RunHeader(TypedDict):
     gaps: int
     live: bool  # whether its log is still being written
     indexed: bool  # whether the log has been read to its present end; until then the counts grow
-    revision: int  # grows with each change of a step; `live?since=` takes it
+    revision: int  # grows with each change of a step; `changes?since=` takes it
     controls: bool  # whether this page can answer questions and stop the run
+
+
+class QuestionDocument(TypedDict):
+    """A question as the page gets it."""
+
+    id: int
+    agent: str | None
+    kind: Literal["call", "code"]
+    tool: str | None
+    arguments: str | None
+    text: str
 
 
 class Timing(TypedDict):
@@ -171,3 +182,11 @@ class Summary(TypedDict):
     outcome: str | None
     state: Literal["kept", "restored", "lost"] | None
     running: bool
+
+
+class Changes(TypedDict):
+    """What is new in a run that goes on."""
+
+    header: RunHeader  # its revision is that of the last of these summaries
+    summaries: list[Summary]
+    questions: list[QuestionDocument]  # all that wait for an answer

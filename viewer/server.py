@@ -131,9 +131,9 @@ class ViewerServer:
 
     async def _end(self, linger_s: float) -> None:
         if linger_s > 0:
-            await self._viewer.let_watchers_finish(linger_s)
+            await self._viewer.let_pages_finish(linger_s)
         self._server.should_exit = True
-        await self._viewer.close()  # else the server would wait for the streams
+        await self._viewer.close()  # else the server would wait for the pages that wait
 
     def _serve(self) -> None:
         async def serving() -> None:

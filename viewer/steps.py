@@ -100,13 +100,13 @@ class RunSteps:
         """Number of changes of steps by now."""
         return self._steps.revision
 
-    def changed_since(self, revision: int) -> list[int]:
-        """Return the numbers of the steps that have changed.
+    def changed_since(self, revision: int) -> list[tuple[int, int]]:
+        """Return the revisions and numbers of the steps that have changed, the oldest change first.
 
         Args:
             revision: What `revision` was then; 0 for all steps.
         """
-        return [each.number for each in self._steps.entries if each.revision > revision]
+        return sorted((each.revision, each.number) for each in self._steps.entries if each.revision > revision)
 
     def header(self) -> RunHeader:
         """Return what is known of the run by now."""

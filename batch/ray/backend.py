@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact import __version__
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, prepare
+from autogen_codeact.batch.attempt import AttemptWork, prepare
 from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError, BatchBudgetError
 from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.ray.cluster import Connection, connect
 from autogen_codeact.batch.ray.folders import FolderChanges, FolderCopy, Sent
 from autogen_codeact.batch.ray.worker import RayWorker, WorkerRestartedError
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.run_end import LogEnd, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
@@ -113,7 +114,7 @@ class Ray:
                 f"{ray.cluster_resources()}: change actor_options=, or give a longer start_timeout= if nodes are being added."
             ) from None
 
-    async def run(self, work: AttemptWork) -> AttemptResult:
+    async def run(self, work: AttemptWork) -> Row:
         """Run one attempt in an actor that is ready.
 
         Raises:
@@ -186,7 +187,7 @@ class Ray:
             await connection.close()
 
 
-async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -> AttemptResult:
+async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -> Row:
     """Send a worker what an attempt needs, and take what it has to say, up to its result."""
     permits: set[asyncio.Task[None]] = set()
     copy = FolderCopy(work.log, work.work_dir)
@@ -199,7 +200,7 @@ async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -
                 sent: Sent = await (await anext(stream))
             match sent.kind:
                 case "result":
-                    result: AttemptResult = sent.content
+                    result: Row = sent.content
                     return result
                 case "enter":
                     permits.add(asyncio.create_task(_permit(handle, key, gate)))
@@ -228,7 +229,7 @@ async def _permit(handle: Any, key: str, gate: ModelGate) -> None:
         await handle.permit.remote(key, refusal)
 
 
-async def _cancel(handle: Any, key: str, running: asyncio.Task[AttemptResult]) -> None:
+async def _cancel(handle: Any, key: str, running: asyncio.Task[Row]) -> None:
     """Cancel an attempt, and take the rest of its log."""
     with suppress(Exception):
         async with asyncio.timeout(CANCEL_S):

@@ -118,8 +118,8 @@ def test_second_task_with_an_id_is_bad_and_the_first_one_stays(tmp_path: Path) -
     path = lines(tmp_path, '{"id": "a", "task": "1"}', "", '{"id": "a", "task": "2"}', '{"id": "line-3", "task": "3"}')
     assert read_summaries(path) == [
         "a",
-        "tasks.jsonl:3 (line-3): its id 'a' is already that of tasks.jsonl:1",
-        "tasks.jsonl:4 (line-4): its id 'line-3' is already that of tasks.jsonl:3",
+        "tasks.jsonl:3 (line-3): another task has its id 'a'",
+        "tasks.jsonl:4 (line-4): another task has its id 'line-3'",
     ]
 
 
@@ -192,13 +192,16 @@ def test_unusable_file_is_an_error_that_says_what_to_do(
 def test_missing_file_pipe_and_device_are_errors(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tasks.jsonl")
     with pytest.raises(
-        BatchTasksError, match=r"tasks\.jsonl is a pipe or a device: write the tasks to a file first\.$"
+        BatchTasksError,
+        match=r"tasks\.jsonl is a pipe or a device: write the tasks to a file first, one JSON object a line\.$",
     ):
         read(tmp_path / "tasks.jsonl")
-    with pytest.raises(BatchTasksError, match=r"^There are no tasks at .*none\.jsonl: no such file or folder\.$"):
+    with pytest.raises(BatchTasksError, match=r"^There are no tasks at .*none\.jsonl: no such file\.$"):
         read(tmp_path / "none.jsonl")
     with pytest.raises(BatchTasksError, match="is a pipe or a device"):
         read("/dev/zero")
+    with pytest.raises(BatchTasksError, match="is a folder: write the tasks to a file first"):
+        read(tmp_path)
 
 
 def test_csv_with_quotes_and_all_columns(tmp_path: Path) -> None:
@@ -258,7 +261,7 @@ def test_bad_csv_rows_are_named_and_the_next_one_is_read(tmp_path: Path) -> None
         "tasks.csv:6 (line-6): it has no `id`",
         "tasks.csv:7 (line-7): a quote that begins here is not closed",
         "6",
-        "tasks.csv:9 (line-9): its id '6' is already that of tasks.csv:8",
+        "tasks.csv:9 (line-9): another task has its id '6'",
         "tasks.csv:10 (line-10): it is not CSV: it has a carriage return that is not in quotes",
         "8",
     ]
@@ -313,7 +316,7 @@ def test_items_of_an_iterable_are_checked_like_rows() -> None:
         ("g", "task 13"),
         ("h", "elsewhere:5"),
     ]
-    assert bad[0].reason == "its id 'a' is already that of task 2"
+    assert bad[0].reason == "another task has its id 'a'"
     assert bad[4].reason == "a int is not a task: give a Task, a mapping or a text"
     assert bad[-2].reason == "it is longer than 16 MiB"
 

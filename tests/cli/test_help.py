@@ -65,7 +65,7 @@ OPTIONS = {
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
-    ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
+    ("resume",): ["RUN", "--rebuild", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
     ("image",): ["build"],

@@ -33,7 +33,7 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
         "codeact: There is no key for gpt-4o: set OPENAI_API_KEY, or name another variable with --api-key-env.\n",
     )
     assert done.status == 0
-    assert "codeact: rebuilding the session: 1 block, " in done.err
+    assert "codeact: rebuilding the session: 1 block " in done.err
     assert [each["type"] for each in done.objects] == [
         "CodeGenerationEvent",
         "CodeExecutionEvent",

@@ -1,7 +1,6 @@
 """A run that goes on, in the viewer's page: steps and output as they come, questions, and the stop button."""
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -197,7 +196,7 @@ async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, 
             """async () => {
                 const questions = new Questions(() => Promise.reject(Object.assign(new Error("not open"), { status: 409 })));
                 document.body.append(questions.element);
-                questions.ask({ id: 1, agent: "a", kind: "code", text: "1", tool: null });
+                questions.show([{ id: 1, agent: "a", kind: "code", text: "1", tool: null }]);
                 const button = questions.element.querySelector(".approve");
                 while (button.hasAttribute("aria-disabled")) await new Promise((resolve) => setTimeout(resolve, 50));
                 button.click();
@@ -210,17 +209,19 @@ async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, 
 
 async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
     write_log(tmp_path / "run", lines(whole_run()))
-    question = {"id": 1, "agent": "a", "kind": "code", "text": "1", "tool": None, "withdrawn": False}
-    body = f"retry: 600000\nevent: question\ndata: {json.dumps(question)}\n\n"
+    question = {"id": 1, "agent": "a", "kind": "code", "text": "1", "tool": None}
     async with serve(tmp_path) as address:
         header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {
             "live": True,
             "outcome": "running",
         }
         await page.route("**/api/runs/run", lambda route: route.fulfill(json=header))
-        await page.route("**/live?*", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        changes = {"header": header, "summaries": [], "questions": [question]}
+        await page.route("**/changes?*", lambda route: route.fulfill(json=changes))
         await page.goto(f"{address}runs/run")
         await expect(page.locator("#announcements")).to_have_text("Question: may this code run?")
+        await expect(page.locator(".questions")).to_be_visible()
+        await page.route("**/changes?*", lambda route: route.abort())
         await expect(page.locator(".pill")).to_have_text("Connection lost, trying again…")
         await expect(page.locator(".questions")).to_be_hidden()
 
@@ -229,9 +230,10 @@ async def test_run_whose_log_is_still_being_read_is_not_called_interrupted(page,
     write_log(tmp_path / "run", lines(whole_run()))
     async with serve(tmp_path) as address:
         header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {"indexed": False}
-        begun = f"retry: 600000\nevent: header\ndata: {json.dumps(header | {'outcome': 'interrupted'})}\n\n"
-        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header | {"outcome": "interrupted"}))
-        await page.route("**/live?*", lambda route: route.fulfill(body=begun, content_type="text/event-stream"))
+        header |= {"outcome": "interrupted"}
+        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header))
+        changes = {"header": header, "summaries": [], "questions": []}
+        await page.route("**/changes?*", lambda route: route.fulfill(json=changes))
         await page.goto(f"{address}runs/run")
         await expect(page.locator(".status")).to_have_text("reading")
         await expect(page.locator(".facts")).to_be_visible()

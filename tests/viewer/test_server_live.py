@@ -1,10 +1,8 @@
 """Runs that are watched and answered while they are written, over the viewer's server."""
 
 import asyncio
-import json
 import socket
 import threading
-from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -49,32 +47,39 @@ class Live:
         await self.log.close()
 
 
-class Events:
-    """Server-sent events of a stream."""
+class Page:
+    """What a page of a run does: it asks for what is new, again and again."""
 
-    def __init__(self, answer):
-        self._lines = answer.aiter_lines()
+    def __init__(self, client, since=0, name="live"):
+        self._client = client
+        self._address = f"/api/runs/{name}/changes"
+        self.since = since
+        self.questions = []
 
-    async def next(self, *names):
-        """The data of the next event with one of these names."""
+    async def changes(self):
+        """Return what is new."""
+        params = {"since": self.since, "questions": ",".join(map(str, self.questions))}
+        answer = (await self._client.get(self._address, params=params)).json()
+        self.since = answer["header"]["revision"]
+        self.questions = [each["id"] for each in answer["questions"]]
+        return answer
+
+    async def summary(self):
+        """Return the summary of the last step that is new."""
         async with asyncio.timeout(WAIT_S):
-            name, number = None, None
-            async for line in self._lines:
-                if line.startswith("event: "):
-                    name, number = line[7:], None
-                elif line.startswith("id: "):
-                    number = line[4:]
-                elif line.startswith("data: ") and name in names:
-                    self.id = number
-                    return name, json.loads(line[6:])
-        raise AssertionError(f"the stream has ended without {names}")
+            while not (summaries := (await self.changes())["summaries"]):
+                pass
+        return summaries[-1]
 
-
-@asynccontextmanager
-async def watching(client, name="live", **options):
-    async with client.stream("GET", f"/api/runs/{name}/live", **options) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        yield Events(answer)
+    async def end(self):
+        """Return all summaries until the run has ended, and the last header."""
+        summaries = []
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                changes = await self.changes()
+                summaries += changes["summaries"]
+                if not changes["header"]["live"] and changes["header"]["indexed"] and not changes["summaries"]:
+                    return summaries, changes["header"]
 
 
 def threads():
@@ -90,67 +95,59 @@ def chunk(text):
     return ChunkLogged(message={**message, "metadata": {"chunk_of": "execution"}})
 
 
-async def test_live_run_streams_its_steps_and_output_and_ends(tmp_path):
+async def test_page_of_a_live_run_gets_its_steps_and_output_and_its_end(tmp_path):
     async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
-        async with watching(client) as events:
-            _, header = await events.next("header")
-            assert (header["outcome"], header["live"], header["steps"]) == ("running", True, 1)
-            await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
-            _, step = await events.next("step")
-            assert (step["summary"]["number"], step["summary"]["outcome"]) == (2, "running")
-            await run.write(chunk("half \u202e\x1b[1m"))
-            assert (await events.next("step"))[1]["summary"]["number"] == 2
-            (step,) = (await client.get("/api/runs/live/steps?from=2&to=2")).json()
-            assert (step["running"], step["output"]) == (True, "half \\u202e")
-            result = ResultRecord(kind="sandbox", exit_code=0, output="half done\n")
-            await run.write(BlockFinished(agent="coder", number=1, result=result))
-            _, step = await events.next("step")
-            assert step["summary"]["outcome"] == "ok"
-            await run.write(RunFinished(outcome="completed"))
-            await run.log.close()
-            ended = [await events.next("step", "end")]
-            while ended[-1][0] != "end":
-                ended.append(await events.next("step", "end"))
-            assert ended[0][1]["summary"]["kind"] == "end"
-        header = (await client.get("/api/runs/live")).json()
+        page = Page(client)
+        changes = await page.changes()
+        assert (changes["header"]["outcome"], changes["header"]["live"], changes["header"]["steps"]) == (
+            "running",
+            True,
+            1,
+        )
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        step = await page.summary()
+        assert (step["number"], step["outcome"]) == (2, "running")
+        await run.write(chunk("half \u202e\x1b[1m"))
+        assert (await page.summary())["number"] == 2
+        (step,) = (await client.get("/api/runs/live/steps?from=2&to=2")).json()
+        assert (step["running"], step["output"]) == (True, "half \\u202e")
+        result = ResultRecord(kind="sandbox", exit_code=0, output="half done\n")
+        await run.write(BlockFinished(agent="coder", number=1, result=result))
+        assert (await page.summary())["outcome"] == "ok"
+        await run.write(RunFinished(outcome="completed"))
+        await run.log.close()
+        summaries, header = await page.end()
+        assert summaries[-1]["kind"] == "end"
         assert (header["outcome"], header["live"]) == ("completed", False)
 
 
-async def test_reader_that_comes_back_gets_what_it_has_missed(tmp_path):
+async def test_page_that_comes_back_gets_what_it_has_missed(tmp_path):
     async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
-        async with watching(client) as events:
-            await events.next("header")
-            await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
-            await events.next("step")
-            await events.next("header")
-            known = events.id
+        page = Page(client)
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        while (await page.summary())["number"] != 2:
+            pass
         result = ResultRecord(kind="sandbox", exit_code=0, output="")
         await run.write(
             BlockFinished(agent="coder", number=1, result=result),
             ModelCallStarted(agent="coder", number=1, request="0" * 64),
         )
-        async with watching(client, headers={"last-event-id": known}) as events:
-            found = {}  # a step can come twice: as it was, and as it has become
-            while 3 not in found:
-                summary = (await events.next("step"))[1]["summary"]
-                found[summary["number"]] = (summary["kind"], summary["outcome"])
-            assert found == {2: ("block", "ok"), 3: ("model_call", None)}
-        async with watching(client, params={"since": "0"}) as events:
-            found = [(await events.next("step"))[1]["summary"]["number"] for _ in range(3)]
-            assert found == [1, 2, 3]
+        found = {}
+        while 3 not in found:
+            found |= {each["number"]: (each["kind"], each["outcome"]) for each in (await page.changes())["summaries"]}
+        assert found == {2: ("block", "ok"), 3: ("model_call", None)}
+        assert [each["number"] for each in (await Page(client).changes())["summaries"]] == [1, 2, 3]
 
 
-async def test_run_whose_process_was_killed_ends_the_stream(tmp_path):
+async def test_page_of_a_run_whose_process_was_killed_hears_of_its_end(tmp_path):
     run = Live(tmp_path / "live")
     async with asking(tmp_path) as client:
         await run.__aenter__()
         await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
-        async with watching(client) as events:
-            await events.next("header")
-            await run.log.close()  # the lock is gone, without an end of the run
-            await events.next("end")
-        header = (await client.get("/api/runs/live")).json()
-        assert header["outcome"] == "interrupted"
+        page = Page(client)
+        await page.summary()
+        await run.log.close()  # the lock is gone, without an end of the run
+        assert (await page.end())[1]["outcome"] == "interrupted"
 
 
 async def test_server_that_ends_with_its_run_first_tells_how_the_run_has_ended(tmp_path):
@@ -160,20 +157,17 @@ async def test_server_that_ends_with_its_run_first_tells_how_the_run_has_ended(t
         async with httpx.AsyncClient(base_url=server.url.split("/runs/")[0], timeout=WAIT_S) as client:
             async with Live(tmp_path / "live") as run:
                 await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
-                answer = await client.send(client.build_request("GET", "/api/runs/live/live"), stream=True)
-                events = Events(answer)
-                await events.next("header")
+                page = Page(client)
+                await page.summary()
+                waiting = asyncio.ensure_future(page.end())
                 result = ResultRecord(kind="sandbox", exit_code=0, output="")
                 await run.write(BlockFinished(agent="coder", number=1, result=result), RunFinished(outcome="completed"))
             stopping = asyncio.create_task(asyncio.to_thread(server.stop, WAIT_S))
-            outcome = "running"
-            while (event := await events.next("header", "end"))[0] == "header":
-                outcome = event[1]["outcome"]
+            _, header = await waiting
             # The page asks for the last steps when it hears of them.
             last = (await client.get("/api/runs/live/steps", params={"from": 3})).json()
-            await answer.aclose()
             await stopping
-        assert (outcome, [each["kind"] for each in last]) == ("completed", ["end"])
+        assert (header["outcome"], [each["kind"] for each in last]) == ("completed", ["end"])
     finally:
         await asyncio.to_thread(server.stop)
 
@@ -182,7 +176,7 @@ async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_pat
     before = threads()
     async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
         host, port = client.base_url.host, client.base_url.port
-        path = f"{client.base_url.path}api/runs/live/live"
+        path = f"{client.base_url.path}api/runs/live/changes"
         request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
         idle = [socket.create_connection((host, port)) for _ in range(5)]
         for each in idle:
@@ -192,27 +186,25 @@ async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_pat
         for number in range(200):
             run.log.put(chunk(f"{number}" * 2_000))
         await run.write(chunk("last\n"))
-        async with watching(client, params={"since": "0"}) as events:  # others are not slowed down
-            await events.next("step")
+        await Page(client).summary()  # others are not slowed down
         for each in idle:
             each.close()
         # A closed server has no tasks and no threads.
     assert threads() == before
 
 
-async def test_server_ends_at_once_with_readers_connected(tmp_path):
+async def test_server_ends_at_once_with_pages_that_wait(tmp_path):
     before = threads()
     async with Live(tmp_path / "live"):
-        async with serve(tmp_path) as url:
-            client = httpx.AsyncClient(base_url=url, timeout=WAIT_S)
-            stream = client.stream("GET", "/api/runs/live/live")
-            events = Events(await stream.__aenter__())
-            await events.next("header")
+        async with serve(tmp_path) as url, httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
+            page = Page(client)
+            await page.changes()
+            waiting = asyncio.ensure_future(page.changes())
+            await asyncio.sleep(0.3)
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < WAIT_S
         assert threads() == before
-        await stream.__aexit__(None, None, None)
-        await client.aclose()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 # Control
@@ -224,30 +216,28 @@ async def test_question_is_answered_on_the_page_once(tmp_path):
         control = RunControl(tmp_path / "live", stopped.set)
         async with asking([tmp_path / "live"], control=control) as client:
             assert (await client.get("/api/runs/live")).json()["controls"] is True
-            async with watching(client) as events:
-                question = ApprovalQuestion("call", "delete the file", tool="delete", arguments={"name": "\u202ex"})
-                asked = asyncio.ensure_future(control.ask(question))
-                _, shown = await events.next("question")
-                assert shown == {
-                    "id": 1,
-                    "agent": None,
-                    "kind": "call",
-                    "tool": "delete",
-                    "arguments": '{\n  "name": "\\u202ex"\n}',
-                    "text": "delete the file",
-                    "withdrawn": False,
-                }
-                # Whoever comes later sees it as well.
-                async with watching(client) as others:
-                    assert (await others.next("question"))[1]["id"] == 1
-                answers = [
-                    await client.post("/api/runs/live/answer", json={"question": 1, "approve": each})
-                    for each in (True, False)
-                ]
-                assert [each.status_code for each in answers] == [200, 409]
-                assert await asked is True
-                _, shown = await events.next("question")
-                assert (shown["id"], shown["withdrawn"]) == (1, True)
+            page = Page(client)
+            await page.changes()
+            question = ApprovalQuestion("call", "delete the file", tool="delete", arguments={"name": "\u202ex"})
+            asked = asyncio.ensure_future(control.ask(question))
+            expected = {
+                "id": 1,
+                "agent": None,
+                "kind": "call",
+                "tool": "delete",
+                "arguments": '{\n  "name": "\\u202ex"\n}',
+                "text": "delete the file",
+            }
+            assert (await page.changes())["questions"] == [expected]
+            # Whoever comes later sees it as well.
+            assert (await Page(client).changes())["questions"] == [expected]
+            answers = [
+                await client.post("/api/runs/live/answer", json={"question": 1, "approve": each})
+                for each in (True, False)
+            ]
+            assert [each.status_code for each in answers] == [200, 409]
+            assert await asked is True
+            assert (await page.changes())["questions"] == []
 
 
 async def test_withdrawn_question_disappears_and_can_not_be_answered(tmp_path):

@@ -283,7 +283,7 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     ):
         await log.write(event, sync=True)
     run.read_all()
-    assert run.changed_since(revision) == [2]
+    assert [number for _, number in run.changed_since(revision)] == [2]
     revision = run.revision
     (step,) = run.steps(2, 2)
     assert (step["kind"], step["outcome"], step["running"], step["output"]) == ("block", "running", True, "half\n")
@@ -293,7 +293,7 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     # Its process has ended without an end of the run.
     assert run.read()
     assert run.header()["outcome"] == "interrupted"
-    assert run.changed_since(revision) == [2]
+    assert [number for _, number in run.changed_since(revision)] == [2]
     assert [(each["running"], each["outcome"]) for each in run.summaries(2, 2)] == [(False, "interrupted")]
     assert (steps(run)[1]["output"], run.output(2)) == ("half\n", "half\n")
 

@@ -44,19 +44,8 @@ function apiData() {
     /** The address of a stored file; null if it was not stored. */
     fileUrl,
     fileText: async (sha) => (await request(fileUrl(sha))).text(),
-    /**
-     * Listen to a run that goes on. The listener has the functions header, step, question, end and state ("open" or "lost").
-     * `since` is the revision of the header that is known. Returns a function that ends it.
-     */
-    subscribe(listener, since) {
-      const source = new EventSource(api(`/live?since=${since}`));
-      for (const name of ["header", "step", "question", "end"]) {
-        source.addEventListener(name, (event) => listener[name](event.data ? JSON.parse(event.data) : {}));
-      }
-      source.addEventListener("open", () => listener.state("open"));
-      source.addEventListener("error", () => listener.state("lost"));
-      return () => source.close();
-    },
+    /** What is new since a revision, as soon as something is: {header, summaries, questions}. `questions` are those that are shown. */
+    getChanges: (since, questions) => get(api(`/changes?since=${since}&questions=${questions.join(",")}`)),
     /** Answer a question of the run. */
     answer: (question, approve) => post(api("/answer"), { question, approve }),
     stop: () => post(api("/stop"), {}),

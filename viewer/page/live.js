@@ -3,15 +3,13 @@
 const NEAR_END = 60; // pixels
 const MOVED_MS = 1000; // how long after a person's movement a scroll is theirs
 const SCROLLING_KEYS = new Set(["ArrowUp", "PageUp", "Home", " "]);
-const TOGETHER_MS = 50; // steps that come so soon after each other are shown together
+const AGAIN_AFTER_MS = 1000; // after the connection was lost
 
 /** Tells the page of a run what is new, and keeps the end of its list on the screen for who is there. */
 class Live {
   constructor(page) {
     this.page = page;
     this.atEnd = false;
-    this.news = new Map();
-    this.timer = null;
     this.moved = -Infinity;
     this.pill = h("button.pill", { type: "button", hidden: true, onclick: () => this.follow() }, "");
     this.stopButton = h("button.stop", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop");
@@ -24,71 +22,41 @@ class Live {
     new ResizeObserver(() => this.stay()).observe(this.page.feed);
   }
 
-  listen() {
-    this.close = data.subscribe({
-      header: (header) => this.page.setHeader(header),
-      step: ({ summary }) => this.add(summary),
-      question: (question) => (question.withdrawn ? this.page.questions.withdraw(question.id) : this.page.questions.ask(question)),
-      end: () => this.ended(),
-      state: (state) => this.connection(state),
-    }, this.page.header.revision);
-  }
-
-  // While a long log is read, thousands of steps come at once.
-  add(summary) {
-    this.news.set(summary.number, summary);
-    if (this.timer === null) this.timer = setTimeout(() => this.showNews(), TOGETHER_MS);
-  }
-
-  showNews() {
+  /** Show what is new until the run has ended. */
+  async listen() {
     const { page } = this;
-    clearTimeout(this.timer);
-    this.timer = null;
-    const news = [...this.news.values()];
-    this.news.clear();
-    if (!news.length) return;
-    const before = page.steps.count;
-    page.setCount(Math.max(before, ...news.map(({ number }) => number)));
-    const { number, title, kind, outcome, running } = news.at(-1);
-    if (number > before || !running) announce(`Step ${number}: ${title || kind}${outcome && outcome !== "ok" ? `, ${outcome}` : ""}`);
-    for (const { number: changed } of news) if (changed <= before) page.refresh(changed);
-  }
-
-  connection(state) {
-    const lost = state === "lost";
-    // Those that are still open then come again with the connection.
-    if (lost) this.page.questions.clear();
-    document.body.classList.toggle("lost", lost && this.page.header.live);
-    if (this.wasLost && !lost) this.catchUp();
-    this.wasLost = lost;
-    this.drawPill();
-  }
-
-  async catchUp() {
-    try {
-      this.page.setHeader(await data.getHeader());
-      this.page.steps.refreshAll();
-      this.page.outline.refreshAll();
-    } catch (error) {
-      this.page.tellProblem(error);
+    for (;;) {
+      try {
+        const { header, summaries, questions } = await data.getChanges(page.header.revision, [...page.questions.open.keys()]);
+        this.setLost(false);
+        this.showNews(header, summaries);
+        page.questions.show(questions);
+        if (!header.live && header.indexed && !summaries.length) break;
+      } catch {
+        this.setLost(true);
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MS));
+      }
     }
-  }
-
-  async ended() {
-    const { page } = this;
-    if (this.close) this.close();
-    this.showNews();
-    page.questions.clear();
-    try {
-      page.setHeader(await data.getHeader());
-    } catch {
-      // The server of a run ends with it; the stream has brought the last header.
-    }
-    page.header.live = false;
-    page.goToWanted();
-    this.stopButton.hidden = true;
+    page.questions.show([]);
     this.drawPill();
     announce(`The run has ended: ${page.header.outcome}`);
+  }
+
+  showNews(header, summaries) {
+    const { page } = this;
+    const before = page.steps.count;
+    page.setHeader(header);
+    for (const { number } of summaries) if (number <= before) page.refresh(number);
+    const last = summaries.at(-1);
+    if (!last || (last.number <= before && last.running)) return;
+    announce(`Step ${last.number}: ${last.title || last.kind}${last.outcome && last.outcome !== "ok" ? `, ${last.outcome}` : ""}`);
+  }
+
+  setLost(lost) {
+    // A question that is still open then comes again with the connection.
+    if (lost) this.page.questions.show([]);
+    document.body.classList.toggle("lost", lost);
+    this.drawPill();
   }
 
   async stop() {

@@ -14,28 +14,21 @@ class Questions {
     this.element = h("section.questions", { "aria-label": "Questions", hidden: true });
   }
 
-  /** Show a question, or show it again if it has changed. */
-  ask(question) {
-    this.open.set(question.id, question);
-    this.draw(this.shown === question.id);
+  /** Show these questions, and no others. */
+  show(questions) {
+    this.open = new Map(questions.map((question) => [question.id, question]));
+    this.draw();
   }
 
-  /** Remove a question that was answered or withdrawn. */
   withdraw(id) {
     this.open.delete(id);
-    this.draw(this.shown === id);
+    this.draw();
   }
 
-  /** Remove all questions. */
-  clear() {
-    this.open.clear();
-    this.draw(true);
-  }
-
-  draw(changed) {
+  draw() {
     const [question] = this.open.values();
     const waiting = this.open.size - 1;
-    if (question && question.id === this.shown && !changed) {
+    if (question && question.id === this.shown) {
       this.waiting.textContent = waiting ? `${waiting} more waiting` : "";
       return;
     }
