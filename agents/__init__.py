@@ -12,4 +12,12 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
     from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "agents.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
+    "agents.code_executor_agent": "CodeExecutorAgent",
+    "agents.codeact_agent": "CodeActAgent",
+    "agents.reliable_client": "ReliableClient",
+    "agents.terminal_input": "ask_in_terminal",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

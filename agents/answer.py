@@ -84,12 +84,7 @@ class Answer:
 
 
 class FinalAnswerTool:
-    """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises.
-
-    Args:
-        end: Gets the answer. None for the tool of a shared session: each agent replaces it for its code.
-        output_type: What the answer must fit, or None.
-    """
+    """The host tool by which code gives the answer. Only a call that reached the host counts, not what the code prints."""
 
     name = "final_answer"
     signature = "(value)"
@@ -150,6 +145,8 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
     """Make an answer of a message without code, or return why it is none, as a message to the model."""
     if not text.strip():
         return prompt.EMPTY
+    if output_type is None:
+        return Answer(text)
     try:
         return from_text(text, output_type)
     except ValueError as error:

@@ -68,17 +68,7 @@ OnOutput = Callable[[str], Awaitable[None]]
 
 
 class CodeRunner:
-    """Runs the code of one agent.
-
-    Args:
-        executor: Executes it.
-        source: Name of the agent.
-        context: The conversation, passed to the approval.
-        options: How to run it.
-
-    Raises:
-        ValueError: There are tools, and the executor can't offer them to code.
-    """
+    """Runs the code of one agent."""
 
     def __init__(
         self, executor: CodeExecutor, source: str, context: ChatCompletionContext, options: RunOptions
@@ -180,7 +170,7 @@ class CodeRunner:
                 return denied(answer.reason)
         self._ran_code = True
         await self.rebuild(token)
-        before = await self._prepare(token)
+        before = await self._prepare(token) if self._options.setup is not None else None
         result = await self._run_all(blocks, token, on_output, ends)
         if not isinstance(result, ExecutionResult):
             return result
@@ -210,7 +200,9 @@ class CodeRunner:
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
             await in_thread(note) if many else note()
-            results.append(_with_notes(result, *end.take_effect(succeeded=result.exit_code == 0)))
+            if end.transfers:
+                result = _with_notes(result, *end.take_effect(succeeded=result.exit_code == 0))
+            results.append(result)
             if end.answer is not None or result.exit_code != 0:
                 break
         whole = combine(results)
@@ -229,7 +221,8 @@ class CodeRunner:
                 await tools[call.name].run(call.arguments)
             if self._calls is not None:
                 self._calls.append(call)
-        end.take_effect(succeeded=result.exit_code == 0)
+        if end.transfers:
+            end.take_effect(succeeded=result.exit_code == 0)
         return RunEnded(result, error, end.answer)
 
     async def _execute(

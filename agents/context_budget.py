@@ -42,11 +42,6 @@ class ContextBudget:
     that is not enough, the earliest messages are left out until 80 % of it is used. A note in each place says what is missing,
     and names the file that has all of it, if there is one. The system message, the latest message of somebody else (the task)
     and the last 8 messages stay whole, even over the budget.
-
-    Args:
-        limit: Characters of a request; an image counts 4,000.
-        source: Name of the agent, whose messages to the model are the outputs.
-        keep: Stores an output that is shortened.
     """
 
     def __init__(self, limit: int, source: str, keep: Keep) -> None:

@@ -57,12 +57,7 @@ class DecisionResult:
 
 
 class RetryDecider:
-    """Requests retry decisions of a model, in the strictest output format that the model and its server accept.
-
-    Args:
-        source: Source of the question's message.
-        deadline: Seconds for one answer; after that the decision is "no".
-    """
+    """Requests retry decisions of a model, in the strictest output format that the model and its server accept."""
 
     def __init__(self, source: str, *, deadline: float = DEADLINE_S) -> None:
         self._source = source

@@ -82,7 +82,7 @@ class ExtractedBlock:
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written."""
-    return _Scanner(_unix(text)).scan()
+    return _Scanner(text.replace("\r\n", "\n").replace("\r", "\n")).scan()
 
 
 def normalise_language(label: str) -> str:
@@ -109,10 +109,6 @@ class _Fence:
     end: int = -1
     after: int = -1
     children: list["_Fence"] = field(default_factory=list)
-
-    @property
-    def language(self) -> str:
-        return normalise_language(self.info)
 
     def counts(self, line: "_Fence") -> bool:
         """Return whether a later fence line is long enough, and far enough to the left, to matter in this block."""
@@ -271,13 +267,14 @@ class _Scanner:
         return outer.after
 
     def _emit_fence(self, fence: _Fence, end: int, *, complete: bool) -> None:
-        code = _dedent(self.text[fence.body : end], fence.columns)
-        self.blocks.append(ExtractedBlock(fence.language, code, self._line(fence.body), complete, fence=fence.mark))
+        code, language = self.text[fence.body : end], normalise_language(fence.info)
+        code = _dedent(code, fence.columns) if fence.columns else code
+        self.blocks.append(ExtractedBlock(language, code, self._line(fence.body), complete, fence=fence.mark))
 
     def _emit_unclosed(self, stack: list[_Fence]) -> None:
         for fence, inner in zip_longest(stack, stack[1:]):
             nested = [*fence.children, inner] if inner else fence.children
-            if not nested or fence.language in OUTPUT_LABELS | DOCUMENT_LABELS:
+            if not nested or normalise_language(fence.info) in OUTPUT_LABELS | DOCUMENT_LABELS:
                 self._emit_fence(fence, len(self.text), complete=False)
                 return
             self._emit_fence(fence, nested[0].start, complete=False)
@@ -322,12 +319,12 @@ def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
     mark, body = match[0][0], _next_line(text, match.end())
     info = text[match.end() : body].strip(" \t\n").removesuffix(_STOP)
     prefix = text[start : match.start()]
-    columns = _width(prefix[prefix.rfind(">") + 1 :])
+    columns = _width(prefix[prefix.rfind(">") + 1 :]) if prefix else 0
     # Tracebacks underline with tildes, far to the right and followed by carets.
     underline = mark == "~" and columns > 3 and info and not _LABEL_START.match(info)
     if underline or (mark == "`" and "`" in info):
         return None
-    indent = _width(prefix[: _skip(_BLANKS, prefix, 0)])
+    indent = _width(prefix[: _skip(_BLANKS, prefix, 0)]) if prefix else 0
     return _Fence(mark, len(match[0]), info, start, body, indent, columns, prefix.count(">"))
 
 
@@ -371,7 +368,3 @@ def _next_line(text: str, at: int, limit: int = sys.maxsize) -> int:
 def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
     match = pattern.match(text, at)
     return match.end() if match else at
-
-
-def _unix(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -68,8 +68,6 @@ class BlockEnd:
 
     def take_effect(self, *, succeeded: bool) -> list[str]:
         """Let the first transfer take effect, if the block succeeded; return what the model is told of the transfers."""
-        if not self.transfers:
-            return []
         first = self.transfers[0]
         if not succeeded:
             return [FAILED.format(target=first.target)]
@@ -86,12 +84,7 @@ class BlockEnd:
 
 
 class HandoffTool:
-    """The host tool of a handoff.
-
-    Args:
-        handoff: The handoff.
-        end: Notes the call. None for the tool of a shared session: each agent replaces it for its code.
-    """
+    """The host tool of a handoff."""
 
     def __init__(self, handoff: Handoff, end: BlockEnd | None = None) -> None:
         self.name = handoff.name

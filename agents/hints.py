@@ -65,6 +65,10 @@ _HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0
 _READ_ONLY = re.compile(
     r"Read-only file system(?:: '([^'\n]{1,200})')?|PermissionError: \[Errno 13\] Permission denied: '(/[^'\n]{1,200})'"
 )
+_TRIGGER = re.compile(
+    "No module|No matching|not found|No such file|resol|not known|No address|unreachable|allow_domains"
+)
+"""Part of every text that the patterns above look for after a success."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
@@ -101,6 +105,8 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     failed = result.exit_code != 0
     if failed and isinstance(result, ExecutionResult) and result.error is not None:
         text += f"\n{result.error.type}: {result.error.message[:MAX_LOOKED_AT_CHARS]}"
+    if not failed and _TRIGGER.search(text) is None:
+        return []
     # Code that succeeded has dealt with an exception, but commands in it may have failed.
     find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _network]
     if failed:

@@ -28,12 +28,7 @@ _KINDS = ("PNG", "JPEG", "GIF", "WEBP")
 
 
 class EncodedImage(Image):
-    """An AutoGen image that keeps the original file: AutoGen's own class decodes it, and encodes it for each request.
-
-    Args:
-        data: A whole image, as `read_image` returns it.
-        media_type: Its type.
-    """
+    """An AutoGen image that keeps the original file: AutoGen's own class decodes it, and encodes it for each request."""
 
     def __init__(self, data: bytes, media_type: str) -> None:
         self._uri = f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"

@@ -233,7 +233,7 @@ class SessionRecord:
             self.apply_state(result)
         if result.outcome in ("ok", "error"):
             entry = entry_of(block, result, redact)
-            entry.files = None if files is None else difference(self._files, files)
+            entry.files = {} if files == self._files else None if files is None else difference(self._files, files)
             self.add(entry, result.number)
 
     def apply_state(self, result: ExecutionResult) -> None:

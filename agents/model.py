@@ -64,21 +64,21 @@ async def stream_answer(
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Yield the model's answer as it comes, the complete result last."""
     # Never `json_output=False`: that sends a response_format too, which servers without JSON mode refuse.
-    more = {"cancellation_token": cancellation_token} | ({} if form is None else {"json_output": form})
+    more: dict[str, Any] = {"cancellation_token": cancellation_token} | ({} if form is None else {"json_output": form})
     with explain_unreadable_answer():
-        async with aclosing(_answer(client, messages_for(client, messages), more, stream=stream)) as answer:
+        sent = messages_for(client, messages)
+        if not stream:
+            yield _text_only(await awaited(client.create(sent, **more), cancellation_token))
+            return
+        async with aclosing(_streamed(client, sent, more)) as answer:
             async for item in answer:
                 yield item
 
 
-async def _answer(
-    client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any], *, stream: bool
+async def _streamed(
+    client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any]
 ) -> AsyncGenerator[str | CreateResult, None]:
     cancellation_token: CancellationToken = more["cancellation_token"]
-    if not stream:
-        whole = await awaited(client.create(messages, **more), cancellation_token)
-        yield _text_only(whole)
-        return
     result: CreateResult | None = None
     joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
     async with aclosing(_chunks(client, messages, more)) as chunks:
@@ -148,12 +148,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 class UnusableAnswer(Exception):
-    """The client received an answer in JSON and raised instead of returning it.
-
-    Args:
-        problem: What is wrong with it.
-        usage: What it cost, as far as the client says so.
-    """
+    """The client received an answer in JSON and raised instead of returning it."""
 
     def __init__(self, problem: str, usage: RequestUsage) -> None:
         super().__init__(problem)
@@ -184,7 +179,8 @@ def json_forms(client: ChatCompletionClient, schema: type[BaseModel]) -> list[Js
 def messages_for(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
     """Return the messages without lone surrogates and, for a model without vision, without images."""
     seen = list(messages) if client.model_info.get("vision") else remove_images(list(messages))
-    return [_sendable(message) for message in seen]
+    plain = [isinstance(message.content, str) and message.content.isascii() for message in seen]
+    return [message if fits else _sendable(message) for message, fits in zip(seen, plain, strict=True)]
 
 
 def _sendable(message: LLMMessage) -> LLMMessage:
@@ -210,5 +206,7 @@ def _text_only(result: CreateResult) -> CreateResult:
         raise RuntimeError(  # noqa: TRY004 (the model answered wrongly, no caller passed a wrong type)
             f"The model called functions ({names}) although it was offered none; text was expected."
         )
+    if result.content.isascii() and (result.thought or "").isascii():
+        return result
     thought = None if result.thought is None else well_formed(result.thought)
     return result.model_copy(update={"content": well_formed(result.content), "thought": thought})

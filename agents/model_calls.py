@@ -60,11 +60,7 @@ async def whole(items: Items) -> CreateResult:
 
 
 class ModelMiddleware(ChatCompletionClient):
-    """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client.
-
-    Args:
-        client: The other one.
-    """
+    """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
     component_type = "model"
 

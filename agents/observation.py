@@ -84,21 +84,10 @@ def describe(
     session: bool = False,
     vision: bool = True,
 ) -> str:
-    """Describe a result to a model; a success without remarks is its output only, with progress bars in their last state.
-
-    Args:
-        result: Result of any AutoGen code executor.
-        limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
-        whole: File in the sandbox that holds all of the result's output. Default: none.
-        session: Whether the code ran in a session; after an error, the text says that it was kept. Default: no.
-        vision: Whether images of host tools follow; if not, the text mentions them. Default: yes.
-
-    Returns:
-        The text, never empty.
-    """
-    output = bounded(
-        apply_carriage_returns(written_by_code(result)), limit, whole, complete=not getattr(result, "truncated", 0)
-    )
+    """Describe a result to a model; a success without remarks is its output only, with progress bars in their last state."""
+    output = apply_carriage_returns(written_by_code(result))
+    if len(output) > limit:
+        output = bounded(output, limit, whole, complete=not getattr(result, "truncated", 0))
     text, remarks = output, _remarks(result, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):

@@ -28,12 +28,6 @@ def describe_tools(tools: Sequence[HostToolProtocol]) -> str:
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
     has the rest; if that is still more than 24,000 characters, names alone.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        The description; "" for no tools.
     """
     if not tools:
         return ""

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "agents": "CodeActAgent CodeExecutorAgent",
+    "executors": "DockerCommandLineCodeExecutor",
+    "sandbox": "AsyncSandbox Sandbox",
+    "teams": "Team",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)
 
 
 def load_ipython_extension(shell: Any) -> None:

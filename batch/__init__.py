@@ -5,13 +5,6 @@ from typing import TYPE_CHECKING
 from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.batch.attempt import AttemptResult as AttemptResult
-    from autogen_codeact.batch.attempt import AttemptWork as AttemptWork
-    from autogen_codeact.batch.attempt import WorkerContext as WorkerContext
-    from autogen_codeact.batch.attempt import run_attempt as run_attempt
-    from autogen_codeact.batch.backend import Backend as Backend
-    from autogen_codeact.batch.backend import BatchContext as BatchContext
-    from autogen_codeact.batch.backend import LocalBackend as LocalBackend
     from autogen_codeact.batch.checks import check_answer as check_answer
     from autogen_codeact.batch.errors import AttemptError as AttemptError
     from autogen_codeact.batch.errors import BatchBackendError as BatchBackendError
@@ -48,4 +41,21 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.tasks import Task as Task
 
 # The modules import AutoGen.
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "batch.checks": "check_answer",
+    "batch.errors": (
+        "AttemptError BatchBackendError BatchBudgetError BatchChangedError BatchError BatchFolderError BatchTasksError"
+    ),
+    "batch.progress": "AttemptFailed BatchCounts BatchEvent Notice TaskFinished TaskStarted",
+    "batch.ray.backend": "Ray",
+    "batch.reading": "read_tasks",
+    "batch.report": "Comparison compare comparison_text summary_text",
+    "batch.results": "load_rows",
+    "batch.rows": "AttemptRecord CheckResult Row",
+    "batch.running": "Batch run_batch",
+    "batch.settings": "BatchSettings Prices",
+    "batch.summary": "Summary summarize write_summary",
+    "batch.tasks": "BadTask Check Task",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -160,14 +160,7 @@ def shown(text: str) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Args:
-        text: The text. NaN and infinity are refused.
-
-    Raises:
-        ValueError: It is not JSON, nested too deeply, or has a number that is too large.
-    """
+    """Return the value of a JSON text."""
     # A lone surrogate becomes bytes that the parser refuses with a ValueError; of text it would raise a TypeError.
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     value = from_json(data, allow_inf_nan=False, cache_strings="keys")

@@ -16,12 +16,12 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 
 from autogen_codeact.agents.reliable_client import requested_delay
-from autogen_codeact.batch.checks import check_answer
+from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.make_agent import AgentOrTeam, MakeAgent, call_make_agent
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log
-from autogen_codeact.batch.rows import MAX_ERROR, CheckResult, Outcome, shorten_answer
+from autogen_codeact.batch.rows import MAX_ERROR, Row, shorten_answer
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
@@ -47,7 +47,6 @@ class AttemptWork:
         log: Folder of the run's log, absolute. If there is a log, it is continued.
         work_dir: Folder for the files of the workspace, absolute; it stays until the task has a row.
         repeat: Which repetition of the task.
-        attempt: Which attempt, from 1.
         count_log: Whether the tokens in the log have to be counted for the budget: an earlier process has used them.
         has_files: Whether the files of the task are in `work_dir` already.
     """
@@ -56,42 +55,8 @@ class AttemptWork:
     log: Path
     work_dir: Path
     repeat: int = 1
-    attempt: int = 1
     count_log: bool = False
     has_files: bool = False
-
-
-@dataclass
-class AttemptResult:
-    """How an attempt without an error has ended; it can be sent to another process.
-
-    Args:
-        outcome: "completed" or "stopped".
-        answer: Text of the last message.
-        error_class: Why there is no answer, in one word.
-        error: The same as a sentence.
-        checks: The checks.
-        usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens` of the whole run.
-        run: Identifier of the run.
-        engine: Where it ran, if there are several engines or nodes.
-        started: When the attempt began, UTC.
-        seconds: How long it took.
-        resumed: Whether it continued a log.
-        log_stopped: Why the log ends before the run did, or None.
-    """
-
-    outcome: Outcome
-    answer: str | None = None
-    error_class: str | None = None
-    error: str | None = None
-    checks: list[CheckResult] = field(default_factory=list)
-    usage: dict[str, int] = field(default_factory=dict)
-    run: str | None = None
-    engine: str | None = None
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    seconds: float = 0.0
-    resumed: bool = False
-    log_stopped: str | None = None
 
 
 @dataclass
@@ -113,18 +78,8 @@ class WorkerContext:
     """Agents that run now, by identity, with the tasks that they work on."""
 
 
-async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResult:
-    """Do a task, or continue where its log ends, and check the answer.
-
-    Args:
-        work: What is to be done.
-        context: What it shares with other attempts.
-
-    Raises:
-        AttemptError: It has failed.
-        BatchBudgetError: The budget of the batch is used up; the log can be continued.
-        asyncio.CancelledError: It was cancelled; the log can be continued.
-    """
+async def run_attempt(work: AttemptWork, context: WorkerContext) -> Row:
+    """Do a task, or continue where its log ends, and check the answer."""
     attempt = _Attempt(work, context)
     try:
         async with asyncio.timeout(context.task_timeout) as limit:
@@ -166,9 +121,10 @@ class _Attempt:
         self._agent: AgentOrTeam | None = None
         self._meter = _Meter(context.gate)
 
-    async def run(self) -> AttemptResult:
+    async def run(self) -> Row:
         work = self._work
-        self._before = await in_thread(prepare, work)
+        if await in_thread(prepare, work):
+            self._before = await in_thread(read_whole, work.log)
         if self._before is not None and work.count_log:
             usage = self._before.usage
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
@@ -229,28 +185,23 @@ class _Attempt:
         self._engine = getattr(executor, "engine", None)
         return await call_make_agent(context.make, executor, work.task)
 
-    async def _finished(self, last: Any, end: LogEnd) -> AttemptResult:
+    async def _finished(self, last: Any, end: LogEnd) -> Row:
         answer = last.to_text() if last is not None else None
-        result = AttemptResult(
-            "completed" if answer and answer.strip() else "stopped",
-            answer,
-            usage=end.usage,
-            run=end.run,
-            engine=self._engine,
-            started=self._started,
-            resumed=self._before is not None,
-            log_stopped=end.stopped,
-        )
+        has_answer = bool(answer and answer.strip())
+        row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome="completed", run=end.run, **end.usage)
+        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
+        row.log_problem = end.stopped
         if (limit := (last.metadata if last is not None else {}).get("stopped")) is not None:
-            result.outcome, result.error_class = "stopped", limit
-            result.error = f"the agent reached its limit {limit} before it had an answer"
-        elif result.outcome == "stopped":
-            result.error_class, result.error = "NoAnswer", NO_ANSWER
-        if result.answer is not None and result.answer.strip():
-            result.checks = await check_answer(self._work.task, result.answer, self._context.sandboxes)
-        result.answer = shorten_answer(result.answer)
-        result.seconds = time.monotonic() - self._began
-        return result
+            row.outcome, row.error_class = "stopped", limit
+            row.error = f"the agent reached its limit {limit} before it had an answer"
+        elif not has_answer:
+            row.outcome, row.error_class, row.error = "stopped", "NoAnswer", NO_ANSWER
+        if answer is not None and has_answer:
+            row.checks = await check_answer(self._work.task, answer, self._context.sandboxes)
+        row.answer = shorten_answer(answer)
+        row.passed = decide_passed(self._work.task, row.outcome, row.checks)
+        row.seconds = time.monotonic() - self._began
+        return row
 
 
 def _last_message(result: TaskResult) -> BaseChatMessage | None:
@@ -266,20 +217,16 @@ async def _stop(executor: SandboxCodeExecutor) -> None:
         await executor.stop()
 
 
-def prepare(work: AttemptWork) -> LogEnd | None:
-    """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
+def prepare(work: AttemptWork) -> bool:
+    """Make the workspace's folder on the host, with the files of the task; returns whether the run has begun.
 
     In a run that is continued the workspace is as it was.
-
-    Raises:
-        RunError: The log can't be read.
-        OSError: The files of the task can't be copied.
     """
     if has_begun(work.log):
         work.work_dir.mkdir(parents=True, exist_ok=True)
-        return read_whole(work.log)
+        return True
     if work.has_files:
-        return None
+        return False
     folder = work.work_dir
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -292,4 +239,4 @@ def prepare(work: AttemptWork) -> LogEnd | None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
-    return None
+    return False

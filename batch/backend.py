@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, WorkerContext, run_attempt
+from autogen_codeact.batch.attempt import AttemptWork, WorkerContext, run_attempt
 from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.make_agent import MakeAgent
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.executors import ExecutorPool
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Backend(Protocol):
             Exception: It can't; `stop` is called after that, too.
         """
 
-    async def run(self, work: AttemptWork) -> AttemptResult:
+    async def run(self, work: AttemptWork) -> Row:
         """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends.
 
         Raises:
@@ -56,34 +56,19 @@ class Backend(Protocol):
 
 
 class LocalBackend:
-    """Runs the attempts in this process, in sandboxes of a pool.
+    """Runs the attempts in this process, in sandboxes of a pool."""
 
-    Args:
-        pool: A running pool of the caller's own. Default: one that is made from the options of the batch.
-    """
-
-    def __init__(self, pool: ExecutorPool | None = None) -> None:
-        self._pool = pool
+    def __init__(self) -> None:
         self._worker: WorkerContext | None = None
 
     async def start(self, context: BatchContext) -> None:
-        """Prepare for attempts.
-
-        Raises:
-            SandboxUnavailable: There is no sandbox on this machine.
-            ValueError: An option is invalid.
-        """
-        sandboxes = Sandboxes(context.sandboxes, self._pool, context.expected)
+        """Find out which sandboxes this machine has."""
+        sandboxes = Sandboxes(context.sandboxes, context.expected)
         self._worker = WorkerContext(context.make_agent, sandboxes, context.gate, context.settings.task_timeout)
         await sandboxes.start()
 
-    async def run(self, work: AttemptWork) -> AttemptResult:
-        """Run one attempt.
-
-        Raises:
-            AttemptError: It has failed.
-            BatchBudgetError: The budget is used up.
-        """
+    async def run(self, work: AttemptWork) -> Row:
+        """Run one attempt."""
         assert self._worker is not None, "start() first"
         return await run_attempt(work, self._worker)
 

@@ -20,12 +20,7 @@ _FOLDERS = [str(Path(each).parents[up]) for each, up in ((__file__, 0), (pydanti
 
 
 async def compare_in_process(check: Check, answer: str) -> Found:
-    """Compare an answer with the expected one, as `compare` does.
-
-    Args:
-        check: The check.
-        answer: The answer.
-    """
+    """Compare an answer with the expected one, as `compare` does."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",

@@ -66,11 +66,7 @@ async def _check(task: Task, check: Check, answer: str, sandboxes: ExecutorSourc
 
 
 def check_of(task: Task) -> Check | None:
-    """Return how a task is checked, with the expected answer, or None.
-
-    Args:
-        task: The task.
-    """
+    """Return how a task is checked, with the expected answer, or None."""
     if task.check is None:
         return None if task.expected is None else Check(expected=task.expected)
     if task.check.expected is None and task.expected is not None:
@@ -79,11 +75,7 @@ def check_of(task: Task) -> Check | None:
 
 
 def check_problem(task: Task) -> str | None:
-    """Return why the check of a task can't work, or None.
-
-    Args:
-        task: The task.
-    """
+    """Return why the check of a task can't work, or None."""
     check = check_of(task)
     if check is None:
         return None
@@ -107,17 +99,7 @@ def _problem(check: Check) -> str | None:
 
 
 def decide_passed(task: Task, outcome: Outcome, checks: Sequence[CheckResult]) -> bool | None:
-    """Return whether a task counts as passed: `passed` of its row.
-
-    Args:
-        task: The task.
-        outcome: How it has ended.
-        checks: The checks of its answer.
-
-    Returns:
-        True if all checks passed, False if one did not or if there is a check and the agent stopped without an answer. None if
-        there is no check, an error ended the task, or a check itself failed.
-    """
+    """Return whether a task counts as passed: `passed` of its row."""
     if outcome in ("failed", "invalid") or check_of(task) is None:
         return None
     if not checks:

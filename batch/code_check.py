@@ -47,15 +47,6 @@ async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any)
 
     What it does counts against the answer: an exception, a timeout or too much memory is a failed check. If its sandbox breaks,
     it is tried once more.
-
-    Args:
-        task: The task.
-        check: Its check, with the expected answer.
-        answer: The answer.
-        sandboxes: Makes executors that have not been started.
-
-    Raises:
-        SandboxUnavailable: There is no sandbox.
     """
     mark = f"check-{secrets.token_hex(16)}:"
     values = {

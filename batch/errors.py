@@ -10,6 +10,8 @@ BatchError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class BatchError(Exception):
     """The batch can't go on; the message says what to do."""
@@ -65,12 +67,12 @@ class AttemptError(Exception):
         *,
         retryable: bool = False,
         unusable_log: bool = False,
-        usage: dict[str, int] | None = None,
+        usage: dict[str, Any] | None = None,
         run: str | None = None,
         engine: str | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{error_class}: {error}")
+        super().__init__(error_class, error)
         self.error_class = error_class
         self.error = error
         self.retryable = retryable
@@ -80,11 +82,5 @@ class AttemptError(Exception):
         self.engine = engine
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _attempt_error, (vars(self),)
-
-
-def _attempt_error(fields: dict[str, object]) -> AttemptError:
-    error = AttemptError(str(fields["error_class"]), str(fields["error"]))
-    vars(error).update(fields)
-    return error
+    def __str__(self) -> str:
+        return f"{self.error_class}: {self.error}"

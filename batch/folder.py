@@ -58,12 +58,7 @@ def _is_of(log: str | None, task: Task) -> bool:
 
 
 class BatchFolder:
-    """The folder of a batch, which one process writes at a time; made by `open`. Its methods block for the disk.
-
-    Args:
-        path: The folder.
-        accept_changes: Whether tasks and a configuration that have changed are accepted; changed tasks are run again.
-    """
+    """The folder of a batch, which one process writes at a time; made by `open`. Its methods block for the disk."""
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         self.path = path
@@ -84,17 +79,7 @@ class BatchFolder:
 
     @classmethod
     def open(cls, path: Path, configuration: Mapping[str, Any], *, accept_changes: bool = False) -> BatchFolder:
-        """Make the folder, or go on with one.
-
-        Args:
-            path: The folder.
-            configuration: What the results depend on, by name, as JSON values without secrets.
-            accept_changes: Whether tasks and a configuration that have changed are accepted.
-
-        Raises:
-            BatchFolderError: It can't be used; the message says why.
-            BatchChangedError: The configuration differs; the message names what.
-        """
+        """Make the folder, or go on with one."""
         folder = cls(path, accept_changes=accept_changes)
         try:
             folder._open(configuration)
@@ -194,11 +179,7 @@ class BatchFolder:
     # What there is
 
     def see(self, task: Task) -> None:
-        """Take note that a task is among the tasks, and compare it with what its rows are of.
-
-        Raises:
-            BatchChangedError: It has changed, and that is not accepted.
-        """
+        """Take note that a task is among the tasks, and compare it with what its rows are of."""
         if not self._accept and not all(_is_of(log, task) for log in self.index.logs(task.id)):
             raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
         self.index.see(task.id)
@@ -221,13 +202,7 @@ class BatchFolder:
                 return None
 
     def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
-        """Return the folder of a task's last run, or of its next one, absolute.
-
-        Args:
-            task: The task.
-            repeat: Which repetition.
-            new: Whether the last one can't be continued. Default: it can.
-        """
+        """Return the folder of a task's last run, or of its next one, absolute."""
         runs, name = (self.path / RUNS).absolute(), run_name(task, repeat)
         last, number = runs / name, 1
         while (following := runs / f"{name}.{number + 1}").exists():
@@ -246,15 +221,7 @@ class BatchFolder:
             shutil.rmtree(self.work_folder(task, repeat), ignore_errors=True)
 
     def add(self, row: Row, task: Task | None = None) -> None:
-        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed.
-
-        Args:
-            row: The row.
-            task: Its task, if there is one.
-
-        Raises:
-            BatchFolderError: It can't be written.
-        """
+        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed."""
         line = _as_line(row)
         with self._writing:
             offset = self._append(line)
@@ -280,11 +247,7 @@ class BatchFolder:
         return size
 
     def put_in_order(self) -> None:
-        """Put the rows in the order of the tasks; no further one may be added.
-
-        Raises:
-            BatchFolderError: They could not be; they are as they were.
-        """
+        """Put the rows in the order of the tasks; no further one may be added."""
         offsets = self.index.offsets(by_task=True)
         if not self.index.replaced and offsets == sorted(offsets):
             return

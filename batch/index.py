@@ -20,6 +20,7 @@ MAX_COST = 64 * 1024 * 1024
 """Bytes of memory that a row may take."""
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
 CREATE TABLE row (id, repeat, offset, outcome, passed, prompt, completion, log, PRIMARY KEY (id, repeat)) WITHOUT ROWID;
 CREATE TABLE task (id PRIMARY KEY, place) WITHOUT ROWID;
 """
@@ -59,15 +60,7 @@ class RowCounts:
 
 
 class RowIndex:
-    """Finds rows; the last one of a task and repetition counts. Any thread may use it.
-
-    Args:
-        path: The file of the rows.
-        invalid: Whether rows of tasks that could not be used count.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Finds rows; the last one of a task and repetition counts. Any thread may use it."""
 
     def __init__(self, path: Path, *, invalid: bool = True) -> None:
         # In a temporary file, of which nothing stays.
@@ -75,6 +68,7 @@ class RowIndex:
         self._lock = threading.Lock()
         self._places = 0
         self._database.executescript(_SCHEMA)
+        self._database.execute("BEGIN")  # nothing is ever committed, which would take time
         self.counts = RowCounts()
         self.damaged = self.replaced = self.end = 0
         """Lines that are no rows; rows that do not count; and the end of the last whole line."""
@@ -150,11 +144,7 @@ class RowIndex:
 
 
 def parse_json(line: bytes) -> Any:
-    """Return the value of a line, if it takes little memory.
-
-    Raises:
-        ValueError: It is not JSON, or would take more than `MAX_COST` bytes.
-    """
+    """Return the value of a line, if it takes little memory."""
     if json_cost(line, MAX_COST) > MAX_COST:
         raise ValueError("it would take too much memory")
     return from_json(line)

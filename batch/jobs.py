@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchEvent, Notice
+from autogen_codeact.batch.reading import Tasks, read_tasks
 from autogen_codeact.batch.rows import AttemptRecord, Row
-from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.types.formatting import format_count
@@ -44,20 +44,11 @@ class Job:
 
 
 class Jobs:
-    """What is to be run.
-
-    Args:
-        source: The tasks.
-        folder: Where everything is kept, with the rows of earlier commands.
-        repeats: How often each task is run.
-        total: How many rows there will be, if that is known.
-        add_row: Adds the row of a task that can't be used.
-        on_event: Is told what happens.
-    """
+    """What is to be run."""
 
     def __init__(
         self,
-        source: TaskSource,
+        tasks: Tasks,
         folder: BatchFolder,
         repeats: int,
         *,
@@ -67,7 +58,8 @@ class Jobs:
     ) -> None:
         self.total = total
         """How many rows there will be, or None if that is not known yet."""
-        self._source = source
+        self._tasks = tasks
+        self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         self._folder = folder
         self._repeats = repeats
         self._add_row = add_row
@@ -76,11 +68,11 @@ class Jobs:
     async def read(self) -> AsyncGenerator[Job, None]:
         """Yield what is to be run, in order: all tasks once, then again for each repetition."""
         folder, repeats = self._folder, self._repeats
-        if self._source.is_repeatable and folder.counts.rows:
-            async for _ in self._read_once(again=True):  # whether one has changed is found out before anything runs
+        if self._is_repeatable and folder.counts.rows:
+            async for _ in self._read_once():  # whether one has changed is found out before anything runs
                 pass
         for repeat in range(1, repeats + 1):
-            async with aclosing(self._read_once(again=repeat < repeats)) as tasks:
+            async with aclosing(self._read_once()) as tasks:
                 async for task in tasks:
                     if isinstance(task, BadTask):
                         if repeat == 1:
@@ -93,15 +85,19 @@ class Jobs:
                 text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
                 self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
-    async def _read_once(self, *, again: bool) -> AsyncGenerator[Task | BadTask, None]:
+    async def _read_once(self) -> AsyncGenerator[Task | BadTask, None]:
         """Yield the tasks, compare them with what they were, and count them."""
-        number = 0
-        async with aclosing(self._source.read(again=again)) as tasks:
+        number, kept = 0, list[Task | BadTask]()
+        async with aclosing(read_tasks(self._tasks)) as tasks:
             async for task in tasks:
+                if not self._is_repeatable and self._repeats > 1:
+                    kept.append(task)
                 number += 1 if isinstance(task, BadTask) else self._repeats
                 if isinstance(task, Task):
                     self._folder.see(task)
                 yield task
+        if kept:
+            self._tasks, self._is_repeatable = kept, True
         # The rows of tasks that are no longer among the tasks stay, and count as done.
         self.total = number + self._folder.index.others(self._repeats)
 

@@ -19,11 +19,7 @@ from autogen_codeact.sandbox.types.formatting import format_count
 
 
 class RateLimit:
-    """Lets at most a given number of calls or tasks begin in a minute, evenly spaced, in the order of the requests.
-
-    Args:
-        per_minute: Their number; None for no limit.
-    """
+    """Lets at most a given number of calls or tasks begin in a minute, evenly spaced, in the order of the requests."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
@@ -42,23 +38,14 @@ class ModelGate(Protocol):
     """Limits and counts the model calls of a batch."""
 
     async def enter(self) -> None:
-        """Wait until a call may begin.
-
-        Raises:
-            BatchBudgetError: No further call may.
-        """
+        """Wait until a call may begin."""
 
     def used(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Count the tokens of a call that has ended."""
 
 
 class LocalGate:
-    """A `ModelGate` for the tasks of this process; it also sums up what the batch has used.
-
-    Args:
-        settings: The limits.
-        on_spent: Called once, when the budget is used up, with the reason. Default: nothing.
-    """
+    """A `ModelGate` for the tasks of this process; it also sums up what the batch has used."""
 
     def __init__(self, settings: BatchSettings, on_spent: Callable[[str], None] = lambda reason: None) -> None:
         self._settings = settings
@@ -76,11 +63,7 @@ class LocalGate:
         return prices.cost(self.prompt_tokens, self.completion_tokens) if prices is not None else None
 
     async def enter(self) -> None:
-        """Wait until a call may begin.
-
-        Raises:
-            BatchBudgetError: The budget is used up.
-        """
+        """Wait until a call may begin."""
         self._check()
         await self._rate_limit.enter()
         self._check()
@@ -97,11 +80,7 @@ class LocalGate:
             self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
 
     def end(self, reason: str) -> None:
-        """Let no further call begin.
-
-        Args:
-            reason: Why; the first one counts.
-        """
+        """Let no further call begin."""
         if self.spent is None:
             self.spent = reason
             self._on_spent(reason)
@@ -112,23 +91,14 @@ class LocalGate:
 
 
 class GatedClient(ModelMiddleware):
-    """Has each call to a model wait for the gate of the batch.
-
-    Args:
-        client: Is asked.
-        gate: The gate.
-    """
+    """Has each call to a model wait for the gate of the batch."""
 
     def __init__(self, client: ChatCompletionClient, gate: ModelGate) -> None:
         super().__init__(client)
         self._gate = gate
 
     async def handle(self, call: ModelCall) -> Items:
-        """Yield the answer to a call.
-
-        Raises:
-            BatchBudgetError: The budget of the batch is used up.
-        """
+        """Yield the answer to a call."""
         token = call.options.get("cancellation_token")
         enter = self._gate.enter()
         await (awaited(enter, token) if isinstance(token, CancellationToken) else enter)

@@ -19,12 +19,7 @@ MakeAgent = Callable[..., Any]
 
 
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
-    """Have the caller's function make an agent or a team.
-
-    Raises:
-        UnusableAgentError: It has returned something else.
-        Exception: What the function raised.
-    """
+    """Have the caller's function make an agent or a team."""
     made = make(executor, task) if _takes_task(make) else make(executor)
     if inspect.isawaitable(made):
         made = await made

@@ -41,13 +41,7 @@ class Number:
     percent: bool = False
 
     def is_near(self, other: Number, absolute: float, relative: float) -> bool:
-        """Return whether another number is close enough. If one of them alone is a percentage, 45% is 45 and 0.45.
-
-        Args:
-            other: The other number.
-            absolute: How far it may be from this one.
-            relative: The same, as a part of this number.
-        """
+        """Return whether another number is close enough. If one of them alone is a percentage, 45% is 45 and 0.45."""
         values = [other.value]
         if other.percent and not self.percent:
             values.append(other.value / 100)
@@ -58,11 +52,7 @@ class Number:
 
 
 def find_number(text: str) -> Number | None:
-    r"""Return the last number in a text, or that in its last `\boxed{…}`.
-
-    Args:
-        text: The text. Known are 1,234.5 with groups of three digits, 1e-3 and 1.5 × 10^-3, 45%, 3/4 and \frac{3}{4}.
-    """
+    r"""Return the last number in a text, or that in its last `\boxed{…}`."""
     box = _last_box(text)
     if box is not None and (number := _last_number(box)) is not None:
         return number
@@ -70,11 +60,7 @@ def find_number(text: str) -> Number | None:
 
 
 def to_number(value: Any) -> Number | None:
-    """Return an expected value as a number, or None.
-
-    Args:
-        value: A number, or a text with one.
-    """
+    """Return an expected value as a number, or None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

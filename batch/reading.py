@@ -31,11 +31,10 @@ async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
     """Yield the tasks of a source as they are needed.
 
     Fields of a row that a task does not have go into `metadata`. Paths in `files` and `data` are relative to the folder of the
-    file. In a folder each `NAME.md` and `NAME.txt` is a task, and each folder with a `task.md`, whose other files are `files`.
-    Further fields are in `NAME.json` or `NAME/task.json`, the right answer in `NAME.expected.txt` or `NAME/expected.txt`.
+    file.
 
     Args:
-        source: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. A text is a task
+        source: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. A text is a task
             with its number as id.
 
     Yields:
@@ -61,27 +60,21 @@ async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
 
 
 async def _read_file(path: Path) -> AsyncGenerator[Task | BadTask, None]:
-    rows = _tasks_in(path)
+    factory = _TaskFactory(path.parent)
+    rows = read_path(path)
     more = True
     while more:
-        tasks, more = await in_thread(_take, rows)
+        tasks, more = await in_thread(_take, rows, factory)
         for task in tasks:
             yield task
 
 
-def _tasks_in(path: Path) -> Iterator[Task | BadTask | None]:
-    factory = _TaskFactory(path if path.is_dir() else path.parent)
-    for found in read_path(path):
-        yield None if found is None else factory.make(found)
-
-
-def _take(rows: Iterator[Task | BadTask | None]) -> tuple[list[Task | BadTask], bool]:
+def _take(rows: Iterator[FoundRow], factory: _TaskFactory) -> tuple[list[Task | BadTask], bool]:
     """Return some tasks, and whether there may be more."""
     deadline = time.monotonic() + AT_ONCE_S
     taken: list[Task | BadTask] = []
-    for task in rows:
-        if task is not None:
-            taken.append(task)
+    for row in rows:
+        taken.append(factory.make(row))
         if len(taken) >= AT_ONCE or time.monotonic() > deadline:
             return taken, True
     return taken, False
@@ -111,24 +104,19 @@ async def _each(source: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 class _TaskFactory:
-    """Makes tasks with different ids.
-
-    Args:
-        base: Folder to which their paths are relative.
-    """
+    """Makes tasks with different ids."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._places: dict[int, int | str] = {}
-        """Where each id was, by its hash: 100,000 ids take 10 MB. Of a line its number alone is kept."""
+        self._ids: set[int] = set()
+        """Hashes of the ids: 100,000 take 10 MB."""
 
     def make(self, found: FoundRow) -> Task | BadTask:
         """Return the task of a row."""
         if found.fields is None:
             return self._bad(found.name, found.place, found.reason)
-        problem: str | None = None
         try:
-            task = Task.model_validate(_as_fields(found.fields, found.base or self._base))
+            task = Task.model_validate(_as_fields(found.fields, self._base))
             problem = task_problem(task)
         except ValidationError as error:
             problem = _describe(error)
@@ -136,7 +124,10 @@ class _TaskFactory:
             problem = str(error)
         if problem is not None:
             return self._bad(_usable_id(found.fields.get("id")) or found.name, found.place, problem)
-        return self._only(task, found)
+        if _hash(task.id) in self._ids:
+            return self._bad(found.name, found.place, f"another task has its id {task.id!r}")
+        self._ids.add(_hash(task.id))
+        return task
 
     def make_item(self, item: Any, number: int) -> Task | BadTask:
         """Return the task of an item that the caller has given."""
@@ -156,28 +147,11 @@ class _TaskFactory:
         except Exception as error:  # noqa: BLE001 - objects of the caller
             return self._bad(_usable_id(fields.get("id")) or name, place, f"it can't be written as JSON: {error}")
 
-    def _only(self, task: Task, found: FoundRow) -> Task | BadTask:
-        key = _hash(task.id)
-        if (before := self._places.get(key)) is not None:
-            reason = f"its id {task.id!r} is already that of {_location(found.place, before)}"
-            return self._bad(found.name, found.place, reason)
-        self._places[key] = _number(found.place)
-        return task
-
     def _bad(self, name: str, place: str, reason: str) -> BadTask:
-        choices = (name, f"{name[:120]} ({place[-60:]})", f"{name[:120]} (bad task {len(self._places)})")
-        name = next((each for each in choices if _hash(each) not in self._places), choices[-1])
-        self._places[_hash(name)] = _number(place)
+        choices = (name, f"{name[:120]} ({place[-60:]})", f"{name[:120]} (bad task {len(self._ids)})")
+        name = next((each for each in choices if _hash(each) not in self._ids), choices[-1])
+        self._ids.add(_hash(name))
         return BadTask(name, place, reason[:MAX_REASON])
-
-
-def _number(place: str) -> int | str:
-    number = place.rpartition(":")[2]
-    return int(number) if ":" in place and number.isdecimal() and number.isascii() else place
-
-
-def _location(like: str, before: int | str) -> str:
-    return before if isinstance(before, str) else f"{like.rpartition(':')[0]}:{before}"
 
 
 def _hash(text: str) -> int:
@@ -230,11 +204,7 @@ def _path(field: str, text: str, base: Path) -> str:
 
 
 def task_problem(task: Task) -> str | None:
-    """Return why a task can't be run on this machine, or None.
-
-    Args:
-        task: The task; its paths are read.
-    """
+    """Return why a task can't be run on this machine, or None."""
     for name in task.files:
         place = PurePosixPath(name)
         if not place.name or place.is_absolute() or ".." in place.parts or "\0" in name:

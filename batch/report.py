@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.batch.folder import MANIFEST
 from autogen_codeact.batch.results import Results
-from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Summary, summarize
+from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Percentiles, Summary, summarize
 from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.sandbox.types.formatting import format_percent
 
@@ -42,12 +42,9 @@ class Comparison(BaseModel):
         measure: "passed", or "completed" if neither batch has checks: then a task that has an answer counts as passed.
         newly_passed: Tasks that are better in the second batch: without repetitions, those that pass only there.
         newly_failed: Tasks that are worse in it.
-        passed_in_both: Tasks that always passed in both.
-        failed_in_both: Tasks that never passed in either.
-        sometimes_in_both: Tasks that passed in the same part of their repetitions in both, neither always nor never.
-        not_comparable: Tasks in both without a result to compare in at least one of them: an error ended them, or their check.
-        only_in_first: Tasks that only the first batch has.
-        only_in_second: Tasks that only the second one has.
+        unchanged: Tasks that passed as often in both.
+        not_comparable: Tasks without a result to compare in one of them: an error ended them, or their check, or they are not
+            among its tasks.
         configuration: What differs between the configurations, by name: the first batch's value and the second one's.
     """
 
@@ -56,12 +53,8 @@ class Comparison(BaseModel):
     measure: Literal["passed", "completed"] = "passed"
     newly_passed: list[Change] = Field(default_factory=list)
     newly_failed: list[Change] = Field(default_factory=list)
-    passed_in_both: int = 0
-    failed_in_both: int = 0
-    sometimes_in_both: int = 0
+    unchanged: int = 0
     not_comparable: list[str] = Field(default_factory=list)
-    only_in_first: list[str] = Field(default_factory=list)
-    only_in_second: list[str] = Field(default_factory=list)
     configuration: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
 
 
@@ -79,12 +72,19 @@ def compare(first: Path | str, second: Path | str) -> Comparison:
     if not found.first.checked and not found.second.checked:
         found.measure = "completed"
     before, after = _rates(first, found.measure), _rates(second, found.measure)
-    found.only_in_first = [name for name in before if name not in after]
-    found.only_in_second = [name for name in after if name not in before]
-    for name, one in before.items():
-        if name in after:
-            _sort_in(found, name, one, after[name])
-    found.configuration = _differences(_configuration(first), _configuration(second))
+    for name in {**before, **after}:
+        one, two = before.get(name), after.get(name)
+        if one is None or two is None:
+            found.not_comparable.append(name)
+        elif one == two:
+            found.unchanged += 1
+        else:
+            (found.newly_passed if one < two else found.newly_failed).append(Change(id=name, first=one, second=two))
+    configurations = _configuration(first), _configuration(second)
+    for name in sorted({**configurations[0], **configurations[1]}):
+        one, two = (each.get(name) for each in configurations)
+        if one != two:
+            found.configuration[name] = (one, two)
     return found
 
 
@@ -101,21 +101,6 @@ def _rates(folder: Path | str, measure: str) -> dict[str, float | None]:
     return {name: good / count if count else None for name, (count, good) in tries.items()}
 
 
-def _sort_in(found: Comparison, name: str, first: float | None, second: float | None) -> None:
-    if first is None or second is None:
-        found.not_comparable.append(name)
-    elif first < second:
-        found.newly_passed.append(Change(id=name, first=first, second=second))
-    elif first > second:
-        found.newly_failed.append(Change(id=name, first=first, second=second))
-    elif first == 1:
-        found.passed_in_both += 1
-    elif first == 0:
-        found.failed_in_both += 1
-    else:
-        found.sometimes_in_both += 1
-
-
 def _configuration(folder: Path | str) -> dict[str, Any]:
     """Return the configuration in the manifest; a folder without a readable one has none."""
     try:
@@ -124,11 +109,6 @@ def _configuration(folder: Path | str) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return configuration if isinstance(configuration, dict) else {}
-
-
-def _differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    names = sorted(first.keys() | second.keys())
-    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
 
 
 # Text
@@ -172,25 +152,16 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
     counts: list[list[Any]] = [
         ["newly passed", len(found.newly_passed)],
         ["newly failed", len(found.newly_failed)],
-        ["passed in both", found.passed_in_both],
-        ["failed in both", found.failed_in_both],
-        ["sometimes passed, as often in both", found.sometimes_in_both],
+        ["unchanged", found.unchanged],
         ["not comparable", len(found.not_comparable)],
-        ["only in the first", len(found.only_in_first)],
-        ["only in the second", len(found.only_in_second)],
     ]
     lines += _table(["tasks", "count"], counts)
     for title, changes in (("Newly passed", found.newly_passed), ("Newly failed", found.newly_failed)):
         if changes:
             rows = [[each.id, _percent(each.first), _percent(each.second)] for each in changes[:shown]]
             lines += ["", f"## {title}", "", *_table(["task", "first", "second"], rows), *_more(changes, shown)]
-    for title, names in (
-        ("Not comparable", found.not_comparable),
-        ("Only in the first", found.only_in_first),
-        ("Only in the second", found.only_in_second),
-    ):
-        if names:
-            lines += ["", f"## {title}", "", *(f"- {_plain(name)}" for name in names[:shown]), *_more(names, shown)]
+    if names := found.not_comparable:
+        lines += ["", "## Not comparable", "", *(f"- {_plain(name)}" for name in names[:shown]), *_more(names, shown)]
     if found.configuration:
         rows = [[name, _value(one), _value(two)] for name, (one, two) in found.configuration.items()]
         lines += ["", "## Configuration", "", *_table(["changed", "first", "second"], rows)]
@@ -210,25 +181,21 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("passed", f"{summary.passed:,} of {summary.checked:,}" if summary.checked else "-"),
         ("pass rate (95% interval)", rate),
     ]
-    several = summary.repeats > 1 and bool(summary.pass_at)
-    most = max(summary.pass_at, default=1)
-    at = [f"{_percent(value)} (k = {k})" for k, value in summary.pass_at.items() if k in (1, most)]
+    at = [f"{_percent(value)} (k = {k})" for k, value in summary.pass_at.items() if k in (1, max(summary.pass_at))]
     facts += [
-        ("pass@k", ", ".join(at) if several else "-"),
-        ("all repetitions passed", _percent(summary.all_passed) if several else "-"),
+        ("pass@k", ", ".join(at) if summary.repeats > 1 and at else "-"),
         ("steps", f"{summary.steps:,}"),
         ("model calls", f"{summary.model_calls:,}"),
         ("tokens: prompt, completion", f"{summary.prompt_tokens:,}, {summary.completion_tokens:,}"),
         ("cost", "-" if summary.cost is None else f"{summary.cost:.4f}"),
         ("wall time", _seconds(summary.wall_seconds)),
-        ("seconds a task: median, 90%, 99%, max", _percentiles(summary, "seconds_percentiles")),
-        ("steps a task: median, 90%, 99%, max", _percentiles(summary, "steps_percentiles")),
+        ("seconds a task: median, 90%, 99%, max", _percentiles(summary.seconds_percentiles)),
+        ("steps a task: median, 90%, 99%, max", _percentiles(summary.steps_percentiles)),
     ]
     return facts
 
 
-def _percentiles(summary: Summary, name: str) -> str:
-    found = getattr(summary, name)
+def _percentiles(found: Percentiles | None) -> str:
     return "-" if found is None else ", ".join(f"{value:.3g}" for value in (found.p50, found.p90, found.p99, found.max))
 
 

@@ -53,13 +53,7 @@ def is_unusable_log(error: BaseException) -> bool:
 
 
 def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -> float:
-    """Return the seconds to wait before the next attempt.
-
-    Args:
-        backoff_s: Seconds after the first failure.
-        failures: How many attempts have failed.
-        retry_after: What the other side asks for; it is waited for at least, up to 60 s.
-    """
+    """Return the seconds to wait before the next attempt."""
     delay = min(backoff_s * 2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
     delay *= random.uniform(0.75, 1.0)  # noqa: S311 - only so that many tasks don't begin again at the same time
     return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))

@@ -113,11 +113,7 @@ class Row(BaseModel):
 
 
 def shorten_texts(row: Row) -> None:
-    """Shorten what an agent, a model or a server has made too long, so that a row can be read again.
-
-    Args:
-        row: The row; it is changed.
-    """
+    """Shorten what an agent, a model or a server has made too long, so that a row can be read again."""
     row.answer = shorten_answer(row.answer)
     row.failures = row.failures[-MAX_FAILURES:]
     records: list[Row | AttemptRecord] = [row, *row.failures]
@@ -127,11 +123,7 @@ def shorten_texts(row: Row) -> None:
 
 
 def shorten_answer(answer: str | None) -> str | None:
-    """Return an answer, or as much of it as a row has, with how much was left out.
-
-    Args:
-        answer: The answer.
-    """
+    """Return an answer, or as much of it as a row has, with how much was left out."""
     if answer is None or len(answer) <= MAX_ANSWER // 4:
         return answer
     data = answer.encode("utf-8", "replace")

@@ -29,15 +29,13 @@ class LogEnd:
         usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens`.
         stopped: Why the log ends before the run did, or None.
         last: The last message of a run that has ended with a result, else None.
-        stop_reason: Why such a run has ended.
         is_finished: Whether it has ended with a result.
     """
 
     run: str | None = None
-    usage: dict[str, int] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
+    usage: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
     stopped: str | None = None
     last: Any = None
-    stop_reason: str | None = None
     is_finished: bool = False
 
 
@@ -58,11 +56,7 @@ def has_begun(path: Path) -> bool:
 
 
 def read_whole(path: Path) -> LogEnd:
-    """Read a log from its beginning to its end.
-
-    Raises:
-        RunError: It can't be read.
-    """
+    """Read a log from its beginning to its end."""
     run, end, last = load_run(path), LogEnd(), None
     end.run = run.started.run
     for raw in run.raw_events():
@@ -82,7 +76,6 @@ def read_whole(path: Path) -> LogEnd:
                 end.is_finished = False
             case "run_finished":
                 end.is_finished = raw.data.get("outcome") == "completed"
-                end.stop_reason = raw.data.get("stop_reason")
             case "log_stopped":
                 end.stopped = str(raw.data.get("reason"))
     if end.is_finished and last is not None:
@@ -92,15 +85,7 @@ def read_whole(path: Path) -> LogEnd:
 
 
 def read_end(path: Path, before: LogEnd | None = None) -> LogEnd:
-    """Read the first and the last event of a log.
-
-    Args:
-        path: The run's folder.
-        before: What the log said before this process continued the run.
-
-    Returns:
-        What it says; what can't be read is missing.
-    """
+    """Read the first and the last event of a log."""
     end = LogEnd()
     try:
         with open(path / EVENTS, "rb") as file:

@@ -26,7 +26,6 @@ from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.sandbox.types.options import SandboxOptions
 
 
@@ -37,7 +36,6 @@ def run_batch(
     out: Path | str | None = None,
     settings: BatchSettings | None = None,
     backend: Backend | None = None,
-    pool: ExecutorPool | None = None,
     sandbox: SandboxKind | SandboxOptions = "auto",
     on_event: Callable[[BatchEvent], None] | None = None,
     accept_changes: bool = False,
@@ -50,13 +48,12 @@ def run_batch(
     Args:
         make_agent: Called for each attempt with an executor, which is started and stopped for it, and with the `Task` if it
             takes a second argument; returns an agent or a team, or awaits one.
-        tasks: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. They are read as
+        tasks: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. They are read as
             they are needed.
         out: Folder of the batch. The same call again goes on where it was interrupted. Default: a temporary one, removed at
             the end.
         settings: Concurrency, attempts, limits and budget. Default: `BatchSettings()`.
-        backend: Where attempts run. Default: in this process.
-        pool: A running pool of sandboxes to use. Default: one is made from `sandbox` and `sandbox_options`.
+        backend: A Ray cluster in which attempts run. Default: they run in this process.
         sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. Or "docker" or "bubblewrap", or the options
             of the sandboxes.
         on_event: Called with what happens, for a display of progress.
@@ -74,8 +71,6 @@ def run_batch(
         ValueError: Arguments don't go together.
         TypeError: make_agent is no function.
     """
-    if pool is not None and (backend is not None or sandbox_options or sandbox_uses != 1):
-        raise ValueError("pool= can't be combined with backend= or options of sandboxes: the pool has its own.")
     if sandbox_uses < 1:
         raise ValueError(f"sandbox_uses must be at least 1, not {sandbox_uses}")
     if not callable(make_agent):
@@ -93,7 +88,7 @@ def run_batch(
     spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes, sandbox_uses)
     if configuration is None:
         configuration = describe(make_agent, spec)
-    chosen = backend or LocalBackend(pool)
+    chosen = backend or LocalBackend()
     scheduler = Scheduler(tasks, settings, chosen, on_event or (lambda event: None))
     context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.expected)
     opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)

@@ -39,34 +39,15 @@ class SandboxSpec:
 
 
 class Sandboxes:
-    """Makes executors, each for one attempt.
+    """Makes executors, each for one attempt."""
 
-    Args:
-        spec: Which sandboxes there are.
-        pool: A pool of the caller's own, which is running, in place of `spec`. Default: one that is made here.
-        expected: Returns how many more executors will be made, if that is known.
-    """
-
-    def __init__(
-        self,
-        spec: SandboxSpec,
-        pool: ExecutorPool | None = None,
-        expected: Callable[[], int | None] = lambda: None,
-    ) -> None:
+    def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
         self._spec = spec
         self._expected = expected
-        self._is_own = pool is None
-        self._pool = pool
+        self._pool: ExecutorPool | None = None
 
     async def start(self) -> None:
-        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used.
-
-        Raises:
-            SandboxUnavailable: There is none.
-            ValueError: An option is invalid.
-        """
-        if self._pool is not None:
-            return
+        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
         spec, kind = self._spec, str(self._spec.kind)
         if kind not in {"auto", *EXECUTORS}:
             raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
@@ -82,17 +63,12 @@ class Sandboxes:
         self._pool.expected = self._expected
 
     async def stop(self) -> None:
-        """Stop all sandboxes, also those in use; a pool of the caller's own stays."""
-        if self._pool is not None and self._is_own:
+        """Stop all sandboxes, also those in use."""
+        if self._pool is not None:
             await asyncio.gather(self._pool.stop(), return_exceptions=True)
 
     async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
-        """Make an executor, not started.
-
-        Args:
-            data: Files and folders that the code can read. Then the sandbox is not from the pool, which has none of them.
-            options: Options that may differ between the executors of a pool, such as `work_dir`.
-        """
+        """Make an executor, not started."""
         assert self._pool is not None, "start() first"
         if not data:
             await self._pool.start()

@@ -7,15 +7,14 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sized
+from collections.abc import AsyncGenerator, Callable, Sized
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
+from autogen_codeact.batch.attempt import AttemptWork
 from autogen_codeact.batch.backend import Backend
-from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.index import RowCounts
@@ -33,7 +32,6 @@ from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.sandbox.host.waiting import in_thread
 
@@ -46,7 +44,6 @@ CANCEL_S = 60.0
 LATE_S = 90.0
 """The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
-SPOOL = ".tasks.part"
 
 
 class _StartTime(NamedTuple):
@@ -57,14 +54,7 @@ class _StartTime(NamedTuple):
 
 
 class Scheduler:
-    """Runs the tasks of one batch.
-
-    Args:
-        tasks: Where they come from.
-        settings: Concurrency, attempts and limits.
-        backend: Runs the attempts.
-        on_event: Is told what happens.
-    """
+    """Runs the tasks of one batch."""
 
     def __init__(
         self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
@@ -77,13 +67,12 @@ class Scheduler:
         self._backend = backend
         self._on_event = on_event
         self._changed = asyncio.Event()
-        self._taken = asyncio.Event()
         self._rate_limit = RateLimit(settings.tasks_per_minute)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
         self._checks_run_code = False
-        self._unread: deque[Row] = deque()
+        self._unread: asyncio.Queue[Row | None] = asyncio.Queue()
         self._reading: asyncio.Task[Job | None] | None = None
         self._all_read = False
         self._stopping = False
@@ -151,15 +140,7 @@ class Scheduler:
         return None
 
     async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
-        """Run the tasks, and yield their rows.
-
-        Args:
-            folder: Where everything is kept.
-
-        Raises:
-            BatchError: The batch can't go on.
-            Exception: What reading the tasks raised.
-        """
+        """Run the tasks, and yield their rows."""
         self._folder, self._earlier = folder, folder.counts.rows
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
@@ -169,32 +150,23 @@ class Scheduler:
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
-        source = TaskSource(self._tasks, folder.path / SPOOL)
         tasks, repeats, total = self._tasks, self._settings.repeat, None
         if isinstance(tasks, Sized) and not isinstance(tasks, str):
             total = len(tasks) * repeats
         add_row = partial(self._add, None)
-        self._jobs = Jobs(source, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
+        self._jobs = Jobs(tasks, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
         jobs = self._jobs.read()
         dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
-        dispatcher.add_done_callback(lambda _: self._taken.set())
+        dispatcher.add_done_callback(lambda _: self._unread.put_nowait(None))
         try:
-            while True:
-                while self._unread:
-                    row = self._unread.popleft()
-                    self._changed.set()
-                    yield row
-                if dispatcher.done():
-                    break
-                self._taken.clear()
-                if not self._unread and not dispatcher.done():
-                    await self._taken.wait()
+            while (row := await self._unread.get()) is not None:
+                self._changed.set()
+                yield row
             dispatcher.result()
         finally:
             if deadline is not None:
                 deadline.cancel()
             await run_uncancelled(self._end(dispatcher, jobs))
-            source.close()
 
     async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
         reading = {self._reading} if self._reading is not None else set()
@@ -250,7 +222,7 @@ class Scheduler:
             if self._stopping:
                 if not self._running:
                     return None
-            elif len(self._unread) < MAX_UNREAD:
+            elif self._unread.qsize() < MAX_UNREAD:
                 if self._due and self._due[0][0] <= time.monotonic():
                     return heapq.heappop(self._due)[2]
                 if (job := self._read_one(jobs)) is not None:
@@ -272,7 +244,7 @@ class Scheduler:
 
     async def _wait(self) -> None:
         timer = None
-        if self._due and not self._stopping and len(self._unread) < MAX_UNREAD:
+        if self._due and not self._stopping and self._unread.qsize() < MAX_UNREAD:
             left = max(0.0, self._due[0][0] - time.monotonic())
             timer = asyncio.get_running_loop().call_later(left, self._changed.set)
         try:
@@ -287,10 +259,10 @@ class Scheduler:
         self._checks_run_code |= job.task.check is not None and job.task.check.kind == "python"
         self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
         began = _StartTime(datetime.now(UTC), time.monotonic())
-        work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
+        work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, count_log=job.count_log)
         job.count_log = False
         try:
-            result = await self._attempt(work)
+            row = await self._attempt(work)
         except BatchBudgetError:
             return
         except BatchError:
@@ -303,9 +275,12 @@ class Scheduler:
                 job, AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error)), began
             )
         else:
-            await self._add(job, self._row(job, result))
+            job.resumed += row.resumed
+            if row.log_problem is not None:
+                self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {row.log_problem}"))
+            await self._add(job, self._completed(job, row))
 
-    async def _attempt(self, work: AttemptWork) -> AttemptResult:
+    async def _attempt(self, work: AttemptWork) -> Row:
         """Have the backend run an attempt; one that does not end although it was cancelled is finally abandoned."""
         timeout = self._settings.task_timeout
         attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
@@ -341,10 +316,10 @@ class Scheduler:
             AttemptFailed(job.task.id, job.repeat, job.attempts, error.error_class, error.error, delay, error.engine)
         )
         if delay is None:
-            row = self._new_row(job, "failed", error.usage)
+            row = Row(id=job.task.id, repeat=job.repeat, outcome="failed", **error.usage)
             row.error_class, row.error, row.run, row.engine = error.error_class, error.error, error.run, error.engine
             row.started, row.seconds = record.started, record.seconds
-            await self._add(job, row)
+            await self._add(job, self._completed(job, row))
             return
         job.failures.append(record)
         if error.unusable_log:
@@ -353,23 +328,10 @@ class Scheduler:
         self._order += 1
         heapq.heappush(self._due, (time.monotonic() + delay, self._order, job))
 
-    def _row(self, job: Job, result: AttemptResult) -> Row:
-        job.resumed += result.resumed
-        row = self._new_row(job, result.outcome, result.usage)
-        row.answer, row.error_class, row.error = result.answer, result.error_class, result.error
-        row.checks = result.checks
-        row.passed = decide_passed(job.task, result.outcome, result.checks)
-        row.run, row.engine, row.started, row.seconds = result.run, result.engine, result.started, result.seconds
-        row.log_problem = result.log_stopped
-        if result.log_stopped is not None:
-            self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {result.log_stopped}"))
-        return row
-
-    def _new_row(self, job: Job, outcome: Any, usage: Mapping[str, int]) -> Row:
+    def _completed(self, job: Job, row: Row) -> Row:
+        """Return a row with what its attempt does not know."""
         assert self._folder is not None
-        row = Row(id=job.task.id, repeat=job.repeat, outcome=outcome, metadata=dict(job.task.metadata))
-        row.steps, row.model_calls = usage.get("steps", 0), usage.get("model_calls", 0)
-        row.prompt_tokens, row.completion_tokens = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+        row.metadata = dict(job.task.metadata)
         row.attempts, row.failures, row.resumed = job.attempts, job.failures, job.resumed
         row.log = str(job.log.relative_to(self._folder.path.absolute()))
         prices = self._settings.prices
@@ -383,8 +345,7 @@ class Scheduler:
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
         self._ends.append(time.monotonic())
         self._on_event(TaskFinished(row))
-        self._unread.append(row)
-        self._taken.set()
+        self._unread.put_nowait(row)
 
     def _on_spent(self, reason: str) -> None:
         self._on_event(Notice(f"{reason}: no further task begins"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections import Counter
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Outcome, Row
-from autogen_codeact.batch.statistics import interval, mean, pass_at, percentile
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 
 SUMMARY = "summary.json"
@@ -25,6 +26,8 @@ MAX_REASON = 300
 MAX_ERRORS = 50
 OTHERS = "(others)"
 MAX_NAME = 100
+Z_95 = 1.959964
+_SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds", "attempts", "resumed")
 
 
 class Percentiles(BaseModel):
@@ -95,7 +98,6 @@ class Summary(BaseModel):
         pass_rate: `passed` / `checked`; None if nothing was checked.
         pass_rate_interval: Its 95% confidence interval; too narrow if there are repetitions.
         pass_at: By k: the unbiased estimate that at least one of k tries passes, as the mean of the tasks with k checked rows.
-        all_passed: Part of the tasks whose repetitions all passed, of those with at least two.
         steps: How many times code ran.
         model_calls: How many times a model was asked.
         prompt_tokens: Tokens that the models read.
@@ -127,7 +129,6 @@ class Summary(BaseModel):
     pass_rate: float | None = None
     pass_rate_interval: tuple[float, float] | None = None
     pass_at: dict[int, float] = Field(default_factory=dict)
-    all_passed: float | None = None
     steps: int = 0
     model_calls: int = 0
     prompt_tokens: int = 0
@@ -157,12 +158,34 @@ def summarize(folder: Path | str, *, by: str | None = None) -> Summary:
     Raises:
         BatchFolderError: There are no results.
     """
-    results = Results(folder)
-    summing = _Summing(by)
+    results, summary = Results(folder), Summary(by=by)
+    tries: dict[str, tuple[int, int]] = {}
+    errors, failures = Counter[str](), Counter[str]()
+    seconds, steps = array("d"), array("d")
+    begin = end = None
     for row in results:
-        summing.add(row)
-    summary = summing.end()
-    summary.damaged = results.damaged
+        _add(summary, row)
+        count, passed = tries.get(row.id, (0, 0))
+        tries[row.id] = (count + (row.passed is not None), passed + bool(row.passed))
+        if row.error_class is not None:
+            _count(errors, row.error_class)
+        for failure in row.failures:
+            _count(failures, failure.error_class)
+        if row.outcome in ("completed", "stopped"):
+            seconds.append(row.seconds)
+            steps.append(row.steps)
+        if row.started is not None:
+            ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
+            begin, end = min(begin or row.started, row.started), max(end or ended, ended)
+    summary.tasks, summary.damaged = len(tries), results.damaged
+    if summary.checked:
+        summary.pass_rate = summary.passed / summary.checked
+        summary.pass_rate_interval = _interval(summary.passed, summary.checked)
+    summary.pass_at = _pass_at_each(list(tries.values()))
+    summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
+    summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
+    summary.seconds_percentiles, summary.steps_percentiles = _percentiles(seconds), _percentiles(steps)
+    summary.groups = dict(sorted(summary.groups.items()))
     return summary
 
 
@@ -188,85 +211,55 @@ def write_summary(folder: Path | str) -> Summary:
     return summary
 
 
-class _Summing:
-    def __init__(self, by: str | None) -> None:
-        self._summary = Summary(by=by)
-        self._by = by
-        self._tries: dict[str, tuple[int, int]] = {}
-        self._errors: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
-        self._seconds, self._steps = array("d"), array("d")
-        self._begin: datetime | None = None
-        self._end: datetime | None = None
+def _add(summary: Summary, row: Row) -> None:
+    """Add what of a row is summed up."""
+    summary.rows += 1
+    summary.repeats = max(summary.repeats, row.repeat)
+    for name in (*_SUMS, row.outcome):
+        setattr(summary, name, getattr(summary, name) + (getattr(row, name) if name in _SUMS else 1))
+    if row.cost is not None:
+        summary.cost = (summary.cost or 0.0) + row.cost
+    summary.checked += row.passed is not None
+    summary.passed += bool(row.passed)
+    if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
+        found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
+        summary.unsuccessful.append(found)
+    if summary.by is None:
+        return
+    name = _group_name(row.metadata.get(summary.by))
+    if name not in summary.groups and len(summary.groups) >= MAX_GROUPS:
+        name = OTHERS
+    group = summary.groups.setdefault(name, Group())
+    group.rows += 1
+    group.completed += row.outcome == "completed"
+    group.checked += row.passed is not None
+    group.passed += bool(row.passed)
+    group.pass_rate = group.passed / group.checked if group.checked else None
 
-    def add(self, row: Row) -> None:
-        summary = self._summary
-        summary.rows += 1
-        summary.repeats = max(summary.repeats, row.repeat)
-        setattr(summary, row.outcome, getattr(summary, row.outcome) + 1)
-        for name in ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds", "attempts", "resumed"):
-            setattr(summary, name, getattr(summary, name) + getattr(row, name))
-        if row.cost is not None:
-            summary.cost = (summary.cost or 0.0) + row.cost
-        tries, passed = self._tries.get(row.id, (0, 0))
-        self._tries[row.id] = (tries + (row.passed is not None), passed + bool(row.passed))
-        summary.checked += row.passed is not None
-        summary.passed += bool(row.passed)
-        if row.error_class is not None:
-            _count(self._errors, row.error_class)
-        for failure in row.failures:
-            _count(self._failures, failure.error_class)
-        if row.outcome in ("completed", "stopped"):
-            self._seconds.append(row.seconds)
-            self._steps.append(row.steps)
-        if row.started is not None:
-            end = row.started + timedelta(seconds=min(row.seconds, 1e9))
-            self._begin = min(self._begin or row.started, row.started)
-            self._end = max(self._end or end, end)
-        if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
-            found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
-            summary.unsuccessful.append(found)
-        if self._by is not None:
-            self._add_to_group(row)
 
-    def _add_to_group(self, row: Row) -> None:
-        assert self._by is not None
-        groups = self._summary.groups
-        name = _group_name(row.metadata.get(self._by))
-        if name not in groups and len(groups) >= MAX_GROUPS:
-            name = OTHERS
-        group = groups.setdefault(name, Group())
-        group.rows += 1
-        group.completed += row.outcome == "completed"
-        group.checked += row.passed is not None
-        group.passed += bool(row.passed)
-        group.pass_rate = group.passed / group.checked if group.checked else None
+def _pass_at_each(tries: list[tuple[int, int]]) -> dict[int, float]:
+    """Return pass@k for the powers of two, and for the highest number of tries."""
+    most = max((count for count, _ in tries), default=0)
+    ks = sorted({2**power for power in range(most.bit_length())} | {most}) if most else []
+    return {k: _mean(pass_at(k, count, passed) for count, passed in tries if count >= k) for k in ks}
 
-    def end(self) -> Summary:
-        summary = self._summary
-        summary.tasks = len(self._tries)
-        if summary.checked:
-            summary.pass_rate = summary.passed / summary.checked
-            summary.pass_rate_interval = interval(summary.passed, summary.checked)
-        self._end_repeats()
-        if self._begin is not None and self._end is not None:
-            summary.wall_seconds = (self._end - self._begin).total_seconds()
-        summary.errors = dict(self._errors.most_common())
-        summary.failures = dict(self._failures.most_common())
-        summary.seconds_percentiles = _percentiles(self._seconds)
-        summary.steps_percentiles = _percentiles(self._steps)
-        summary.groups = dict(sorted(summary.groups.items()))
-        return summary
 
-    def _end_repeats(self) -> None:
-        tries = list(self._tries.values())
-        most = max((count for count, _ in tries), default=0)
-        ks = sorted({2**power for power in range(most.bit_length())} | {most}) if most else []
-        for k in ks:
-            value = mean(pass_at(k, count, passed) for count, passed in tries if count >= k)
-            if value is not None:
-                self._summary.pass_at[k] = value
-        self._summary.all_passed = mean(float(count == passed) for count, passed in tries if count > 1)
+def pass_at(k: int, tries: int, passed: int) -> float:
+    """Return the unbiased estimate that at least one of k tries passes: 1 - C(tries - passed, k) / C(tries, k)."""
+    return 1.0 - math.prod(max(0, tries - passed - each) / (tries - each) for each in range(k))
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found)
+
+
+def _interval(passed: int, count: int) -> tuple[float, float]:
+    """Return the 95% confidence interval of a rate (Wilson)."""
+    rate, square = passed / count, Z_95**2
+    middle = (rate + square / (2 * count)) / (1 + square / count)
+    half = Z_95 * math.sqrt(rate * (1 - rate) / count + square / (4 * count**2)) / (1 + square / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _reason(row: Row) -> str:
@@ -290,5 +283,5 @@ def _percentiles(values: array[float]) -> Percentiles | None:
     if not values:
         return None
     ordered = array("d", sorted(values))
-    p50, p90, p99 = (percentile(ordered, part) for part in (0.5, 0.9, 0.99))
+    p50, p90, p99 = (ordered[max(0, math.ceil(part * len(ordered)) - 1)] for part in (0.5, 0.9, 0.99))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=ordered[-1])

@@ -8,15 +8,7 @@ from typing import Any
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
-    """Await a coroutine to its end, also if the caller is cancelled meanwhile.
-
-    Args:
-        work: The coroutine; it must have deadlines of its own.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled meanwhile.
-        Exception: What the coroutine raised.
-    """
+    """Await a coroutine to its end, also if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

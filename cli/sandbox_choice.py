@@ -168,8 +168,8 @@ class SandboxChoice:
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""
+        from autogen_codeact.sandbox.types.option_parsing import merge_options
         from autogen_codeact.sandbox.types.option_texts import parse_texts
-        from autogen_codeact.sandbox.types.options import merge_options
 
         mode = self.mode or ("process" if self.kind == "none" else "session")
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
@@ -193,7 +193,8 @@ class SandboxChoice:
 
     def _limits(self, options: Mapping[str, Any]) -> Any:
         from autogen_codeact.sandbox.types.limits import Limits, parse_size
-        from autogen_codeact.sandbox.types.options import WRONG_LIMITS, parse_options
+        from autogen_codeact.sandbox.types.option_parsing import parse_options
+        from autogen_codeact.sandbox.types.options import WRONG_LIMITS
 
         others = options.get("limits")
         if others is not None and not isinstance(others, Limits):

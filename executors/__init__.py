@@ -43,4 +43,26 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.tool import ToolAnswer as ToolAnswer
     from autogen_codeact.sandbox.types.tool_limits import ToolLimits as ToolLimits
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "executors.auto": "choose_executor",
+    "executors.bubblewrap": "BubblewrapCommandLineCodeExecutor",
+    "executors.docker": "DockerCommandLineCodeExecutor",
+    "executors.executor": "SandboxCodeExecutor",
+    "executors.pool": "ExecutorPool",
+    "executors.result": "ExecutionResult",
+    "executors.tools.adapters": "HostTool",
+    "executors.tools.policies": "AllowTools AskModel AskPerson",
+    "sandbox.host.chunks": "OutputChunk",
+    "sandbox.tools.approval": "ApproveTool ToolApproval ToolApprovalRequest",
+    "sandbox.types.errors": (
+        "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
+        "SandboxStartError SandboxTimeout SandboxUnavailable"
+    ),
+    "sandbox.types.limits": "Limits",
+    "sandbox.types.options": "DEFAULT_IMAGE",
+    "sandbox.types.result": "Artifact CallOutcome ErrorInfo NetworkConnection Outcome State ToolCall",
+    "sandbox.types.tool": "HostToolProtocol ToolAnswer",
+    "sandbox.types.tool_limits": "ToolLimits",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -14,7 +14,8 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, parse_options
+from autogen_codeact.sandbox.types.option_parsing import parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions
 
 
 class BubblewrapArguments(ExecutorArguments, BubblewrapOptions):

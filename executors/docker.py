@@ -17,7 +17,8 @@ from autogen_codeact.executors.arguments import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe
 from autogen_codeact.sandbox.types.languages import LANGUAGES, labels
-from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.option_parsing import parse_options
+from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE, DockerOptions
 
 
 class DockerArguments(ExecutorArguments, DockerOptions):

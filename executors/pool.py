@@ -11,7 +11,8 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox import pool as sandbox_pool
 from autogen_codeact.sandbox.backend_selection import backend_for
 from autogen_codeact.sandbox.types.keyword_model import check_names
-from autogen_codeact.sandbox.types.options import BackendName, merge_options
+from autogen_codeact.sandbox.types.option_parsing import merge_options
+from autogen_codeact.sandbox.types.options import BackendName
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {

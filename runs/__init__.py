@@ -34,4 +34,21 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.summary import summarize as summarize
     from autogen_codeact.runs.writer import LogLocked as LogLocked
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "runs.conversation": "NothingToUndo RecordedConversation Undone",
+    "runs.copies": "export_files kept_files",
+    "runs.errors": "RunError RunFileError RunFolderError RunVersionError",
+    "runs.events": "RunEvent",
+    "runs.export": "export_json export_notebook",
+    "runs.messages": "load_message",
+    "runs.plan": "RunIsFinishedError RunNotResumableError",
+    "runs.reader": "Gap Run UnknownEvent load_run",
+    "runs.recording": "recorded",
+    "runs.resuming": "resume resumed",
+    "runs.sessions": "Rebuilding",
+    "runs.steps": "RunDivergedError",
+    "runs.summary": "RunSummary UnreadableRun list_runs summarize",
+    "runs.writer": "LogLocked",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -52,4 +52,28 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.types.tool import ToolImage as ToolImage
     from autogen_codeact.sandbox.types.tool_limits import ToolLimits as ToolLimits
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "sandbox.async_sandbox": "AsyncSandbox",
+    "sandbox.host.chunks": "OutputChunk",
+    "sandbox.pool": "SandboxPool",
+    "sandbox.sync_sandbox": "Sandbox",
+    "sandbox.tools.approval": "ApproveTool ToolApproval ToolApprovalRequest",
+    "sandbox.tools.function": "HostTool",
+    "sandbox.tools.source": "ToolSource",
+    "sandbox.types.displays": "Display",
+    "sandbox.types.docker_hosts": "DockerHost DockerTLS",
+    "sandbox.types.errors": (
+        "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
+        "SandboxStartError SandboxTimeout SandboxUnavailable"
+    ),
+    "sandbox.types.limits": "Limits",
+    "sandbox.types.observers": (
+        "BlockFinished BlockId BlockStarted CallFinished CallIntent Observer Recorder SandboxStarted SandboxStopped"
+    ),
+    "sandbox.types.options": "BubblewrapOptions DockerOptions SandboxOptions",
+    "sandbox.types.result": "Artifact CallOutcome ErrorInfo NetworkConnection Outcome Result State ToolCall",
+    "sandbox.types.tool": "HostToolProtocol ToolAnswer ToolImage",
+    "sandbox.types.tool_limits": "ToolLimits",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package's `__init__.py`, which import what it imports for type checkers.
+def lazy_names(package: str, table: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package's `__init__.py` (PEP 562).
 
-    Its public names are listed once, as imports under `if TYPE_CHECKING:`, where type checkers read them too. They are read from
-    the package's compiled code, which is there without its source, too.
+    Args:
+        package: Its name.
+        table: The names that it exports, by the module below `autogen_codeact` that has them; type checkers read imports.
     """
-
-    @cache
-    def homes() -> dict[str, str]:
-        import dis  # noqa: PLC0415 - not needed to import the package
-
-        loader: Any = sys.modules[package].__loader__
-        found, home = {}, ""
-        for instruction in dis.get_instructions(loader.get_code(package)):
-            if instruction.opname == "IMPORT_NAME":
-                home = instruction.argval
-            elif instruction.opname == "IMPORT_FROM" and home.startswith("autogen_codeact.") and home != __name__:
-                found[instruction.argval] = home
-        return found
+    homes = {name: f"autogen_codeact.{module}" for module, names in table.items() for name in names.split()}
 
     def get(name: str) -> Any:
         if name == "__all__":
-            return names()
-        if name.startswith("__") or name not in homes():
+            return sorted(homes)
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes()[name]), name)
+        return getattr(import_module(homes[name]), name)
 
-    def names() -> list[str]:
-        return sorted(homes())
-
-    return get, names
+    return get, lambda: sorted(homes)

@@ -8,7 +8,6 @@ import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Coroutine,
     Hashable,
@@ -16,16 +15,16 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox import backend_selection as select
-from autogen_codeact.sandbox.block_run import BlockRun, run_program
+from autogen_codeact.sandbox.block_run import BlockRun, notify_refused, request_of, run_program
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.files import transfers
-from autogen_codeact.sandbox.host.blocks import combine, make_request
+from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
@@ -42,22 +41,16 @@ from autogen_codeact.sandbox.types.languages import merge
 from autogen_codeact.sandbox.types.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.types.observers import (
     BlockId,
+    BlockStarted,
     Observer,
     Recorder,
     SandboxStarted,
     SandboxStopped,
     notify,
 )
+from autogen_codeact.sandbox.types.option_parsing import merge_options, options_of
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import (
-    BackendName,
-    DockerOptions,
-    Mode,
-    SandboxOptions,
-    merge_options,
-    options_of,
-)
-from autogen_codeact.sandbox.types.paths import WORKSPACE
+from autogen_codeact.sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 from autogen_codeact.sandbox.types.tool import HostToolProtocol
@@ -246,6 +239,8 @@ class ManagedSandbox:
 
     async def list_tools(self) -> tuple[HostToolProtocol, ...]:
         """List the host tools; starts their sources, not the sandbox."""
+        if self.tools.known is not None:
+            return self.tools.known
         async with self._lifecycle:
             return await self.tools.start()
 
@@ -453,24 +448,18 @@ class ManagedSandbox:
         observed: bool = True,
     ) -> Result:
         options, workspace = self.options, self._folder.workspace
-        request = make_request(
-            block.code,
-            block.language,
-            session=options.mode == "session",
-            workspace=WORKSPACE,
-            languages=self._languages,
-            scan=workspace is not None,
-            cpu_seconds=options.limits.cpu_seconds,
-            delete_unnamed=options.delete_tmp_files,
-        )
+        attached = self.attachments.current if observed else ()
+        request = request_of(block, options, self._languages, scan=workspace is not None)
         if isinstance(request, Result):
+            notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1
         ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
         run = BlockRun(client, options, self.tools, workspace if replay is None else None, context, ident, replay)
-        attached = self.attachments.current if observed else ()
-        return await run.observed(attached, block, request, timeout, listener)
+        if attached:
+            return await run.observed(attached, block, request, timeout, listener)
+        return await run.run(block, request, timeout, listener)
 
     @property
     def known_facts(self) -> SandboxFacts:
@@ -524,14 +513,8 @@ class ManagedSandbox:
     async def replaying(self, known_marks: Iterable[str]) -> AsyncIterator[ReplayWorkspace]:
         """Let the session run blocks without effects outside it; at the end its workspace has the host's files again.
 
-        All processes and threads of the blocks are ended. If that fails, the sandbox is stopped. Other calls wait.
-
-        Args:
-            known_marks: Marks of the files that the blocks need.
-
-        Raises:
-            ExternalEffectsError: They could have an effect outside the sandbox.
-            SandboxError: Something around the blocks broke.
+        `known_marks` are those of the files that the blocks need. All processes and threads of the blocks are ended; if that
+        fails, the sandbox is stopped. It raises `ExternalEffectsError` if they could have an effect outside the sandbox.
         """
         async with self._session:
             client = await self._ready()
@@ -541,10 +524,7 @@ class ManagedSandbox:
             assert workspace is not None
             # Files made by the start are stored on the host after the first block, as in every session.
             await self._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), self.timeout, observed=False)
-
-            def run_block(block: CodeAndLanguage, context: RunContext, replay: ReplayWorkspace) -> Awaitable[Result]:
-                return self._run_block(client, block, context, self.timeout, replay=replay, observed=False)
-
+            run_block = partial(self._run_block, client, timeout=self.timeout, observed=False)
             replay = ReplayWorkspace(client, workspace, run_block)
             try:
                 if client.gateway is not None:

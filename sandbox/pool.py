@@ -19,8 +19,9 @@ from autogen_codeact.sandbox.pool_manager import PoolLimits, PoolManager
 from autogen_codeact.sandbox.toolset import Tool, Toolset
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.types.limits import parse_seconds
+from autogen_codeact.sandbox.types.option_parsing import options_of
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
-from autogen_codeact.sandbox.types.options import BackendName, SandboxOptions, options_of
+from autogen_codeact.sandbox.types.options import BackendName, SandboxOptions
 
 logger = logging.getLogger("autogen_codeact")
 

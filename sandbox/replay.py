@@ -54,7 +54,7 @@ class ReplayWorkspace:
         self,
         client: RunnerClient,
         workspace: Workspace,
-        run_block: Callable[[CodeAndLanguage, RunContext, ReplayWorkspace], Awaitable[Result]],
+        run_block: Callable[..., Awaitable[Result]],
     ) -> None:
         self.changed: list[str] = []
         """Files of the last manifest whose recorded content is not available."""
@@ -185,7 +185,7 @@ class ReplayWorkspace:
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
         """Run a block in this sandbox only."""
         await self._client.requests.file_request({"op": "forget"})
-        return await self._run_block(block, RunContext(journalled=True, answers=answers), self)
+        return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory."""

@@ -19,4 +19,17 @@ if TYPE_CHECKING:
     from autogen_codeact.teams.speakers import Speakers as Speakers
     from autogen_codeact.teams.team import Team as Team
     from autogen_codeact.teams.termination import FinalWordTermination as FinalWordTermination
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "teams.budget": "Budget",
+    "teams.errors": "SpeakerError",
+    "teams.factory": "coder_executor_team",
+    "teams.graph": "Graph",
+    "teams.handoff": "Handoff",
+    "teams.loading": "RefusedConfigError load_component",
+    "teams.selector": "Selector",
+    "teams.speakers": "Conversation Position RoundRobin Speakers",
+    "teams.team": "Team",
+    "teams.termination": "FinalWordTermination",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -45,13 +45,7 @@ class Used(BaseModel):
 
 
 class Meter:
-    """Measures what a run uses.
-
-    Args:
-        budget: What it may use.
-        used: What it has used before, if it goes on.
-        outer: The meter of the team's run that this run is a turn of.
-    """
+    """Measures what a run uses."""
 
     def __init__(self, budget: Budget | None, used: Used, outer: Meter | None) -> None:
         self._budget = budget or Budget()

@@ -37,14 +37,7 @@ class SavedRun(BaseModel):
 
 
 class Run:
-    """One run; whoever ends it first determines how it ends.
-
-    Args:
-        meter: Measures what it uses.
-        known: The types of messages that the team can save and load.
-        messages: What it has yielded before, if it goes on.
-        batches: What the termination condition was given before, call by call, if it goes on.
-    """
+    """One run; whoever ends it first determines how it ends."""
 
     def __init__(
         self,

@@ -102,14 +102,7 @@ class TeamLock:
 
 
 class Undo:
-    """Undoes interrupted turns between two runs.
-
-    Args:
-        participants: The team's.
-        condition: Its termination condition.
-        grace_s: Seconds that each of them has to go back.
-        busy_s: Seconds to wait for a turn that ignores its cancellation.
-    """
+    """Undoes interrupted turns between two runs."""
 
     def __init__(
         self,

@@ -7,4 +7,8 @@ from autogen_codeact.sandbox.lazy import lazy_names
 if TYPE_CHECKING:
     from autogen_codeact.telemetry.instrumentation import instrument as instrument
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "telemetry.instrumentation": "instrument",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -37,11 +37,7 @@ def encodable(text: str) -> str:
 
 
 class Content:
-    """Turns messages and values into the text of attributes.
-
-    Args:
-        redact: Called with each text, also with those inside values and with keys. None to show all.
-    """
+    """Turns messages and values into the text of attributes."""
 
     def __init__(self, redact: Redact | None) -> None:
         self._redact = redact

@@ -29,11 +29,7 @@ Part = ChatAgent | Team | ObservedExecutor | Sandbox | AsyncSandbox | ChatComple
 
 
 class Instrumentation:
-    """What `instrument` returns: ends the spans with `uninstrument()`, or at the end of a `with` block.
-
-    Args:
-        ends: Ends them for each part.
-    """
+    """What `instrument` returns: ends the spans with `uninstrument()`, or at the end of a `with` block."""
 
     def __init__(self, ends: ExitStack) -> None:
         self._ends = ends

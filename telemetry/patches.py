@@ -13,13 +13,7 @@ _changing = threading.RLock()
 
 
 class Patch:
-    """A method of one object that is replaced by another function.
-
-    Args:
-        owner: The object.
-        name: The method.
-        make: Takes the present method and returns what replaces it.
-    """
+    """A method of one object that is replaced by another function."""
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
         self._owner, self._name = owner, name

@@ -48,9 +48,6 @@ class SpanObserver:
 
     Events come in the task that runs the block, or in that of the call; there the span is made the current one, so that
     what a host tool does is inside the span of its call.
-
-    Args:
-        spans: Makes the spans.
     """
 
     def __init__(self, spans: Spans) -> None:

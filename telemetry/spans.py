@@ -54,13 +54,7 @@ def harmless(note: Callable[P, None]) -> Callable[P, None]:
 
 
 class Spans:
-    """Makes the spans of one instrumentation.
-
-    Args:
-        provider: Where the spans go; None for the global one.
-        content: Whether the spans contain what was said.
-        redact: Applied to all content; None for none.
-    """
+    """Makes the spans of one instrumentation."""
 
     def __init__(self, provider: TracerProvider | None, *, content: bool, redact: Redact | None) -> None:
         self._tracer = trace.get_tracer("autogen_codeact", __version__, tracer_provider=provider)

@@ -1,10 +1,7 @@
-"""Exports of the packages. Each name is listed once: as an import for type checkers, which is made when the name is used."""
+"""Exports of the packages: the table of names, and the imports for type checkers, name the same objects."""
 
 import ast
 import importlib
-import py_compile
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,17 +40,3 @@ def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> N
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
     with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
         module.nothing  # noqa: B018
-
-
-def test_a_package_without_its_source_has_the_same_names(tmp_path: Path) -> None:
-    sandbox = Path(importlib.import_module("autogen_codeact.sandbox").__file__ or "").parent
-    target = tmp_path / "autogen_codeact" / "sandbox"
-    target.mkdir(parents=True)
-    (tmp_path / "autogen_codeact" / "__init__.py").touch()
-    for source in sandbox.glob("*.py"):
-        py_compile.compile(str(source), cfile=str(target / f"{source.stem}.pyc"), doraise=True)
-    program = "from autogen_codeact import sandbox; print(sandbox.__file__, *sandbox.__all__); print(sandbox.Artifact)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    names, artifact = run.stdout.splitlines()
-    assert names.split() == [str(target / "__init__.pyc"), *sorted(for_type_checkers(sandbox / "__init__.py"))]
-    assert artifact == "<class 'autogen_codeact.sandbox.types.result.Artifact'>"

@@ -12,4 +12,11 @@ if TYPE_CHECKING:
     from autogen_codeact.viewer.server import serve as serve
     from autogen_codeact.viewer.steps import RunSteps as RunSteps
 
-__getattr__, __dir__ = lazy_names(__name__)
+_NAMES = {
+    "viewer.control": "ApprovalQuestion RunControl",
+    "viewer.one_file": "export_html",
+    "viewer.server": "ViewerError serve",
+    "viewer.steps": "RunSteps",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

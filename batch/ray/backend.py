@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact import __version__
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, prepare
+from autogen_codeact.batch.attempt import AttemptWork, prepare
 from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError, BatchBudgetError
 from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.ray.cluster import Connection, connect
 from autogen_codeact.batch.ray.folders import FolderChanges, FolderCopy, Sent
 from autogen_codeact.batch.ray.worker import RayWorker, WorkerRestartedError
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.run_end import LogEnd, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.types.filenames import printable
 
@@ -113,7 +115,7 @@ class Ray:
                 f"{ray.cluster_resources()}: change actor_options=, or give a longer start_timeout= if nodes are being added."
             ) from None
 
-    async def run(self, work: AttemptWork) -> AttemptResult:
+    async def run(self, work: AttemptWork) -> Row:
         """Run one attempt in an actor that is ready.
 
         Raises:
@@ -186,20 +188,20 @@ class Ray:
             await connection.close()
 
 
-async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -> AttemptResult:
+async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -> Row:
     """Send a worker what an attempt needs, and take what it has to say, up to its result."""
     permits: set[asyncio.Task[None]] = set()
     copy = FolderCopy(work.log, work.work_dir)
-    await in_thread(prepare, work)
-    given = await in_thread(lambda: list(FolderChanges(work.log, work.work_dir).take(whole=True)))
-    stream = handle.run.options(num_returns="streaming").remote(key, work, *given)
     try:
+        await in_thread(prepare, work)
+        given = await in_thread(lambda: list(FolderChanges(work.log, work.work_dir).take(whole=True)))
+        stream = handle.run.options(num_returns="streaming").remote(key, work, *given)
         while True:
             async with asyncio.timeout(ANSWER_S):
                 sent: Sent = await (await anext(stream))
             match sent.kind:
                 case "result":
-                    result: AttemptResult = sent.content
+                    result: Row = sent.content
                     return result
                 case "enter":
                     permits.add(asyncio.create_task(_permit(handle, key, gate)))
@@ -207,11 +209,14 @@ async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -
                     gate.used(*sent.content)
                 case "log" | "files" | "work":
                     await in_thread(copy.write, sent)
-    except (OSError, ValueError):  # a disk that is full, for example
+    except (OSError, ValueError, LogLocked) as error:
         with suppress(Exception):
             async with asyncio.timeout(CANCEL_S):
                 await handle.cancel.remote(key)
-        raise
+        if isinstance(error, TimeoutError):
+            raise
+        cause = getattr(error, "cause", error)  # of an error that Ray has brought from the worker
+        raise AttemptError(type(cause).__name__, f"the files of the attempt: {cause}") from error
     finally:
         for task in permits:
             task.cancel()
@@ -228,7 +233,7 @@ async def _permit(handle: Any, key: str, gate: ModelGate) -> None:
         await handle.permit.remote(key, refusal)
 
 
-async def _cancel(handle: Any, key: str, running: asyncio.Task[AttemptResult]) -> None:
+async def _cancel(handle: Any, key: str, running: asyncio.Task[Row]) -> None:
     """Cancel an attempt, and take the rest of its log."""
     with suppress(Exception):
         async with asyncio.timeout(CANCEL_S):

@@ -24,12 +24,7 @@ _FRAME = 9
 
 
 class Connection:
-    """A connection that was made here, or before; made by `connect`.
-
-    Args:
-        ray: The module.
-        thread: Where it was made here: processes that Ray starts end with the thread that has started them.
-    """
+    """A connection that was made here, or before; made by `connect`."""
 
     def __init__(self, ray: Any, thread: ThreadPoolExecutor | None = None) -> None:
         self.ray = ray
@@ -43,15 +38,7 @@ class Connection:
 
 
 async def connect(address: str | None) -> Connection:
-    """Connect to the cluster; if this process is connected already, that connection is used and stays.
-
-    Args:
-        address: "auto": the cluster that RAY_ADDRESS names or that runs on this machine. None: start Ray here, for this
-            batch. Or "host:port".
-
-    Raises:
-        BatchBackendError: There is no cluster, it does not answer, or it has other versions of Ray or Python.
-    """
+    """Connect to the cluster; if this process is connected already, that connection is used and stays."""
     try:
         ray = import_module("ray")
     except ImportError as error:
@@ -107,11 +94,7 @@ def _running_cluster() -> str:
 
 
 async def _probe(address: str) -> None:
-    """Check that a server of Ray's kind answers.
-
-    Raises:
-        BatchBackendError: None does, or it is not an address of one.
-    """
+    """Check that a server of Ray's kind answers."""
     shown, answer = printable(address), b""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal() or int(port) > 65535:

@@ -39,10 +39,6 @@ class FolderChanges:
 
     Whoever has all of it can continue the run: a line of the log comes after the files that it names and after the workspace
     that the code had left. Only whole lines come.
-
-    Args:
-        log: Folder of the run log.
-        work_dir: Folder with the files of the workspace.
     """
 
     def __init__(self, log: Path, work_dir: Path) -> None:
@@ -58,14 +54,7 @@ class FolderChanges:
         return False
 
     def take(self, *, whole: bool = False) -> Generator[Sent]:
-        """Yield what is new up to now.
-
-        Args:
-            whole: Whether the workspace is read also if no block has ended. Default: no.
-
-        Raises:
-            OSError: Something can't be read.
-        """
+        """Yield what is new up to now."""
         lines = b""
         with suppress(FileNotFoundError), open(self._events, "rb") as file:
             file.seek(self._read)
@@ -103,12 +92,7 @@ def _marks(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 class FolderCopy:
-    """Writes what the other side has sent. Its methods block for the disk.
-
-    Args:
-        log: Folder of the run log.
-        work_dir: Folder with the files of the workspace.
-    """
+    """Writes what the other side has sent. Its methods block for the disk."""
 
     def __init__(self, log: Path, work_dir: Path) -> None:
         self._log = log
@@ -116,13 +100,7 @@ class FolderCopy:
         self._events = -1
 
     def write(self, sent: Sent) -> None:
-        """Write one thing.
-
-        Raises:
-            ValueError: Its name is not that of a file in these folders.
-            LogLocked: Another process writes the run log.
-            OSError: It can't be written.
-        """
+        """Write one thing."""
         if sent.kind == "log":
             self._append(sent.content)
             return

@@ -17,9 +17,10 @@ from importlib import import_module
 from pathlib import Path
 
 from autogen_codeact import __version__
-from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, WorkerContext, run_attempt
+from autogen_codeact.batch.attempt import AttemptWork, WorkerContext, run_attempt
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
 from autogen_codeact.batch.ray.folders import FolderChanges, FolderCopy, Sent
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
@@ -137,7 +138,7 @@ class RemoteAttempt:
         self._context = replace(context, gate=self.gate)
         self._work = replace(work, log=folder / "log", work_dir=folder / "work", has_files=True)
         self._changes = FolderChanges(self._work.log, self._work.work_dir)
-        self._task: asyncio.Task[AttemptResult] | None = None
+        self._task: asyncio.Task[Row] | None = None
         self._is_cancelled = False
 
     async def run(self, given: Iterable[Sent]) -> AsyncGenerator[Sent, None]:
@@ -177,7 +178,7 @@ class RemoteAttempt:
         for _ in self._changes.take(whole=True):  # the driver has it
             pass
 
-    async def _attempt(self) -> AttemptResult:
+    async def _attempt(self) -> Row:
         try:
             await in_thread(_check_there, self._work.task.data, self._node)
             result = await run_attempt(self._work, self._context)

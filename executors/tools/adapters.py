@@ -28,15 +28,7 @@ def _of_content(value: Any) -> Any:
 
 
 def answer_of(result: ToolResult, name: str) -> ToolAnswer:
-    """Convert AutoGen's result of a tool: its texts, and its images beside them.
-
-    Args:
-        result: The result.
-        name: The tool, for errors.
-
-    Raises:
-        RuntimeError: It says that the tool failed.
-    """
+    """Convert AutoGen's result of a tool: its texts, and its images beside them."""
     if result.is_error:
         raise RuntimeError(result.to_text("[image]").strip() or "the tool reported an error and said nothing of it")
     answer = to_answer(list(result.result), name)

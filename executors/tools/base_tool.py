@@ -26,16 +26,7 @@ class _Finite(BaseModel):
 
 
 class AutoGenTool(StubbedTool):
-    """A tool of AutoGen.
-
-    Args:
-        tool: The tool.
-        name: Its name; in the sandbox it becomes a Python name. Default: its own.
-        description: What it does. Default: its own.
-
-    Raises:
-        ValueError: Two of its parameters would have the same name in Python.
-    """
+    """A tool of AutoGen."""
 
     def __init__(self, tool: Tool, *, name: str | None = None, description: str | None = None) -> None:
         self._tool = tool
@@ -58,12 +49,7 @@ class AutoGenTool(StubbedTool):
         self.stub = write_stub(python_name, parameters, returned, about, texts.classes)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Validate the arguments and run the tool.
-
-        Raises:
-            ToolArgumentError: They do not fit.
-            Exception: What the tool raised.
-        """
+        """Validate the arguments and run the tool."""
         unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
         if unknown:
             raise ToolArgumentError("; ".join(unknown[:MAX_PROBLEMS]))

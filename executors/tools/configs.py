@@ -30,31 +30,13 @@ def omitting_functions() -> Iterator[None]:
 
 
 def refuse_functions(names: Sequence[str], message: str) -> None:
-    """Refuse functions that can't be written into a configuration, unless they are to be omitted.
-
-    Args:
-        names: Their names.
-        message: Text of the error.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Refuse functions that can't be written into a configuration, unless they are to be omitted."""
     if names and not _OMITTING.get():
         raise ValueError(message)
 
 
 def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
-    """Write parts of a config.
-
-    Args:
-        parts: What writes each of them, by field.
-
-    Returns:
-        The fields.
-
-    Raises:
-        ValueError: Some can't be written; the message names all of them, one per line.
-    """
+    """Write parts of a config."""
     written: dict[str, Any] = {}
     refused: list[ValueError] = []
     for name, write in parts.items():
@@ -70,14 +52,7 @@ def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
 
 
 def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
-    """Write the approval policy for a config.
-
-    Args:
-        approve: A policy that is a component, or None.
-
-    Raises:
-        ValueError: It is not a component.
-    """
+    """Write the approval policy for a config."""
     if approve is None:
         return None
     if not isinstance(approve, ComponentBase):
@@ -92,14 +67,7 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
 
 
 def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
-    """Write tools for a config.
-
-    Args:
-        tools: What was passed as `tools=[…]`.
-
-    Raises:
-        ValueError: Some are no components; the message names all of them. Inside `omitting_functions` they are left out.
-    """
+    """Write tools for a config."""
     dumped: list[ComponentModel] = []
     refused: list[str] = []
     for each in tools:
@@ -125,14 +93,7 @@ def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
 
 
 def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Workbench]:
-    """Load the tools of a config.
-
-    Args:
-        models: The result of `dump_tools`.
-
-    Raises:
-        TypeError: One is neither a tool nor a workbench.
-    """
+    """Load the tools of a config."""
     tools: list[BaseTool[Any, Any] | Workbench] = []
     for model in models:
         if model.component_type not in ("tool", "workbench"):

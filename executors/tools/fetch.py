@@ -1,17 +1,39 @@
-"""A tool that fetches web pages on the host for code in the sandbox, from an allow-list of hosts."""
+"""A tool that fetches web pages on the host for code in the sandbox, by the rules of `allow_domains`."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
+import re
+import ssl
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Self
 
+import httpx
 from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
-from autogen_codeact.sandbox.egress.pages import PageFetcher
+from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.pinned import PinnedTransport
+from autogen_codeact.sandbox.host.threads import Threads
+from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
+from autogen_codeact.sandbox.types.host_names import normalise, quoted
+
+MAX_REDIRECTS = 5
+MAX_REASON = 200
+MAX_TYPE = 200
+"""Characters of a media type that are read."""
+DECODED_AT_ONCE = 16 * 1024
+"""Bytes: no other thread runs meanwhile, and invalid ones take long."""
+_PORTS = {"http": 80, "https": 443}
+_HEADERS = {"User-Agent": "autogen-codeact", "Accept-Encoding": "identity", "Connection": "close"}
+_CHARSET = re.compile(r";\s*charset=[\"']?([\w:.-]{1,40})", re.IGNORECASE)
+# Other codecs of Python are not for pages, and some take time that grows with the square of the length.
+_CODECS = ("ascii", "big5", "cp", "euc", "gb", "iso8859", "koi8", "shift_jis", "utf-")
+_NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class FetchUrlArguments(BaseModel):
@@ -55,8 +77,9 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         timeout: float = 30,
         resolve: Resolver = resolve_by_system,
     ) -> None:
-        self._fetcher = PageFetcher(allow_domains, max_bytes=max_bytes, timeout=timeout, resolve=resolve)
+        self._connector = Connector(Policy(allow_domains), resolve)
         self._config = FetchUrlToolConfig(allow_domains=list(allow_domains), max_bytes=max_bytes, timeout=timeout)
+        self._threads = Threads(MAX_THREADS, idle_s=0, name="codeact-fetch")
         hosts = ", ".join(allow_domains)
         super().__init__(
             FetchUrlArguments,
@@ -81,9 +104,67 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
             TimeoutError: It took too long.
             ValueError: The URL is malformed, or the page is larger than it may be.
         """
-        fetching = asyncio.ensure_future(self._fetcher.fetch(args.url))
+        fetching = asyncio.ensure_future(self._in_thread(args.url))
         cancellation_token.link_future(fetching)
         return await fetching
+
+    async def _in_thread(self, url: str) -> str:
+        # On an event loop of its own: how a server divides its answer decides for how long it holds one up.
+        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]] = Future()
+
+        async def work() -> str:
+            task = asyncio.ensure_future(self._fetch(url))
+            begun.set_result((asyncio.get_running_loop(), task))
+            return await task
+
+        try:
+            return await self._threads.run(lambda: asyncio.run(work()))
+        except asyncio.CancelledError:
+            begun.add_done_callback(_cancel)
+            raise
+
+    async def _fetch(self, url: str) -> str:
+        if _NOT_IN_URLS.search(url):
+            raise ValueError(f"{quoted(url)} is not a URL: it has a space, a backslash or a control character in it")
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                return await self._follow(httpx.URL(url))
+        except Refused as refusal:
+            kind = PermissionError if refusal.status == 403 else ConnectionError
+            raise kind(str(refusal)) from None
+        except TimeoutError:
+            raise TimeoutError(f"{quoted(url)} was not fetched within {self._config.timeout:g} s") from None
+        except httpx.InvalidURL as error:
+            raise ValueError(f"{quoted(url)} is not a URL: {error}") from None
+        except (OSError, httpx.TransportError) as error:
+            # Cut off, because it may quote what the server has sent.
+            reason = str(error)[:MAX_REASON] or type(error).__name__
+            raise ConnectionError(f"{quoted(url)} can't be fetched: {reason}") from None
+
+    async def _follow(self, url: httpx.URL) -> str:
+        for _ in range(MAX_REDIRECTS + 1):
+            addresses = await self._connector.addresses(*_host_and_port(url))
+            verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
+            transport = PinnedTransport(addresses, verify)
+            async with (
+                httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - the caller has one for all
+                client.stream("GET", url, headers=_HEADERS) as response,
+            ):
+                if not response.has_redirect_location:
+                    return await self._read(response)
+                url = _joined(url, response.headers["Location"])
+        raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
+
+    async def _read(self, response: httpx.Response) -> str:
+        if response.status_code >= 400:
+            raise ConnectionError(f"the server says {response.status_code}")
+        body = bytearray()
+        # Not decompressed: a small body could become a very large one.
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > self._config.max_bytes:
+                raise ValueError(f"the page has more than the {self._config.max_bytes:,} bytes that may be fetched")
+        return _decode(bytes(body), response.headers.get("Content-Type", ""))
 
     def _to_config(self) -> FetchUrlToolConfig:
         return self._config
@@ -91,3 +172,40 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
     @classmethod
     def _from_config(cls, config: FetchUrlToolConfig) -> Self:
         return cls(config.allow_domains, max_bytes=config.max_bytes, timeout=config.timeout)
+
+
+def _host_and_port(url: httpx.URL) -> tuple[str, int]:
+    """The host of a URL, normalised, and its port."""
+    if url.scheme not in _PORTS or not url.host:
+        raise ValueError(f"{quoted(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
+    if url.userinfo:
+        raise ValueError(f"{quoted(str(url))} has a user in front of the host: leave that out")
+    name = url.raw_host.decode("ascii")
+    try:
+        host = normalise(f"[{name}]" if ":" in name else name)
+    except ValueError as error:
+        raise Refused(f"{error}, so it is not in allow_domains") from None
+    return host, url.port if url.port is not None else _PORTS[url.scheme]
+
+
+def _joined(url: httpx.URL, location: str) -> httpx.URL:
+    try:
+        return url.join(location)
+    except httpx.InvalidURL as error:
+        raise ConnectionError(error) from None
+
+
+def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[str]]]) -> None:
+    loop, task = begun.result()
+    with contextlib.suppress(RuntimeError):  # it has been closed
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _decode(body: bytes, media_type: str) -> str:
+    named = _CHARSET.search(media_type[:MAX_TYPE])
+    codec = "utf-8"
+    with contextlib.suppress(LookupError, ValueError):  # unknown
+        codec = codecs.lookup(named[1]).name if named else codec
+    decoder = codecs.getincrementaldecoder(codec if codec.startswith(_CODECS) else "utf-8")("replace")
+    pieces = [decoder.decode(body[at : at + DECODED_AT_ONCE]) for at in range(0, len(body), DECODED_AT_ONCE)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])

@@ -45,11 +45,7 @@ class HostTools(Toolset):
         return super().is_same(one, other) or (config is not None and config == loaded_from(other))
 
     def dump(self) -> dict[str, Any]:
-        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
-
-        Raises:
-            ValueError: Some tools are no components, or `approve_tool` isn't; the message names all of them.
-        """
+        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config."""
         parts = dump_all(tools=lambda: dump_tools(self._given), approve_tool=lambda: dump_approval(self._approve))
         limits = self.broker.limits
         return {**parts, "tool_limits": None if limits == ToolLimits() else limits}

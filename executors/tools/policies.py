@@ -259,11 +259,7 @@ def _normalise(answer: str) -> str:
 
 
 def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
-    """Load the policy of a config.
-
-    Raises:
-        TypeError: It is not a policy.
-    """
+    """Load the policy of a config."""
     if model is None:
         return None
     if model.component_type != "tool_policy":

@@ -27,11 +27,7 @@ def source_of(workbench: Workbench) -> ToolSource:
 
 
 class WorkbenchSource(ToolSource):
-    """The tools of a workbench.
-
-    Args:
-        workbench: The workbench.
-    """
+    """The tools of a workbench."""
 
     def __init__(self, workbench: Workbench) -> None:
         super().__init__(type(workbench).__name__)

@@ -35,13 +35,7 @@ class Link(Protocol):
 
 
 class Channel:
-    """One connection. All of it but `admit` belongs to the event loop's thread.
-
-    Args:
-        link: Sends its frames.
-        ident: Its number.
-        loop: The event loop.
-    """
+    """One connection. All of it but `admit` belongs to the event loop's thread."""
 
     def __init__(self, link: Link, ident: int, loop: asyncio.AbstractEventLoop) -> None:
         self.ident = ident
@@ -60,11 +54,7 @@ class Channel:
         self._credit_changed = asyncio.Event()
 
     def admit(self, size: int) -> bool:
-        """Count bytes that have arrived; called in the connection's thread.
-
-        Returns:
-            Whether the sandbox was allowed to send them.
-        """
+        """Count bytes that have arrived; return whether the sandbox may send them. Called in the connection's thread."""
         with self._room_lock:
             self._input_room -= size
             return self._input_room >= 0
@@ -92,20 +82,11 @@ class Channel:
         return self._consumed(await self._reader.read(PIECE))
 
     async def read_exactly(self, size: int) -> bytes:
-        """Return that many bytes.
-
-        Raises:
-            asyncio.IncompleteReadError: The sandbox's data ended before.
-        """
+        """Return that many bytes."""
         return self._consumed(await self._reader.readexactly(size))
 
     async def read_head(self) -> bytes:
-        """Return the bytes up to and including the first empty line.
-
-        Raises:
-            asyncio.IncompleteReadError: The sandbox's data ended before.
-            asyncio.LimitOverrunError: There are more than `HEAD_LIMIT` before it.
-        """
+        """Return the bytes up to and including the first empty line."""
         return self._consumed(await self._reader.readuntil(b"\r\n\r\n"))
 
     def _consumed(self, data: bytes) -> bytes:
@@ -119,11 +100,7 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the sandbox reads them.
-
-        Raises:
-            ChannelClosed: The sandbox reads no more.
-        """
+        """Send bytes, as fast as the sandbox reads them."""
         view = memoryview(data)
         while view:
             while not self._credit and not self.closed:
@@ -158,17 +135,7 @@ async def relay(
     *,
     until_down_ends: bool = False,
 ) -> None:
-    """Run both directions of a connection until both have ended or nothing moves any more.
-
-    Args:
-        channel: The sandbox's side.
-        up: Passes on what the sandbox sends; has `FLUSH_S` to finish when the sandbox has closed the channel.
-        down: Passes on what the host sends.
-        until_down_ends: Whether to return as soon as `down` has ended.
-
-    Raises:
-        Exception: What one of them has raised.
-    """
+    """Run both directions of a connection until both (or `down`) have ended or nothing moves; `up` has `FLUSH_S` to finish."""
     sending, receiving = tasks = asyncio.ensure_future(up), asyncio.ensure_future(down)
     pending: set[asyncio.Future[None]] = set(tasks)
     try:

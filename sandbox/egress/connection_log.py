@@ -40,7 +40,7 @@ class LogEntry:
 
 
 class ConnectionLog:
-    """The last `MAX_ENTRIES` connections of one sandbox."""
+    """The last `MAX_ENTRIES` connections of one sandbox, and as many remarks for whoever reads a result."""
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=MAX_ENTRIES)
@@ -52,9 +52,8 @@ class ConnectionLog:
         """Add a connection that has sent a request."""
         with self._lock:
             self._count += 1
-            entry = LogEntry(self._count, channel)
-            self._entries.append(entry)
-        return entry
+            self._entries.append(LogEntry(self._count, channel))
+            return self._entries[-1]
 
     def remark(self, sentence: str) -> None:
         """Add a sentence for whoever reads the result."""
@@ -62,22 +61,19 @@ class ConnectionLog:
             self._count += 1
             self._remarks.append((self._count, sentence))
 
-    def remarks_since(self, mark: int) -> tuple[str, ...]:
-        """Return the remarks since a mark, each one once, at most `MAX_NOTES`."""
-        with self._lock:
-            found = [sentence for number, sentence in self._remarks if number > mark]
-        return tuple(dict.fromkeys(found))[:MAX_NOTES]
-
     def mark(self) -> int:
         """Return the argument for `since` that stands for now."""
-        with self._lock:
-            return self._count
+        return self._count
 
     def since(self, mark: int) -> tuple[NetworkConnection, ...]:
         """Return the connections that have begun since a mark, in their present state."""
         with self._lock:
-            found = [entry for entry in self._entries if entry.number > mark]
-        return tuple(entry.to_connection() for entry in found)
+            return tuple(entry.to_connection() for entry in self._entries if entry.number > mark)
+
+    def remarks_since(self, mark: int) -> tuple[str, ...]:
+        """Return the remarks since a mark, each one once, at most `MAX_NOTES`."""
+        with self._lock:
+            return tuple(dict.fromkeys(sentence for number, sentence in self._remarks if number > mark))[:MAX_NOTES]
 
 
 def notes(connections: tuple[NetworkConnection, ...]) -> tuple[str, ...]:

@@ -39,12 +39,7 @@ def resolve_by_system(name: str) -> list[str]:
 
 
 class Connector:
-    """Connects to the hosts of an allow-list.
-
-    Args:
-        policy: The allow-list.
-        resolve: Finds the addresses of names.
-    """
+    """Connects to the hosts of an allow-list."""
 
     def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
         self._policy = policy
@@ -52,18 +47,7 @@ class Connector:
         self._threads = lookup_threads()
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to a host.
-
-        Args:
-            host: Normalised.
-            port: The port.
-
-        Returns:
-            The connection.
-
-        Raises:
-            Refused: The list does not allow it, or it can't be reached.
-        """
+        """Connect to a host."""
         addresses = await self.addresses(host, port)
         problem: Exception = TimeoutError()
         for address in addresses:
@@ -81,18 +65,7 @@ class Connector:
         raise _unreachable(host, port, _short(problem))
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """Find and check the addresses of a host.
-
-        Args:
-            host: Normalised.
-            port: The port.
-
-        Returns:
-            The addresses to connect to, at least one and at most `MAX_ADDRESSES`, in the order in which to try them.
-
-        Raises:
-            Refused: The list does not allow the host or an address, or no address is found.
-        """
+        """Return the addresses to connect to, at most `MAX_ADDRESSES`, in their order; raise `Refused` if one is not allowed."""
         # A name that is not on the list is not looked up either: the query itself would carry data out.
         self._policy.find(host, port)
         addresses = await look_up(self._resolve, host, port, self._threads)
@@ -104,20 +77,7 @@ class Connector:
 
 
 async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> list[Address]:
-    """Find the addresses of a host; they are not checked.
-
-    Args:
-        resolve: Finds the addresses of names.
-        host: Normalised.
-        port: The port, for messages.
-        threads: Where the name is looked up.
-
-    Returns:
-        At least one.
-
-    Raises:
-        Refused: No address is found.
-    """
+    """Find the addresses of a host; they are not checked."""
     if is_address(host):
         return [ipaddress.ip_address(host)]
     try:

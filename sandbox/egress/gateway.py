@@ -29,12 +29,7 @@ _OPS = ("open", "data", "credit", "end", "close")
 
 
 class Gateway:
-    """Serves the connections of one sandbox.
-
-    Args:
-        connector: Connects to the hosts that are allowed; None if there are none.
-        index: The package index, or None.
-    """
+    """Serves the connections of one sandbox."""
 
     def __init__(self, connector: Connector | None, index: LocalService | None = None) -> None:
         self.log = ConnectionLog()
@@ -53,12 +48,7 @@ class Gateway:
         self._ending = threading.Lock()
 
     def attach(self, connection: Connection, name: str) -> None:
-        """Start to serve.
-
-        Args:
-            connection: The connection to the sandbox, not open yet.
-            name: The sandbox's name.
-        """
+        """Start to serve."""
         self._connection = connection
         self._loop = asyncio.new_event_loop()
         self._thread = start_thread(f"codeact-egress-{name}", self._run)
@@ -99,14 +89,7 @@ class Gateway:
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Register the start of a block.
-
-        Args:
-            shut: Whether it may reach no host.
-
-        Returns:
-            The argument for the log's `since`, to find connections that begin from now on.
-        """
+        """Register the start of a block."""
         # Not earlier: code that a block has left, such as a fork hook, may run between two blocks.
         if not shut:
             self._shut = False
@@ -123,22 +106,14 @@ class Gateway:
         return not self._channels
 
     def renew(self) -> bool:
-        """Forget the connections of the use so far, for the sandbox's next one.
-
-        Returns:
-            Whether that is possible: not while there is one.
-        """
+        """Forget the connections of the use so far, for the sandbox's next one."""
         if self._channels or self._serving:
             return False
         self.log, self._shut = ConnectionLog(), False
         return True
 
     def take(self, ident: int, payload: bytes) -> None:
-        """Process a frame from the sandbox; called in the connection's thread.
-
-        Raises:
-            SandboxProtocolError: It violates the protocol.
-        """
+        """Process a frame from the sandbox; called in the connection's thread."""
         message, data = protocol.unpack(payload)
         op, credit = message.get("op"), message.get("bytes", 0)
         if op not in _OPS or not isinstance(credit, int) or not 0 <= credit <= WINDOW or (data and op != "data"):

@@ -59,11 +59,7 @@ class LocalService(Protocol):
     """Answers the requests that name no host: those to the port itself, not through it."""
 
     async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
-        """Answer one request.
-
-        Raises:
-            ChannelClosed: The sandbox reads no more.
-        """
+        """Answer one request."""
         ...
 
     async def close(self) -> None:
@@ -74,14 +70,7 @@ class LocalService(Protocol):
 async def serve(
     channel: Channel, connector: Connector | None, log: ConnectionLog, local: LocalService | None = None
 ) -> None:
-    """Read the request of a connection, and serve or refuse it.
-
-    Args:
-        channel: The connection.
-        connector: Connects to the allowed hosts; None while nothing may be reached, `local` included.
-        log: The log to add it to.
-        local: Answers requests that name no host, or None.
-    """
+    """Read the request of a connection, and serve or refuse it."""
     entry = None
     try:
         head = await _read_head(channel)
@@ -167,17 +156,7 @@ def _reason(error: Exception) -> str:
 
 
 def parse_head(head: bytes) -> tuple[h11.Connection, h11.Request]:
-    """Parse the head of a request.
-
-    Args:
-        head: The head, up to and including the empty line.
-
-    Returns:
-        The parser, which has read the head, and the request.
-
-    Raises:
-        Refused: It is malformed or ambiguous.
-    """
+    """Parse the head of a request."""
     if _AMBIGUOUS.search(head):
         raise _malformed("a line of its head is folded, or ends in half a line break, or holds a NUL")
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
@@ -192,17 +171,7 @@ def parse_head(head: bytes) -> tuple[h11.Connection, h11.Request]:
 
 
 def read_request(message: h11.Request) -> ProxyRequest:
-    """Read the host and port of a request.
-
-    Args:
-        message: The request.
-
-    Returns:
-        What it requests.
-
-    Raises:
-        Refused: It names no host, or the name is malformed.
-    """
+    """Read the host and port of a request."""
     if message.method == b"CONNECT":
         return ProxyRequest(True, *_host_and_port(message.target.decode("latin-1"), None))
     scheme, separator, rest = message.target.partition(b"://")
@@ -242,15 +211,7 @@ def _host_and_port(authority: str, default_port: int | None) -> tuple[str, int]:
 
 
 def check_headers(request: ProxyRequest, message: h11.Request) -> None:
-    """Check that the headers name the same host as the first line, and that the end of the body is unambiguous.
-
-    Args:
-        request: What the first line requests.
-        message: The request; h11 has refused several `Host` headers and several lengths of one kind.
-
-    Raises:
-        Refused: They do not.
-    """
+    """Check that the headers name the same host as the first line, and that the end of the body is unambiguous."""
     headers = dict(message.headers)
     lengths = {b"content-length", b"transfer-encoding"} & headers.keys()
     if len(lengths) > 1:

@@ -16,10 +16,6 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     """Sends the requests to one host to the first of its addresses that can be connected to.
 
     Make one for each request: another host may have the same address, and its certificate has to be checked, too.
-
-    Args:
-        addresses: Where the host is, at least one.
-        verify: How its certificate is checked.
     """
 
     def __init__(self, addresses: Sequence[Address], verify: ssl.SSLContext | bool) -> None:
@@ -27,11 +23,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         self._transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; its headers, and its TLS, name the host.
-
-        Raises:
-            httpx.TransportError: There is no connection, or it broke.
-        """
+        """Send a request; its headers, and its TLS, name the host."""
         for address in self._addresses[:-1]:
             with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
                 return await self._send(request, address)

@@ -41,17 +41,7 @@ class TunnelRefused(Refused):
 
 
 async def tunnel(channel: Channel, host: str, port: int, streams: Streams) -> None:
-    """Establish a tunnel, check the server name of its TLS, and pass bytes on.
-
-    Args:
-        channel: The sandbox's side.
-        host: The host of the tunnel, normalised.
-        port: Its port.
-        streams: The host's side, connected.
-
-    Raises:
-        TunnelRefused: It does not begin with a client hello for that host.
-    """
+    """Establish a tunnel, check the server name of its TLS, and pass bytes on."""
     reader, writer = streams
     await channel.write(ESTABLISHED)
     await _pass_hello(channel, host, port, writer)
@@ -103,19 +93,7 @@ async def _pass_hello(
 async def read_client_hello(
     read_exactly: Callable[[int], Awaitable[bytes]], *, second: bool = False
 ) -> tuple[bytes, str | None]:
-    """Read a TLS client hello.
-
-    Args:
-        read_exactly: Reads that many bytes of what the client sends.
-        second: Whether it is the second hello, before which a client may change its cipher.
-
-    Returns:
-        The records of the hello as they came, and the server name in it, normalised, or None if there is none.
-
-    Raises:
-        NotTls: It is not well-formed, or larger than `HELLO_LIMIT`.
-        asyncio.IncompleteReadError: The client sent no more.
-    """
+    """Read a TLS client hello."""
     records, message = bytearray(), bytearray()
     prefix = b""
     missing = _MESSAGE_HEADER

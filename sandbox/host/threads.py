@@ -28,11 +28,6 @@ class Threads:
     """A few daemon threads for functions that may never return. They start when they are needed, and end when they are idle.
 
     A function that is running can't be stopped: its thread stays taken until it returns.
-
-    Args:
-        most: How many there may be; further calls wait for one.
-        idle_s: Seconds after which an idle one ends. None for never.
-        name: Their name.
     """
 
     def __init__(self, most: int = MAX_THREADS, idle_s: float | None = IDLE_S, name: str = "codeact-tool") -> None:

@@ -37,11 +37,7 @@ def shown(url: str) -> str:
 
 
 class Credentials:
-    """Finds the credentials for a URL.
-
-    Args:
-        urls: The configured URLs; some have a user and perhaps a password.
-    """
+    """Finds the credentials for a URL."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._from_urls: dict[Origin, tuple[str, str | None]] = {}
@@ -53,11 +49,7 @@ class Credentials:
         self._known: dict[Origin, str | None] = {}
 
     def header(self, url: str) -> str | None:
-        """Return the value of the header `Authorization` for a URL, or None; it may block.
-
-        Args:
-            url: Where the request goes.
-        """
+        """Return the value of the header `Authorization` for a URL, or None; it may block."""
         where = origin(url)
         if where not in self._known:
             self._known[where] = self._find(where)

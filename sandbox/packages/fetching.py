@@ -39,12 +39,7 @@ class NotFoundError(FetchError):
 
 
 class Fetcher:
-    """Sends the requests. All of it belongs to one event loop.
-
-    Args:
-        config: Where packages come from.
-        resolve: Finds the addresses of hosts that are not configured but that pages link to.
-    """
+    """Sends the requests. All of it belongs to one event loop."""
 
     def __init__(self, config: PipConfig, resolve: Resolver) -> None:
         self._config = config
@@ -66,17 +61,7 @@ class Fetcher:
     async def open(
         self, url: str, base: str | None = None, *, accept: str = "*/*", method: str = "GET"
     ) -> AsyncIterator[tuple[httpx.Response, str]]:
-        """Send a request and follow redirects; gives the response and the URL where they have led.
-
-        Args:
-            url: A configured URL, or one that a page at such a URL lists.
-            base: URL of this page; None for a configured URL.
-            accept: Media types.
-            method: GET or HEAD.
-
-        Raises:
-            FetchError: It can't be had, or may not be fetched.
-        """
+        """Send a request and follow redirects; gives the response and the URL where they have led."""
         for _ in range(MAX_REDIRECTS + 1):
             async with self._request(url, base, accept, method) as response:
                 if not response.has_redirect_location:
@@ -142,11 +127,7 @@ class Fetcher:
             yield client
 
     async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:
-        """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it.
-
-        Raises:
-            Refused: The index may not lead there.
-        """
+        """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it."""
         name = url.raw_host.decode("ascii")
         try:
             host = normalise(f"[{name}]" if ":" in name else to_ascii(name))

@@ -39,14 +39,7 @@ _FILE = re.compile(r"/files/([^/]*)/([^/]*)")
 
 
 class PackageIndex:
-    """Answers the requests of one sandbox.
-
-    Args:
-        file_limit: Bytes that a file may have: there is no room for more in the sandbox.
-        config: Where packages come from. Default: what the host's pip is configured for.
-        resolve: Finds the addresses of hosts that pages link to.
-        total_limit: Bytes of files that it may fetch in all.
-    """
+    """Answers the requests of one sandbox."""
 
     def __init__(
         self,
@@ -69,18 +62,7 @@ class PackageIndex:
         await self._fetcher.close()
 
     async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
-        """Answer one request.
-
-        Args:
-            channel: The connection.
-            request: What has been parsed of it.
-            parser: Has parsed it, and writes the response.
-            log: For remarks to whoever reads the result.
-
-        Raises:
-            ChannelClosed: The sandbox reads no more.
-            h11.LocalProtocolError: A file was not as long as its source said; the response is incomplete.
-        """
+        """Answer one request."""
         answer = Answer(channel, parser, head_only=request.method == b"HEAD")
         try:
             await self._answer(answer, request, log)
@@ -181,13 +163,7 @@ def _project(name: str) -> str:
 
 
 class Answer:
-    """Writes one response.
-
-    Args:
-        channel: The connection.
-        parser: Has read the request.
-        head_only: Whether the request was HEAD.
-    """
+    """Writes one response."""
 
     def __init__(self, channel: Channel, parser: h11.Connection, *, head_only: bool) -> None:
         self.head_only = head_only

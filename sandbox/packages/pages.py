@@ -58,12 +58,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def belongs_to(filename: str, project: str) -> bool:
-    """Return whether a file's name says that it is of a project.
-
-    Args:
-        filename: Name of a wheel or a source distribution.
-        project: Normalised name.
-    """
+    """Return whether a file's name says that it is of a project."""
     dashes = [place for place, letter in enumerate(filename) if letter == "-"]
     return any(
         canonical_name(filename[:place]) == project and filename[place + 1 : place + 2].isdigit() for place in dashes
@@ -78,15 +73,7 @@ def file_name(url: str) -> str | None:
 
 
 def parse_page(content: bytes, url: str) -> list[ProjectFile]:
-    """Read the files that a page lists; entries that are malformed are left out.
-
-    Args:
-        content: The page.
-        url: Its URL, from which relative links are resolved.
-
-    Raises:
-        ValueError: It lists too many files, or takes too long.
-    """
+    """Read the files that a page lists; entries that are malformed are left out."""
     parser = _Links(url)
     text, deadline = content.decode("utf-8", "replace"), time.monotonic() + PARSE_TIMEOUT_S
     for at in range(0, len(text), PIECE):

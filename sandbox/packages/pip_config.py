@@ -46,11 +46,7 @@ class PipConfig:
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
-        """Read the configuration as the host's pip does: its files, then its environment variables.
-
-        Args:
-            environment: The host's variables. Default: those of this process.
-        """
+        """Read the configuration as the host's pip does: its files, then its environment variables."""
         environment = os.environ if environment is None else environment
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
@@ -71,11 +67,7 @@ class PipConfig:
 
 
 def read_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that pip would use, by their long names; later sources replace earlier ones.
-
-    Args:
-        environment: The host's variables.
-    """
+    """Return the options that pip would use, by their long names; later sources replace earlier ones."""
     sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
     for file in _files(environment):
         for section, found in _read_file(file).items():

@@ -47,12 +47,7 @@ class Source:
     fetcher: Fetcher
 
     async def files(self, project: str) -> list[ProjectFile]:
-        """Return the files of a project, by its normalised name.
-
-        Raises:
-            NotFoundError: It has none.
-            FetchError: The source can't be read.
-        """
+        """Return the files of a project, by its normalised name."""
         if self.is_index:
             return await self._list(f"{project}/")
         try:
@@ -140,11 +135,7 @@ def _in_folder(folder: Path) -> Iterator[ProjectFile]:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a regular file for reading.
-
-    Raises:
-        OSError: It can't be opened, or is something else, such as a device.
-    """
+    """Open a regular file for reading."""
     # A named pipe would block without a writer.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = os.fdopen(fd, "rb")
@@ -169,18 +160,7 @@ class Download:
 
 @contextlib.asynccontextmanager
 async def download(url: str, base: str, fetcher: Fetcher, method: str = "GET") -> AsyncIterator[Download]:
-    """Open a file that a source has listed.
-
-    Args:
-        url: Its URL.
-        base: URL of the page that lists it.
-        fetcher: Sends requests.
-        method: GET, or HEAD for its size only.
-
-    Raises:
-        NotFoundError: It does not exist.
-        FetchError: It can't be had.
-    """
+    """Open a file that a source has listed."""
     path = _local_path(url)
     if path is None:
         async with fetcher.open(url, base, method=method) as (response, _):

@@ -19,11 +19,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 @singledispatch
 def as_tool_image(value: Any) -> Any:
-    """Convert an image to a `ToolImage`; return anything else as it is. Libraries can register classes of images.
-
-    Args:
-        value: What a tool returned, or a part of it.
-    """
+    """Convert an image to a `ToolImage`; return anything else as it is. Libraries can register classes of images."""
     if not isinstance(value, pillow_image()):
         return value
     file = io.BytesIO()
@@ -49,19 +45,7 @@ def is_image_class(kind: Any) -> bool:
 
 
 def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None) -> ToolAnswer:
-    """Make a tool's answer.
-
-    Args:
-        value: What the tool returned.
-        origin: The tool's name, for the error.
-        dump: Converts a value of the annotated type to JSON values; raises for one of another type.
-
-    Returns:
-        The answer; its value has a description in place of each image.
-
-    Raises:
-        TypeError: JSON can't represent it.
-    """
+    """Make a tool's answer."""
     images: list[ToolImage] = []
     value = _without_images(value, images, 0)
     if dump is not None and not images:

@@ -37,16 +37,7 @@ _BYTES_AS_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
 
 
 class Arguments:
-    """The parameters of a function.
-
-    Args:
-        name: Its name, for errors.
-        types: Their types by name.
-        defaults: The defaults of those that have one.
-
-    Raises:
-        ValueError: pydantic can't validate one of the types.
-    """
+    """The parameters of a function."""
 
     def __init__(self, name: str, types: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         # Beside text, base64 could not be told from it.
@@ -67,24 +58,13 @@ class Arguments:
             raise
 
     def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert JSON values to Python values by name, without the defaults.
-
-        Raises:
-            ToolArgumentError: They are invalid.
-        """
+        """Convert JSON values to Python values by name, without the defaults."""
         made = validated(lambda given: self._model.model_validate_json(json.dumps(given)), values)
         return {name: getattr(made, field) for field, name in self._names.items() if field in made.model_fields_set}
 
 
 class Result:
-    """The result of a function.
-
-    Args:
-        kind: Its type.
-
-    Raises:
-        Exception: pydantic can't describe it; which exception depends on the type.
-    """
+    """The result of a function."""
 
     def __init__(self, kind: Any) -> None:
         try:
@@ -94,11 +74,7 @@ class Result:
         self.schema = self._adapter.json_schema(mode="serialization")
 
     def dump(self, value: Any) -> Any:
-        """Convert a result to JSON values.
-
-        Raises:
-            Exception: It is not of its type.
-        """
+        """Convert a result to JSON values."""
         return self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
 
 
@@ -111,15 +87,7 @@ def result_of(kind: Any) -> Result | None:
 
 
 def check_result(name: str, kind: Any) -> None:
-    """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do.
-
-    Args:
-        name: The function, for errors.
-        kind: The type of its result.
-
-    Raises:
-        ValueError: No object of the type can be sent.
-    """
+    """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do."""
     for part in typing.get_args(kind) or (kind,):
         if not isinstance(part, type) or is_image_class(part) or hasattr(part, "tolist"):
             continue
@@ -189,18 +157,7 @@ def _mixes_text_and_bytes(kind: Any) -> bool:
 
 
 def validated(validate: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:
-    """Validate arguments.
-
-    Args:
-        validate: Validates them; raises pydantic's `ValidationError`.
-        arguments: JSON values by name.
-
-    Returns:
-        Its result.
-
-    Raises:
-        ToolArgumentError: They are invalid.
-    """
+    """Validate arguments."""
     try:
         return validate(dict(arguments))
     except ValidationError as error:
@@ -226,11 +183,7 @@ def _first_of(value: Any, depth: int) -> Any:
 
 
 def problems_of(error: Exception) -> str:
-    """Return what is wrong with arguments, as sentences.
-
-    Args:
-        error: What validating them raised.
-    """
+    """Return what is wrong with arguments, as sentences."""
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_context=False)

@@ -54,14 +54,7 @@ _NUMBER = struct.Struct("!I")
 
 
 class NotAllowed(Exception):
-    """A call that is not made.
-
-    Args:
-        kind: Name of the exception that the code gets.
-        reason: Why.
-        bases: Builtin exceptions that it can be caught as.
-        refused: Whether the code gets a `ToolRefused`. Default: if that is its kind.
-    """
+    """A call that is not made."""
 
     def __init__(self, kind: str, reason: str, *bases: str, refused: bool | None = None) -> None:
         super().__init__(reason)
@@ -72,16 +65,7 @@ class NotAllowed(Exception):
 
 
 class ToolBroker:
-    """The host tools of a sandbox, with their limits and approval.
-
-    Args:
-        tools: The tools.
-        limits: Limits for the calls of one block.
-        approve: Approves each call; None to allow all.
-
-    Raises:
-        ValueError: Two tools have the same name, or one has an unusable name.
-    """
+    """The host tools of a sandbox, with their limits and approval."""
 
     def __init__(
         self,
@@ -98,15 +82,7 @@ class ToolBroker:
         self.replace((), tools)
 
     def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
-        """Replace some of the tools by others.
-
-        Args:
-            old: The tools to remove.
-            new: The tools to add.
-
-        Raises:
-            ValueError: Two tools have the same name, or one has an unusable name; nothing has changed.
-        """
+        """Replace some of the tools by others."""
         staying = {name: tool for name, tool in self.tools.items() if tool not in old}
         names = [*staying, *(tool.name for tool in new)]
         if double := sorted({name for name in names if names.count(name) > 1}):
@@ -129,14 +105,7 @@ class ToolBroker:
         }
 
     def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
-        """Return the handler of the calls of one block, for the running event loop.
-
-        Args:
-            code: The block.
-            language: Its language.
-            context: What its caller adds.
-            block: Which block it is, for recorder and observers.
-        """
+        """Return the handler of the calls of one block, for the running event loop."""
         return BlockCalls(self, code, language, context, block)
 
 
@@ -160,15 +129,7 @@ class _Call:
 
 
 class BlockCalls:
-    """The calls of one block.
-
-    Args:
-        broker: The broker.
-        code: The block.
-        language: Its language.
-        context: What its caller adds.
-        block: Which block it is.
-    """
+    """The calls of one block."""
 
     def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
         self._broker = broker
@@ -219,11 +180,7 @@ class BlockCalls:
     # In the connection's thread
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a `TOOL_CALL` or `CANCEL_CALL` frame.
-
-        Raises:
-            SandboxProtocolError: The calls exceed the limits.
-        """
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame."""
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)

@@ -20,22 +20,14 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
 class FileBudget:
-    """How many bytes the running calls of a block may exchange as files.
-
-    Args:
-        limit: Bytes at a time.
-    """
+    """How many bytes the running calls of a block may exchange as files."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
 
     def take(self, count: int) -> None:
-        """Take some of it.
-
-        Raises:
-            ValueError: There is not so much left.
-        """
+        """Take some of it."""
         if self.used + count > self.limit:
             raise ValueError(
                 f"it is too large: the calls of a block may exchange {self.limit:,} bytes as files at a time"
@@ -44,13 +36,7 @@ class FileBudget:
 
 
 class CallFiles:
-    """The files of one call.
-
-    Args:
-        sandbox: Reads and writes the sandbox's files.
-        budget: Of the block.
-        work_dir: The folder on the host whose files are in the workspace, or None.
-    """
+    """The files of one call."""
 
     def __init__(self, sandbox: Requests, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
@@ -69,12 +55,7 @@ class CallFiles:
             await asyncio.shield(asyncio.ensure_future(folder.remove()))
 
     async def read(self, path: str) -> bytes:
-        """Return the content of a file of the sandbox.
-
-        Raises:
-            ValueError: It is too large, or its path is invalid.
-            SandboxFileError: It does not exist, or is not a regular file.
-        """
+        """Return the content of a file of the sandbox."""
         pieces: list[bytes] = []
         async with aclosing(self._sandbox.read_file(_checked(path))) as reading:
             async for piece, size in reading:
@@ -83,12 +64,7 @@ class CallFiles:
         return await in_thread(b"".join, pieces)
 
     async def copy_in(self, path: str) -> Path:
-        """Copy a file of the sandbox into a temporary folder of the host; the copy is removed with the call.
-
-        Raises:
-            ValueError: It is too large, or its path is invalid.
-            SandboxFileError: It does not exist, or is not a regular file.
-        """
+        """Copy a file of the sandbox into a temporary folder of the host; the copy is removed with the call."""
         name = posixpath.basename(_checked(path))
         safe_name(name)
         if self._folder is None:
@@ -110,12 +86,7 @@ class CallFiles:
         return target
 
     async def write(self, path: str, data: bytes) -> None:
-        """Write a file of the sandbox.
-
-        Raises:
-            ValueError: It is too large.
-            SandboxFileError: The sandbox can't store it.
-        """
+        """Write a file of the sandbox."""
         self._take(len(data))
         await self._sandbox.write_file(path, 0o644, (data[at : at + CHUNK] for at in range(0, len(data), CHUNK)))
 
@@ -123,11 +94,6 @@ class CallFiles:
         """Copy a file of the host into the workspace, and return its path there.
 
         A file in `work_dir` gets the path that it has there, any other its own name.
-
-        Raises:
-            ValueError: It is too large.
-            OSError: It can't be read.
-            SandboxFileError: The sandbox can't store it.
         """
         name, size = await in_thread(self._describe, source)
         self._take(size)
@@ -153,11 +119,7 @@ class CallFiles:
 
 
 def _checked(path: str) -> str:
-    """Check the path of a file of the sandbox, which untrusted code has sent.
-
-    Raises:
-        ValueError: It is not absolute, or leads to a folder of the system.
-    """
+    """Check the path of a file of the sandbox, which untrusted code has sent."""
     if not path.startswith("/") or "\0" in path or posixpath.normpath(path) != path:
         raise ValueError("the path of a file must be absolute, without . and ..")
     if any(path == folder or path.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):

@@ -52,11 +52,7 @@ class OwnThread(Threads):
         self._abandoned: Future[Any] | None = None
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in the thread, as `Threads.run` does.
-
-        Raises:
-            ToolStuckError: An earlier call for which nobody waits is still running.
-        """
+        """Call a function in the thread, as `Threads.run` does."""
         if self._abandoned is not None and not self._abandoned.done():
             raise ToolStuckError(STUCK)
         job = self.submit(function)
@@ -204,9 +200,6 @@ def _collected(value: Any) -> Any:
     """Return the items of an iterator; anything else as it is.
 
     This runs where the tool does: the thread that serializes results serves all sandboxes, and an iterator may never end.
-
-    Raises:
-        TypeError: There are too many items.
     """
     if not isinstance(value, Iterator) or isinstance(value, IOBase):
         return value

@@ -12,13 +12,11 @@ import logging
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend, validator_for
-from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -55,15 +53,7 @@ _steps: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps")
 
 
 def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Copy a schema as plain JSON values.
-
-    Args:
-        schema: The schema.
-        origin: The source of the schema, for errors.
-
-    Raises:
-        ValueError: It is not JSON, too large or nested too deeply.
-    """
+    """Copy a schema as plain JSON values."""
     try:
         plain = _checked(json.dumps(schema))
     except (TypeError, ValueError, RecursionError) as error:
@@ -74,22 +64,14 @@ def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 class ArgumentSchema:
-    """Checks arguments against a schema.
-
-    Args:
-        schema: The result of `plain_schema`.
-        origin: The source of the schema, for errors.
-
-    Raises:
-        ValueError: It is not a valid JSON schema; the message says where.
-    """
+    """Checks arguments against a schema."""
 
     def __init__(self, schema: Mapping[str, Any], origin: str) -> None:
         kind: Any = validator_for(schema, default=Draft202012Validator)
         current = kind not in (Draft3Validator, Draft4Validator)
         schema = {**_adapted(schema, current=current), "type": "object"}
         try:
-            _check_schema(kind, schema)
+            kind.check_schema(schema, format_checker=None)
             _drop_unknown_references(schema, origin)
         except (SchemaError, RecursionError, ValueError) as error:
             raise ValueError(
@@ -98,14 +80,7 @@ class ArgumentSchema:
         self._validator = _bounded(kind)(schema, registry=Registry())
 
     async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Check arguments, in a thread if that takes long.
-
-        Args:
-            arguments: JSON values by name.
-
-        Returns:
-            What is wrong with them, in sentences; empty if they are valid.
-        """
+        """Check arguments, in a thread if that takes long."""
         try:
             return self._problems(arguments, MAX_STEPS_ON_LOOP)
         except _TooManySteps:
@@ -182,41 +157,6 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "const"}:
         return {"anyOf": [schema, {"type": "null"}]}
     return schema
-
-
-def _check_schema(kind: Any, schema: Mapping[str, Any]) -> None:
-    if kind is not Draft202012Validator:
-        kind.check_schema(schema, format_checker=None)
-    elif (error := best_match(_schema_checker().iter_errors(schema))) is not None:
-        raise SchemaError.create_from(error)
-
-
-@cache
-def _schema_checker() -> Draft202012Validator:
-    """Check schemas of the current draft as the library does, in a seventh of its time.
-
-    Its metaschema consists of several, which refer to it dynamically; here they are one, with plain references.
-    """
-    parts: dict[str, dict[str, Any]] = {"properties": {}, "$defs": {}}
-    for reference in Draft202012Validator.META_SCHEMA["allOf"]:
-        vocabulary = REGISTRY.contents(f"https://json-schema.org/draft/2020-12/{reference['$ref']}")
-        for part, found in parts.items():
-            found.update(vocabulary.get(part, {}))
-    parts["properties"].update(Draft202012Validator.META_SCHEMA["properties"])
-    return Draft202012Validator({"type": ["object", "boolean"], **_with_plain_references(parts)})
-
-
-def _with_plain_references(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_with_plain_references(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("$dynamicRef") == "#meta":
-        return {"$ref": "#"}
-    plain = {key: _with_plain_references(each) for key, each in schema.items()}
-    if isinstance(reference := plain.get("$ref"), str):
-        plain["$ref"] = f"#{reference.partition('#')[2]}"  # without the name of another vocabulary
-    return plain
 
 
 def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:

@@ -12,14 +12,7 @@ _NUMBER_WIDTH = 32
 
 
 def check_array(value: Any) -> None:
-    """Check lists that become an array: all its texts are as long as the longest one.
-
-    Args:
-        value: The lists, as JSON.
-
-    Raises:
-        ValueError: The array would be far larger.
-    """
+    """Check lists that become an array: all its texts are as long as the longest one."""
     count = total = longest = 0
     todo = [value]
     while todo:
@@ -34,14 +27,7 @@ def check_array(value: Any) -> None:
 
 
 def check_table(value: Any) -> None:
-    """Check rows or columns that become a table: each row gets all columns, and each column all rows.
-
-    Args:
-        value: A list of rows or an object of columns, as JSON.
-
-    Raises:
-        ValueError: The table would have far more cells.
-    """
+    """Check rows or columns that become a table: each row gets all columns, and each column all rows."""
     parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
     names = set[str]().union(*(part.keys() for part in parts if isinstance(part, dict)))
     sizes = [len(part) if isinstance(part, list | dict) else 1 for part in parts]

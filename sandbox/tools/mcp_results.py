@@ -16,11 +16,7 @@ _WRAPPED = "result"
 
 
 def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
-    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one.
-
-    Args:
-        schema: A valid schema of the tool's structured results, or None.
-    """
+    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
     if not schema:
         return None, False
     properties = schema.get("properties", {})
@@ -30,17 +26,7 @@ def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] |
 
 
 def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
-    """Convert the result of a call.
-
-    Args:
-        result: The `CallToolResult`.
-        name: The tool, for errors.
-        structured: Whether the structured content counts, if there is any.
-        wrapped: Whether the server has wrapped that into an object.
-
-    Raises:
-        RuntimeError: It says that the tool failed.
-    """
+    """Convert the result of a call."""
     parts = [_part(content) for content in result.content]
     if result.isError:
         text = "\n".join(part for part in parts if isinstance(part, str)).strip()
@@ -63,10 +49,6 @@ def _part(content: Any) -> str | ToolImage:
 
 
 def _image(data: bytes) -> ToolImage:
-    """Make an image of a file in any format that Pillow knows; only its header is read.
-
-    Raises:
-        OSError: It is none.
-    """
+    """Make an image of a file in any format that Pillow knows; only its header is read."""
     with Image.open(io.BytesIO(data)) as opened:
         return ToolImage(Image.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)

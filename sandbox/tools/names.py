@@ -9,11 +9,7 @@ import unicodedata
 
 
 def identifier(text: str) -> str:
-    """Return a Python name for a tool, similar to the text: it hides no builtin, and does not begin with an underscore.
-
-    Args:
-        text: Any text, such as the name of an MCP tool.
-    """
+    """Return a Python name for a tool, similar to the text: it hides no builtin, and does not begin with an underscore."""
     name = _with_letters(text).lstrip("_")
     if not name.isidentifier():  # nothing is left, or it begins with a digit
         name = f"tool_{name}"
@@ -39,11 +35,7 @@ def is_usable(name: str) -> bool:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a tool that its author has chosen.
-
-    Raises:
-        ValueError: It can't be used.
-    """
+    """Return the name of a tool that its author has chosen."""
     if name.startswith("_"):
         raise ValueError(
             f"A tool can't be called `{name}`: names that begin with an underscore are private; rename it."

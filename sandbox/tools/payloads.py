@@ -9,8 +9,6 @@ import asyncio
 import builtins
 import itertools
 import json
-import json.scanner
-import math
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -21,7 +19,6 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.json_nesting import check_nesting
 
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
@@ -38,8 +35,7 @@ _EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
 PIECE = 32 * 1024
 PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})
-_ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+_STRING_OR_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -56,24 +52,13 @@ class Request:
 
 
 async def read_call(payload: bytes, copies: int) -> Request:
-    """Read a call.
-
-    Args:
-        payload: The JSON, of a size that has been checked.
-        copies: How many copies of the arguments are needed.
-
-    Returns:
-        The call.
-
-    Raises:
-        ValueError: It is malformed.
-    """
+    """Read a call."""
     return await offload(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
 def _read_call(payload: bytes, copies: int) -> Request:
     try:
-        call = _decode(payload, MOST_CONTAINERS)
+        call = _decode(payload)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the call is no JSON that the host reads: {error}") from None
     match call:
@@ -83,50 +68,22 @@ def _read_call(payload: bytes, copies: int) -> Request:
             raise ValueError("the call is not an object with a name and arguments by name")
     if (count := len(call["arguments"])) > MAX_ARGUMENTS:
         raise ValueError(f"the call has {count:,} arguments; at most {MAX_ARGUMENTS:,} can be sent")
-    more = (_decode(payload, MOST_CONTAINERS)["arguments"] for _ in range(copies - 1))
+    more = (_decode(payload)["arguments"] for _ in range(copies - 1))
     return Request(call["name"], (call["arguments"], *more))
 
 
-def _decode(payload: bytes, most: float = math.inf) -> Any:
+def _decode(payload: bytes) -> Any:
     """Parse JSON with a limited number of lists and objects."""
-    if payload.count(b"[") + payload.count(b"{") <= MOST_CONTAINERS:
-        return from_json(payload)
-    check_nesting(payload, MAX_NESTING)
-    decoder: Any = json.JSONDecoder()
-    found = 0
-
-    def counted(parse: Callable[..., Any]) -> Callable[..., Any]:
-        def parse_one_more(*arguments: Any) -> Any:
-            nonlocal found
-            found += 1
-            if found > most:
-                raise ValueError(f"more than {most:,} lists and objects")
-            return parse(*arguments)
-
-        return parse_one_more
-
-    decoder.parse_array, decoder.parse_object = counted(decoder.parse_array), counted(decoder.parse_object)
-    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
-    value = decoder.decode(payload.decode())
-    if _ESCAPED_HALF.search(_ESCAPED_PAIR.sub(b"", payload)):
-        raise ValueError("half of a surrogate pair")
-    return value
+    if payload.count(b"[") + payload.count(b"{") > MOST_CONTAINERS:
+        # Those in strings do not count. One by one, because other threads can run between them.
+        found = sum(each[0] in b"[{" for each in _STRING_OR_OPENING.finditer(payload))
+        if found > MOST_CONTAINERS:
+            raise ValueError(f"more than {MOST_CONTAINERS:,} lists and objects")
+    return from_json(payload)
 
 
 async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
-    """Write a result.
-
-    Args:
-        value: What the tool returned.
-        limit: Bytes that it may have.
-
-    Returns:
-        The answer, and the result once more as it was now: the tool may go on changing its own.
-
-    Raises:
-        ValueError: It is too large.
-        TypeError: JSON can't hold it.
-    """
+    """Write a result."""
     return await offload(not is_small(value), lambda: _write_answer(value, limit))
 
 
@@ -248,14 +205,7 @@ def least_size(value: Any, enough: int) -> int:
 
 
 def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
-    """Write an exception.
-
-    Args:
-        kind: Name of its class.
-        message: What it says.
-        bases: Names of the builtin exceptions among its classes, the nearest first.
-        refused: Whether the tool has not run because it was not allowed to.
-    """
+    """Write an exception."""
     error = {"name": kind, "message": message, "bases": bases, "refused": refused}
     return json.dumps({"error": error}, separators=(",", ":")).encode()
 

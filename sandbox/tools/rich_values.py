@@ -72,16 +72,7 @@ class RichType:
         return f"{text} | None" if self.optional else text
 
     async def load(self, name: str, value: Any, files: CallFiles | None) -> Any:
-        """Return an argument as the function takes it.
-
-        Args:
-            name: The parameter, for errors.
-            value: What the sandbox sent.
-            files: The files of the call, or None.
-
-        Raises:
-            ToolArgumentError: It is something else, or too large.
-        """
+        """Return an argument as the function takes it."""
         if value is None and self.optional:
             return None
         try:
@@ -92,12 +83,7 @@ class RichType:
             raise ToolArgumentError(f"{name}: {error}") from None
 
     async def dump(self, value: Any, files: CallFiles | None) -> Any:
-        """Return a result as JSON.
-
-        Raises:
-            TypeError: It is something else.
-            OSError: A file can't be read.
-        """
+        """Return a result as JSON."""
         if value is None:
             return None
         return await self._each(value, lambda item: self._dump_one(item, files))
@@ -155,11 +141,7 @@ class RichType:
 
 
 def rich_type(annotation: Any) -> RichType | None:
-    """Return the type that an annotation stands for, or None if it is plain.
-
-    Args:
-        annotation: Of a parameter or a result.
-    """
+    """Return the type that an annotation stands for, or None if it is plain."""
     note = ""
     if typing.get_origin(annotation) is Annotated:
         annotation, *more = typing.get_args(annotation)

@@ -16,19 +16,7 @@ MAX_PROBLEMS = 5
 
 
 class SchemaHostTool(StubbedTool):
-    """A tool that is known by its JSON schema.
-
-    Args:
-        name: Its name for its owner; in the sandbox it becomes a Python name.
-        description: What it does.
-        parameters: JSON schema of its arguments.
-        call: Runs it with its arguments.
-        origin: Where it comes from, for errors.
-        result: JSON schema of what it returns. Default: text.
-
-    Raises:
-        ValueError: A schema is invalid.
-    """
+    """A tool that is known by its JSON schema."""
 
     def __init__(
         self,
@@ -56,12 +44,7 @@ class SchemaHostTool(StubbedTool):
         self.stub = write_stub(python_name, listed, returned, description, [*texts.classes, *classes])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Check the arguments and run the tool.
-
-        Raises:
-            ToolArgumentError: They do not fit.
-            Exception: What the tool raised.
-        """
+        """Check the arguments and run the tool."""
         if problems := await self._schema.problems(arguments):
             raise ToolArgumentError("; ".join(problems[:MAX_PROBLEMS]))
         answer: ToolAnswer = await contained(self._call(arguments))

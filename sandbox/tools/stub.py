@@ -98,15 +98,7 @@ class StubbedTool:
 
 
 def sources(tools: Sequence[HostToolProtocol]) -> list[tuple[str, str | dict[str, Any]]]:
-    """Write the definitions from which the sandbox makes tools.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        Name and definition of each: the source of a tool that brings its own, the data of a stub, and before the first stub the
-        code that builds stubs.
-    """
+    """Write the definitions from which the sandbox makes tools."""
     written: dict[str, str | dict[str, Any]] = {}
     needs_codec = any(isinstance(tool.source, Mapping) and _is_rich(tool.source) for tool in tools)
     for tool in tools:
@@ -139,16 +131,7 @@ def write_stub(
     *,
     rich_result: str = "",
 ) -> Stub:
-    """Write a tool's stub.
-
-    Args:
-        name: Its name in Python.
-        parameters: Its parameters.
-        result: The type of its result, or None where that is not known.
-        description: What it does; parameters that it does not mention are described after it.
-        classes: Descriptions of the dicts that the types name.
-        rich_result: Kind of its result if that is more than JSON.
-    """
+    """Write a tool's stub."""
     ordered = _ordered(parameters)
     text = "\n\n".join(filter(None, [_with_parameters(description, ordered), *dict.fromkeys(classes)]))
     is_bytes = result in ("bytes", "bytes | None")
@@ -161,21 +144,11 @@ def write_stub(
         "bytes": is_bytes,
         "rich": rich_result,
     }
-    arrow = f" -> {result}" if result is not None else ""
-    return Stub(name, f"({_listed(ordered)}){arrow}", text, data)
+    return Stub(name, _signature(ordered, result), text, data)
 
 
 def parameters_of(schema: Mapping[str, Any], texts: TypeTexts, tool: str) -> list[Parameter]:
-    """Read the parameters of a tool from the schema of its arguments.
-
-    Args:
-        schema: The schema.
-        texts: Writes the types.
-        tool: The tool's name, for errors.
-
-    Raises:
-        ValueError: Two would have the same name in Python.
-    """
+    """Read the parameters of a tool from the schema of its arguments."""
     needed = required_by(schema)
     parameters = [
         _parameter(key, each if isinstance(each, Mapping) else {}, texts, needed=key in needed)
@@ -224,25 +197,25 @@ def _data(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _listed(parameters: Sequence[Parameter]) -> str:
-    words = []
-    for number, each in enumerate(parameters):
-        before = parameters[number - 1].kind if number else None
-        if before == _KINDS.POSITIONAL_ONLY and each.kind != before:
-            words.append("/")
-        if each.kind == _KINDS.KEYWORD_ONLY and before != each.kind:
-            words.append("*")
-        words.append(_shown(each))
-    if parameters and parameters[-1].kind == _KINDS.POSITIONAL_ONLY:
-        words.append("/")
-    return ", ".join(words)
+class _Text(str):
+    """An annotation or a default, which a signature shows as it is."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
-def _shown(parameter: Parameter) -> str:
-    if parameter.type is None:
-        return parameter.name if parameter.default is None else f"{parameter.name}={parameter.default}"
-    default = "" if parameter.default is None else f" = {parameter.default}"
-    return f"{parameter.name}: {parameter.type}{default}"
+def _text_or_empty(text: str | None) -> Any:
+    return inspect.Parameter.empty if text is None else _Text(text)
+
+
+def _signature(parameters: Sequence[Parameter], result: str | None) -> str:
+    shown = [
+        inspect.Parameter(
+            each.name, each.kind, default=_text_or_empty(each.default), annotation=_text_or_empty(each.type)
+        )
+        for each in parameters
+    ]
+    return str(inspect.Signature(shown, return_annotation=_text_or_empty(result)))
 
 
 def _with_parameters(description: str, parameters: Sequence[Parameter]) -> str:

@@ -66,34 +66,14 @@ class Question:
 
 
 async def ask_line(prompt: str) -> str:
-    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile.
-
-    Args:
-        prompt: Shown on standard error, without a line end.
-
-    Raises:
-        EOFError: There is no terminal; the message says so in a sentence.
-    """
+    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile."""
     return await ask(Question("your message", "", prompt, (), free=True))
 
 
 async def ask(
     question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
 ) -> str:
-    """Ask, and wait for a line. Cancelling it withdraws the question.
-
-    Args:
-        question: The question.
-        skip: Called before this question is shown; returns whether an earlier answer already allows the call.
-        on_answer: Called with the line, before the next question is shown.
-
-    Returns:
-        The line, without its line end and the code; "y" if the question was skipped.
-
-    Raises:
-        EOFError: There is no terminal; the message says so in a sentence.
-        TimeoutError: Nobody answered.
-    """
+    """Ask, and wait for a line. Cancelling it withdraws the question."""
     if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
     async with _TURN:
@@ -158,9 +138,6 @@ class _Terminal:
 
     It is opened once more, so that reading does not block, while standard input stays as it is for everybody who has it, such as
     the shell. Its modes are left alone.
-
-    Raises:
-        EOFError: The terminal was closed.
     """
 
     def __init__(self) -> None:
@@ -181,11 +158,7 @@ class _Terminal:
             raise EOFError(CLOSED) from None
 
     async def read_line(self) -> str:
-        """Wait for a line, without its line end.
-
-        Raises:
-            EOFError: The terminal was closed.
-        """
+        """Wait for a line, without its line end."""
         typed = b""
         while not typed.endswith((b"\n", b"\r")):
             await self._wait_for_input()

@@ -21,11 +21,7 @@ _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bo
 
 
 class TypeTexts:
-    """The types of one tool.
-
-    Args:
-        definitions: The schema's `$defs`.
-    """
+    """The types of one tool."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -39,12 +35,7 @@ class TypeTexts:
         return [text for _, text in self._classes.values()]
 
     def of(self, schema: Any, hint: str = "Value") -> str:
-        """Return the annotation for a schema.
-
-        Args:
-            schema: The schema, or a boolean.
-            hint: Name of an object without a title.
-        """
+        """Return the annotation for a schema."""
         if not isinstance(schema, Mapping) or self._depth >= MAX_DEPTH:
             return "Any"
         self._depth += 1

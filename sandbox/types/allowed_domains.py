@@ -30,12 +30,7 @@ _ENTRY = re.compile(r"(?P<host>\[[^\]\s]*\]|[^:\s\[\]/@]+)(?::(?P<port>[0-9]{1,5
 
 
 class Refused(Exception):
-    """A connection that is not made; the message is a sentence for whoever wrote the code.
-
-    Args:
-        sentence: What was requested and why it is refused.
-        status: The HTTP status.
-    """
+    """A connection that is not made; the message is a sentence for whoever wrote the code."""
 
     def __init__(self, sentence: str, status: int = 403) -> None:
         super().__init__(sentence)
@@ -103,15 +98,7 @@ def _parse_network(text: str, network: str | None) -> Network | None:
 
 
 class Policy:
-    """The whole list. What no entry matches is refused.
-
-    Args:
-        entries: As the user wrote them.
-
-    Raises:
-        ValueError: An entry is malformed.
-        TypeError: It is one string.
-    """
+    """The whole list. What no entry matches is refused."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         if isinstance(entries, str):
@@ -119,14 +106,14 @@ class Policy:
         self._entries = tuple(parse_entry(entry) for entry in entries)
 
     def find(self, host: str, port: int) -> tuple[Entry, ...]:
-        """Find the entries for a host and port."""
+        """Return the entries for a host and port, at least one, or raise `Refused`."""
         found = tuple(entry for entry in self._entries if entry.matches(host, port))
         if not found:
             raise Refused(f"{with_port(host, port)} is not in allow_domains; {_advice(with_port(host, port))}")
         return found
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> None:
-        """Check all addresses of a host: one that is not allowed rules out the others."""
+        """Raise `Refused` if one of the addresses of a host is neither public nor in a network that an entry names."""
         entries = self.find(host, port)
         networks = [entry.network for entry in entries if entry.network is not None]
         public = len(networks) < len(entries)

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from autogen_codeact.sandbox.types.keyword_model import did_you_mean
 from autogen_codeact.sandbox.types.limits import Limits
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.option_parsing import parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 
 
 def parse_texts(texts: Sequence[str]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import regex
 
-from autogen_codeact.cli.answer_printer import AnswerPrinter
 from autogen_codeact.cli.pages import CodeApproval
+from autogen_codeact.cli.terminal import AnswerPrinter
 from autogen_codeact.executors import AskPerson
 from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest
 from autogen_codeact.sandbox.types.filenames import printable, printable_text

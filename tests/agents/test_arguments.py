@@ -7,6 +7,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from tests.cases import case
 
 
 def double(number: int) -> int:
@@ -23,25 +24,23 @@ def made(kind: type, **arguments: Any) -> Any:
     return kind(**(given | arguments))
 
 
-@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
-@pytest.mark.parametrize(
-    ("argument", "value", "words"),
-    [
-        ("model_client", "gpt-4o", r"^model_client must be .*, not 'gpt-4o'\.$"),
-        ("model_client", ReplayChatCompletionClient, r"not the class ReplayChatCompletionClient\.$"),
-        ("code_executor", None, r"^code_executor must be .*, not None\.$"),
-        ("code_executor", DockerCommandLineCodeExecutor, r"not the class DockerCommandLineCodeExecutor\.$"),
-        ("code_executor", ReplayChatCompletionClient(["55"]), r"not a ReplayChatCompletionClient\.$"),
-        ("approval_func", True, r"^approval_func must be a function, not True\.$"),
-        ("tools", double, r"^tools must be a list, not a function\.$"),
-        ("tools", "double", r"^tools must be a list, not 'double'\.$"),
-        ("supported_languages", "python", r"^supported_languages must be a list, not 'python'\.$"),
-    ],
-)
-def test_argument_of_a_wrong_type_is_named(kind: type, argument: str, value: object, words: str) -> None:
-    made(kind)
-    with pytest.raises(TypeError, match=words):
-        made(kind, **{argument: value})
+def test_argument_of_a_wrong_type_is_named() -> None:
+    for kind in [CodeActAgent, CodeExecutorAgent]:
+        for argument, value, words in [
+            ("model_client", "gpt-4o", r"^model_client must be .*, not 'gpt-4o'\.$"),
+            ("model_client", ReplayChatCompletionClient, r"not the class ReplayChatCompletionClient\.$"),
+            ("code_executor", None, r"^code_executor must be .*, not None\.$"),
+            ("code_executor", DockerCommandLineCodeExecutor, r"not the class DockerCommandLineCodeExecutor\.$"),
+            ("code_executor", ReplayChatCompletionClient(["55"]), r"not a ReplayChatCompletionClient\.$"),
+            ("approval_func", True, r"^approval_func must be a function, not True\.$"),
+            ("tools", double, r"^tools must be a list, not a function\.$"),
+            ("tools", "double", r"^tools must be a list, not 'double'\.$"),
+            ("supported_languages", "python", r"^supported_languages must be a list, not 'python'\.$"),
+        ]:
+            with case(kind, argument, value, words):
+                made(kind)
+                with pytest.raises(TypeError, match=words):
+                    made(kind, **{argument: value})
 
 
 def test_sources_must_be_a_list() -> None:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeExecutorAgentConfig
 from tests.agents.support import FAILS, WORKS, decision, scripted, without_ids
+from tests.cases import case
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -51,14 +52,15 @@ OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environmen
 """Arguments that AutoGen's agent does not have."""
 
 
-@pytest.mark.parametrize("argument", ARGUMENTS)
-def test_every_argument_survives_a_round_trip(executor: CodeExecutor, argument: str) -> None:
-    agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: ARGUMENTS[argument]})
-    default = CodeExecutorAgent("coder", executor, model_client=scripted())
+def test_every_argument_survives_a_round_trip(executor: CodeExecutor) -> None:
+    for argument, value in ARGUMENTS.items():
+        with case(argument):
+            agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: value})
+            default = CodeExecutorAgent("coder", executor, model_client=scripted())
 
-    assert config_of(agent)[argument] == ARGUMENTS[argument]
-    assert config_of(default).get(argument) != ARGUMENTS[argument]
-    assert config_of(through_json(agent)) == config_of(agent)
+            assert config_of(agent)[argument] == value
+            assert config_of(default).get(argument) != value
+            assert config_of(through_json(agent)) == config_of(agent)
 
 
 def test_parts_survive_a_round_trip(executor: CodeExecutor) -> None:
@@ -154,13 +156,14 @@ MADE_UP = ComponentModel(provider="autogen_core.NoSuchThing", config={}).model_d
 NO_MODULE = ComponentModel(provider="no_such_module.Thing", config={}).model_dump()
 
 
-@pytest.mark.parametrize("field", ["code_executor", "model_client", "model_context"])
-@pytest.mark.parametrize("part", [FOREIGN, MADE_UP])
-def test_class_of_another_kind_is_named_and_refused(executor: CodeExecutor, field: str, part: dict[str, Any]) -> None:
-    model = CodeExecutorAgent("coder", executor).dump_component()
-    model.config[field] = part
-    with pytest.raises(TypeError, match=rf"{field} names {part['provider']}, which is not a "):
-        CodeExecutorAgent.load_component(model)
+def test_class_of_another_kind_is_named_and_refused(executor: CodeExecutor) -> None:
+    for field in ["code_executor", "model_client", "model_context"]:
+        for part in [FOREIGN, MADE_UP]:
+            with case(field, part):
+                model = CodeExecutorAgent("coder", executor).dump_component()
+                model.config[field] = part
+                with pytest.raises(TypeError, match=rf"{field} names {part['provider']}, which is not a "):
+                    CodeExecutorAgent.load_component(model)
 
 
 def test_missing_module_is_named(executor: CodeExecutor) -> None:

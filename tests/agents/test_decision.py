@@ -15,6 +15,7 @@ from autogen_codeact.agents.decision import (
     parse_decision,
 )
 from tests.agents.support import decision, model_answer, scripted, token_usage
+from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply, structured
 
 FAILURE: list[LLMMessage] = [
@@ -23,24 +24,21 @@ FAILURE: list[LLMMessage] = [
 YES = RetryDecision(reason="exit without 3", retry=True)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_decision_is_found_in_what_models_write_around_it() -> None:
+    for answer in [
         '{"retry": true, "reason": "r"}',
         '{"retry": "yes", "reason": "r", "confidence": 0.9}',
         'Sure!\n```json\n{"reason": "r", "retry": true}\n```\nShall I?',
         '<think>{"retry": false, "reason": "draft"} no, wait {}</think>{"retry": true, "reason": "r"}',
         'It fails because of dict {x}. {"retry": true, "reason": "r"}',
         '{"result": {"a": 1}} {"retry": true, "reason": "r"}',
-    ],
-)
-def test_a_decision_is_found_in_what_models_write_around_it(answer: str) -> None:
-    assert parse_decision(answer) == RetryDecision(reason="r", retry=True)
+    ]:
+        with case(answer):
+            assert parse_decision(answer) == RetryDecision(reason="r", retry=True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
+def test_text_without_a_decision_is_a_value_error_with_the_reason() -> None:
+    for answer, problem in [
         ("", "empty"),
         (" \n", "empty"),
         ("yes", "no JSON object"),
@@ -53,11 +51,9 @@ def test_a_decision_is_found_in_what_models_write_around_it(answer: str) -> None
         ('{"a":' * 10_000, "no JSON object"),
         ("\x00\ufffd{\x00}", "no JSON object"),
         ('{"retry": true, "reason": "' + "r" * MAX_ANSWER_CHARS + '"}', "characters long"),
-    ],
-)
-def test_text_without_a_decision_is_a_value_error_with_the_reason(answer: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        parse_decision(answer)
+    ]:
+        with case(answer, problem), pytest.raises(ValueError, match=problem):
+            parse_decision(answer)
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -18,6 +18,7 @@ from autogen_codeact.agents.extraction import (
     normalise_language,
 )
 from autogen_codeact.sandbox.types.languages import LANGUAGES, find_language, labels
+from tests.cases import case
 
 F = "```"
 REFERENCE = MarkdownIt("commonmark")
@@ -28,9 +29,8 @@ def block(language: str, code: str, line: int, complete: bool = True) -> Extract
     return ExtractedBlock(language, code, line, complete)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    {
+def test_well_formed_fences_are_found() -> None:
+    for text, expected in {
         "plain": (f"Run:\n\n{F}python\nprint(1)\n{F}\nDone.", [block("python", "print(1)\n", 4)]),
         "two": (f"{F}py\na\n{F}\n{F}sh\nb\n{F}\n", [block("python", "a\n", 2), block("sh", "b\n", 5)]),
         "no label": (f"{F}\na\n{F}", [block("", "a\n", 2)]),
@@ -48,15 +48,13 @@ def block(language: str, code: str, line: int, complete: bool = True) -> Extract
             [block("python", "\0\ud800\x0c\x85\u2028x\n", 3)],
         ),
         "nothing": ("", []),
-    }.values(),
-)
-def test_well_formed_fences_are_found(text: str, expected: list[ExtractedBlock]) -> None:
-    assert extract_code_blocks(text) == expected
+    }.values():
+        with case(text, expected):
+            assert extract_code_blocks(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    {
+def test_fences_as_models_write_them_are_found() -> None:
+    for text, expected in {
         "glued to the last line": (f"{F}python\na\nprint(1){F}\nDone.", [block("python", "a\nprint(1)", 2)]),
         "glued, then another": (
             f"{F}python\na{F}\nThen:\n{F}python\nb\n{F}\n",
@@ -100,15 +98,13 @@ def test_well_formed_fences_are_found(text: str, expected: list[ExtractedBlock])
         "in an HTML comment": (f"<!--\n{F}python\na\n{F}\n-->\n{F}sh\nb\n{F}", [block("sh", "b\n", 7)]),
         "a comment without an end": (f"<!--\n{F}python\na\n{F}\n", [block("python", "a\n", 3)]),
         "underlines of a traceback": ("    a + b\n    ~~~~^^^^\nTypeError\n", []),
-    }.values(),
-)
-def test_fences_as_models_write_them_are_found(text: str, expected: list[ExtractedBlock]) -> None:
-    assert extract_code_blocks(text) == expected
+    }.values():
+        with case(text, expected):
+            assert extract_code_blocks(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    {
+def test_unclosed_fence_is_incomplete() -> None:
+    for text, expected in {
         "truncated": (f"{F}python\nprint(1", [block("python", "print(1", 2, False)]),
         "truncated at the fence": (f"{F}python", [block("python", "", 1, False)]),
         "never closed, another follows": (
@@ -136,10 +132,9 @@ def test_fences_as_models_write_them_are_found(text: str, expected: list[Extract
             f"{F}md\n# T\n{F}python\na\n{F}\n",
             [block("markdown", f"# T\n{F}python\na\n{F}\n", 2, False)],
         ),
-    }.values(),
-)
-def test_unclosed_fence_is_incomplete(text: str, expected: list[ExtractedBlock]) -> None:
-    assert extract_code_blocks(text) == expected
+    }.values():
+        with case(text, expected):
+            assert extract_code_blocks(text) == expected
 
 
 @pytest.mark.parametrize("outer", ["markdown", "md", "python", ""])
@@ -153,9 +148,8 @@ def test_longer_fence_contains_shorter_ones() -> None:
     assert extract_code_blocks(f"{F}`text\n{body}{F}`\n") == [block("text", body, 2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    {
+def test_execute_tags_are_found() -> None:
+    for text, expected in {
         "lines": ("Now\n<execute>\n\nif a:\n    b\n\n</execute>\nc", [block("python", "if a:\n    b", 4)]),
         "one line": ("<execute> print(1) </execute>", [block("python", "print(1)", 1)]),
         "begins on the tag's line": ("<execute> a\nb\n</execute>", [block("python", "a\nb", 1)]),
@@ -188,15 +182,13 @@ def test_longer_fence_contains_shorter_ones() -> None:
             "<execute>\nprint('<execute>')\n</execute>",
             [block("python", "print('<execute>')", 2)],
         ),
-    }.values(),
-)
-def test_execute_tags_are_found(text: str, expected: list[ExtractedBlock]) -> None:
-    assert extract_code_blocks(text) == expected
+    }.values():
+        with case(text, expected):
+            assert extract_code_blocks(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    {
+def test_labels_of_a_language_are_normalised() -> None:
+    for name, spellings in {
         "python": [
             "py",
             "Python",
@@ -219,10 +211,9 @@ def test_execute_tags_are_found(text: str, expected: list[ExtractedBlock]) -> No
         "pyx": ["pyx"],
         "powershell": ["powershell"],
         "output": ["output", "Output:", "{output}"],
-    }.items(),
-)
-def test_labels_of_a_language_are_normalised(name: str, labels: list[str]) -> None:
-    assert {normalise_language(label) for label in labels} == {name}
+    }.items():
+        with case(name):
+            assert {normalise_language(label) for label in spellings} == {name}
 
 
 def test_agents_and_executors_know_the_same_labels() -> None:

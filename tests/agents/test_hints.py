@@ -16,6 +16,7 @@ from autogen_codeact.sandbox.facts import SandboxFacts
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
+from tests.cases import case
 from tests.executors import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
@@ -39,9 +40,8 @@ def for_models(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
     return [hint.for_model for hint in hints_for(result, facts)]
 
 
-@pytest.mark.parametrize(
-    ("output", "problem", "way_out", "option", "name"),
-    [
+def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
+    for output, problem, way_out, option, name in [
         (SEABORN, "seaborn is not installed.", NOT_INSTALLED, PACKAGE, "seaborn"),
         (
             "ModuleNotFoundError: No module named 'cv2'",
@@ -77,18 +77,15 @@ def for_models(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
             "a.example.net",
         ),
         ("OSError: [Errno 28] No space left on device", "", FULL, ROOM, ""),
-    ],
-)
-def test_a_limit_has_a_hint_for_the_model_and_one_for_persons(
-    output: str, problem: str, way_out: str, option: tuple[str, str], name: str
-) -> None:
-    (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
-    assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
-    assert not re.search(r"\w=|--|whoever", hint.for_model)
-    for flags in (False, True):
-        shown = hint.for_person(flags=flags)
-        assert shown == f"Hint: {hint.problem} {option[flags].format(name)}"
-        assert ("--" in shown) is flags
+    ]:
+        with case(output, problem, way_out, option, name):
+            (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
+            assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
+            assert not re.search(r"\w=|--|whoever", hint.for_model)
+            for flags in (False, True):
+                shown = hint.for_person(flags=flags)
+                assert shown == f"Hint: {hint.problem} {option[flags].format(name)}"
+                assert ("--" in shown) is flags
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
 from autogen_codeact.sandbox import Display
 from autogen_codeact.sandbox.tools.answers import as_tool_image
+from tests.cases import case
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
@@ -58,27 +59,25 @@ def header(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
     return width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((depth, colour, 0, 0, 0))
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
+def test_a_complete_image_is_passed_on_unchanged() -> None:
+    for kind, options in [
         *((kind, {}) for kind in FORMATS),
         *(("PNG", {"mode": mode}) for mode in ("1", "L", "LA", "P", "RGBA", "I;16")),
         *(("JPEG", {"mode": mode}) for mode in ("L", "CMYK")),
         ("JPEG", {"progressive": True}),
         ("WEBP", {"lossless": True}),
         ("WEBP", {"mode": "RGBA"}),
-    ],
-)
-def test_a_complete_image_is_passed_on_unchanged(kind: str, options: dict[str, Any]) -> None:
-    data = encoded(kind=kind, **options)
-    image = read_image(data)
-    assert (image.data_uri, image.to_base64()) == (
-        f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}",
-        base64.b64encode(data).decode(),
-    )
-    assert (image.image.size, image.image.format) == ((40, 30), kind)
-    assert image.image.convert("RGB").getpixel((39, 29)) in ((0, 0, 0), (255, 255, 255))
-    assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
+    ]:
+        with case(kind, options):
+            data = encoded(kind=kind, **options)
+            image = read_image(data)
+            assert (image.data_uri, image.to_base64()) == (
+                f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}",
+                base64.b64encode(data).decode(),
+            )
+            assert (image.image.size, image.image.format) == ((40, 30), kind)
+            assert image.image.convert("RGB").getpixel((39, 29)) in ((0, 0, 0), (255, 255, 255))
+            assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
 
 
 def test_figure_at_300_dots_per_inch_is_shown() -> None:
@@ -121,9 +120,8 @@ def test_an_image_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> No
         read_image(encoded((5_000, 2_001), kind))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_a_broken_image_is_not_shown() -> None:
+    for data in [
         png(header(10, 10), zlib.compress(bytes(10))),  # too few bytes
         png(header(10, 10), zlib.compress(bytes(10**7))),  # far too many
         png(header(10, 10), zlib.compress(bytes(310))[:-1]),
@@ -140,11 +138,9 @@ def test_an_image_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> No
         b"\xff\xd8\xff\xe0\x00\x00",
         b"GIF89a" + bytes(100),
         b"RIFF\xff\xff\xff\xffWEBPVP8 ",
-    ],
-)
-def test_a_broken_image_is_not_shown(data: bytes) -> None:
-    with pytest.raises(ImageRefused, match="it is broken or cut off"):
-        read_image(data)
+    ]:
+        with case(data), pytest.raises(ImageRefused, match="it is broken or cut off"):
+            read_image(data)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -155,20 +151,17 @@ def test_no_image_that_is_cut_off_is_shown(kind: str) -> None:
             read_image(data[:length])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_other_image_formats_are_not_shown() -> None:
+    for data in [
         b"",
         b"text",
         b"<svg xmlns='http://www.w3.org/2000/svg'/>",
         b"%!PS-Adobe-3.0 EPSF",
         encoded(kind="BMP"),
         encoded(kind="TIFF"),
-    ],
-)
-def test_other_image_formats_are_not_shown(data: bytes) -> None:
-    with pytest.raises(ImageRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
-        read_image(data)
+    ]:
+        with case(data), pytest.raises(ImageRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
+            read_image(data)
 
 
 def test_an_animated_webp_is_not_shown() -> None:

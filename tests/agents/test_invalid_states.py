@@ -28,6 +28,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Executi
 from autogen_codeact.teams import Team
 from tests.abuse.lag import LoopLag
 from tests.agents.support import scripted
+from tests.cases import case
 
 pytestmark = pytest.mark.slow
 
@@ -101,33 +102,35 @@ def with_type(agent: Any, state: Any) -> Any:
     return {"type": f"{type(agent).__name__}State", **state} if isinstance(state, dict) else state
 
 
-@pytest.mark.parametrize("make", [actor, coder])
-@pytest.mark.parametrize("name", WRONG)
-async def test_an_agent_refuses_an_invalid_state(make: Callable[[], Any], name: str) -> None:
-    state, message = WRONG[name]
-    agent = make()
-    before = await agent.save_state()
-    with pytest.raises(ValueError, match=message) as caught:
-        await agent.load_state(with_type(agent, state))
-    assert len(str(caught.value)) < 1_500
-    assert await agent.save_state() == before
+async def test_an_agent_refuses_an_invalid_state() -> None:
+    for make in [actor, coder]:
+        for name, (state, message) in WRONG.items():
+            with case(make, name):
+                agent = make()
+                before = await agent.save_state()
+                with pytest.raises(ValueError, match=message) as caught:
+                    await agent.load_state(with_type(agent, state))
+                assert len(str(caught.value)) < 1_500
+                assert await agent.save_state() == before
 
 
-@pytest.mark.parametrize("name", WRONG)
-async def test_a_team_refuses_an_invalid_state_completely(name: str) -> None:
-    state, message = WRONG[name]
-    agents = [actor(), coder()]
-    team = Team(agents, termination_condition=MaxMessageTermination(3))
-    good = json.loads(json.dumps(await team.save_state()))
-    await agents[0].model_context.add_message(scripted_message())
-    before = await team.save_state()
-    states = good["agent_states"]
-    states["coder"]["agent_state"] = with_type(agents[1], state)
-    with pytest.raises(ValueError, match=message if isinstance(state, dict) else "agent_states.coder: ") as caught:
-        await team.load_state(good)
-    assert "agent_states.coder: " in str(caught.value)
-    assert len(str(caught.value)) < 1_500
-    assert await team.save_state() == before
+async def test_a_team_refuses_an_invalid_state_completely() -> None:
+    for name, (state, message) in WRONG.items():
+        with case(name):
+            agents = [actor(), coder()]
+            team = Team(agents, termination_condition=MaxMessageTermination(3))
+            good = json.loads(json.dumps(await team.save_state()))
+            await agents[0].model_context.add_message(scripted_message())
+            before = await team.save_state()
+            states = good["agent_states"]
+            states["coder"]["agent_state"] = with_type(agents[1], state)
+            with pytest.raises(
+                ValueError, match=message if isinstance(state, dict) else "agent_states.coder: "
+            ) as caught:
+                await team.load_state(good)
+            assert "agent_states.coder: " in str(caught.value)
+            assert len(str(caught.value)) < 1_500
+            assert await team.save_state() == before
 
 
 def scripted_message() -> Any:
@@ -136,21 +139,19 @@ def scripted_message() -> Any:
     return UserMessage(content="Remember.", source="user")
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
+async def test_a_team_names_an_invalid_field_of_its_own() -> None:
+    for state, message in [
         ({"agent_states": 7}, "The state can't be loaded: agent_states: "),
         ({"agent_states": {}}, "it has none of actor"),
         ({"agent_states": {"actor": "x" * 10**6}}, "agent_states.actor"),
         ({"agent_states": {"actor": {"agent_state": []}}}, "agent_states.actor: agent_state: "),
         ([], "The state can't be loaded: the state: "),
-    ],
-)
-async def test_a_team_names_an_invalid_field_of_its_own(state: Any, message: str) -> None:
-    team = Team([actor()], termination_condition=MaxMessageTermination(3))
-    with pytest.raises(ValueError, match=message) as caught:
-        await team.load_state(state)
-    assert len(str(caught.value)) < 1_500
+    ]:
+        with case(state, message):
+            team = Team([actor()], termination_condition=MaxMessageTermination(3))
+            with pytest.raises(ValueError, match=message) as caught:
+                await team.load_state(state)
+            assert len(str(caught.value)) < 1_500
 
 
 async def test_loading_a_hostile_state_does_not_block_the_event_loop() -> None:

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult, RequestUsage
 
@@ -16,6 +15,7 @@ from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, MAX_NAMED, describe_n
 from autogen_codeact.executors import ErrorInfo, SandboxCodeExecutor
 from tests.agents.codeact import answer_message, comparable, execution_event, from_agent, generation_event, python
 from tests.agents.support import model_answer, received_by, scripted, without_ids
+from tests.cases import case
 
 LANGUAGES = runnable_languages(CodeActAgent.DEFAULT_SUPPORTED_LANGUAGES)
 SQL = "```sql\nSELECT 1;\n```"
@@ -41,22 +41,19 @@ def found(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 # What is run, what is named, and what is data
 
 
-@pytest.mark.parametrize(
-    ("label", "language"),
-    [
+def test_labels_of_python_and_shells_are_run() -> None:
+    for label, language in [
         *((label, "python") for label in ("python", "py", "python3", "ipython", "ipython3", "Python", "{python}")),
         ("sh", "sh"),
         ("shell", "sh"),
         ("bash", "bash"),
-    ],
-)
-def test_labels_of_python_and_shells_are_run(label: str, language: str) -> None:
-    assert found(fenced(label)) == ([language], [])
+    ]:
+        with case(label, language):
+            assert found(fenced(label)) == ([language], [])
 
 
-@pytest.mark.parametrize(
-    ("label", "code", "reason"),
-    [
+def test_other_code_is_named() -> None:
+    for label, code, reason in [
         ("zsh", "ls\n", "language"),
         ("powershell", "Get-Date\n", "language"),
         ("js", "console.log(1)\n", "language"),
@@ -69,17 +66,15 @@ def test_labels_of_python_and_shells_are_run(label: str, language: str) -> None:
         ("console", "$ ls\na.txt\n", "transcript"),
         ("terminal", ">>> 1 + 1\n2\n", "transcript"),
         ("console", "pip install pandas\n", "language"),
-    ],
-)
-def test_other_code_is_named(label: str, code: str, reason: str) -> None:
-    name = {"js": "javascript"}.get(label, label)
-    assert found(fenced(label, code)) == ([], [(name, reason)])
-    assert found(python("x") + "\n" + fenced(label, code)) == (["python"], [(name, reason)])
+    ]:
+        with case(label, code, reason):
+            name = {"js": "javascript"}.get(label, label)
+            assert found(fenced(label, code)) == ([], [(name, reason)])
+            assert found(python("x") + "\n" + fenced(label, code)) == (["python"], [(name, reason)])
 
 
-@pytest.mark.parametrize(
-    ("label", "content"),
-    [
+def test_data_and_output_are_not_code() -> None:
+    for label, content in [
         ("json", '{"a": 1}\n'),
         ("text", "print(1)\n"),
         ("output", "print(1)\n"),
@@ -95,18 +90,18 @@ def test_other_code_is_named(label: str, code: str, reason: str) -> None:
         ("", '{"a": 1}\n'),
         ("", "E = mc^2\n"),
         ("", "Traceback (most recent call last):\nValueError: f(x)\n"),
-    ],
-)
-def test_data_and_output_are_not_code(label: str, content: str) -> None:
-    assert found(fenced(label, content)) == ([], [])
+    ]:
+        with case(label, content):
+            assert found(fenced(label, content)) == ([], [])
 
 
-@pytest.mark.parametrize("label", ["", "sql", "json", "text", "python", "markdown"])
-def test_a_fence_that_is_not_closed_cuts_a_message_off_whatever_its_label(label: str) -> None:
-    text = f"So:\n```{label}\nprint(1)\nprint(2"
-    assert find_code([text], LANGUAGES).cut_off
-    # With other code, that code runs; only a cut block of a language that runs prevents it.
-    assert find_code([f"{python('x')}\n{text}"], LANGUAGES).cut_off == (label == "python")
+def test_a_fence_that_is_not_closed_cuts_a_message_off_whatever_its_label() -> None:
+    for label in ["", "sql", "json", "text", "python", "markdown"]:
+        with case(label):
+            text = f"So:\n```{label}\nprint(1)\nprint(2"
+            assert find_code([text], LANGUAGES).cut_off
+            # With other code, that code runs; only a cut block of a language that runs prevents it.
+            assert find_code([f"{python('x')}\n{text}"], LANGUAGES).cut_off == (label == "python")
 
 
 def test_a_line_of_tildes_is_no_cut_fence() -> None:
@@ -166,9 +161,10 @@ def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: 
     }
 
 
-@pytest.mark.parametrize("text", [" " * 10**6, "a." * 10**6, "f(\n" * 10**6, "if " * 10**6, "x = " * 10**6])
-def test_a_long_block_without_a_label_is_read(text: str) -> None:
-    looks_like_code(text)
+def test_a_long_block_without_a_label_is_read() -> None:
+    for text in [" " * 10**6, "a." * 10**6, "f(\n" * 10**6, "if " * 10**6, "x = " * 10**6]:
+        with case(text):
+            looks_like_code(text)
 
 
 # CodeActAgent

@@ -12,6 +12,7 @@ from PIL import Image as PILImage
 
 from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
 from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, SandboxDied, ToolCall
+from tests.cases import case
 
 SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. "
@@ -31,16 +32,16 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize("output", ["42\n", "  spaced \n\n", "x" * 20_000])
-@pytest.mark.parametrize("kind", [CodeResult, lambda exit_code, output: CommandLineCodeResult(exit_code, output, None)])
-def test_a_plain_success_is_its_output(kind, output: str) -> None:
-    assert describe(kind(0, output)) == output
-    assert describe(result(0, output)) == output
+def test_a_plain_success_is_its_output() -> None:
+    for output in ["42\n", "  spaced \n\n", "x" * 20_000]:
+        for kind in [CodeResult, lambda exit_code, output: CommandLineCodeResult(exit_code, output, None)]:
+            with case(output, kind):
+                assert describe(kind(0, output)) == output
+                assert describe(result(0, output)) == output
 
 
-@pytest.mark.parametrize(
-    ("made", "words"),
-    [
+def test_failures_are_described() -> None:
+    for made, words in [
         (CodeResult(0, " \n"), SILENT),
         (
             CodeResult(1, ""),
@@ -115,10 +116,9 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
             "The sandbox broke while the code ran (gone). What it did before that is done.\nIt printed nothing.\n\n"
             "The session's memory is lost: import, load and define again what you need.",
         ),
-    ],
-)
-def test_failures_are_described(made: CodeResult, words: str) -> None:
-    assert describe(made) == words
+    ]:
+        with case(made, words):
+            assert describe(made) == words
 
 
 KEPT = "The session's memory was kept: what this code defined before it ended is there."

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import AttemptResult, AttemptWork, BatchContext, folder, scheduler
+from autogen_codeact.batch import Row, folder, scheduler
+from autogen_codeact.batch.attempt import AttemptWork
+from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import RateLimit
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
@@ -111,12 +113,12 @@ class Stubborn:
     async def start(self, context: BatchContext) -> None:
         """Nothing is needed."""
 
-    async def run(self, work: AttemptWork) -> AttemptResult:
+    async def run(self, work: AttemptWork) -> Row:
         """Go on until it is released."""
         while not self.released.is_set():
             with suppress(asyncio.CancelledError):
                 await self.released.wait()
-        return AttemptResult("completed", "too late")
+        return Row(id=work.task.id, outcome="completed", answer="too late")
 
     async def stop(self) -> None:
         """Nothing has been started."""

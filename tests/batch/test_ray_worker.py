@@ -10,7 +10,8 @@ from autogen_core.code_executor import CodeExecutor
 from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import AttemptError, AttemptWork, BatchBudgetError, BatchSettings, Task, WorkerContext
+from autogen_codeact.batch import AttemptError, BatchBudgetError, BatchSettings, Task
+from autogen_codeact.batch.attempt import AttemptWork, WorkerContext
 from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.ray.folders import Sent
 from autogen_codeact.batch.ray.worker import RemoteAttempt

@@ -16,8 +16,7 @@ from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.report import Change, compare, comparison_text, summary_text
 from autogen_codeact.batch.results import Results, load_rows
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
-from autogen_codeact.batch.statistics import interval, pass_at, percentile
-from autogen_codeact.batch.summary import Group, Percentiles, summarize, write_summary
+from autogen_codeact.batch.summary import Group, Percentiles, pass_at, summarize, write_summary
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -76,7 +75,6 @@ def test_summary_has_counts_rates_tokens_and_percentiles(tmp_path: Path) -> None
         "invalid": 1,
         "checked": 3,
         "passed": 1,
-        "all_passed": None,
         "steps": 13,
         "model_calls": 2,
         "prompt_tokens": 10,
@@ -133,11 +131,10 @@ def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch:
     assert [each.id for each in results] == ["b"]
 
 
-def test_repeats_have_pass_at_k_and_how_often_all_passed(tmp_path: Path) -> None:
+def test_repeats_have_pass_at_k(tmp_path: Path) -> None:
     rows = repeats(a="1111", b="1000", c="0000")
     summary = summarize(batch(tmp_path, *rows))
     assert summary.pass_at == {1: pytest.approx(5 / 12), 2: pytest.approx((1 + 0.5) / 3), 4: pytest.approx(2 / 3)}
-    assert summary.all_passed == pytest.approx(1 / 3)
     assert "| pass@k                                | 41.7% (k = 1), 66.7% (k = 4) |" in summary_text(summary)
 
 
@@ -148,10 +145,12 @@ def test_pass_at_k_is_the_share_of_all_choices_with_a_pass(tries: int, data: st.
     assert pass_at(k, tries, passed) == pytest.approx(sum(map(any, choices)) / len(choices))
 
 
-def test_statistics_of_known_cases() -> None:
-    assert interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert interval(0, 5)[0] == 0
-    assert [percentile([1.0, 2.0, 3.0, 4.0], part) for part in (0, 0.25, 0.5, 0.51, 1)] == [1, 1, 2, 3, 4]
+def test_interval_of_a_rate_is_that_of_wilson(tmp_path: Path) -> None:
+    rows = [row(str(n), n < 8) for n in range(10)]
+    assert summarize(batch(tmp_path, *rows)).pass_rate_interval == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    none = summarize(batch(tmp_path, *(row(str(n), False) for n in range(5)))).pass_rate_interval
+    assert none is not None
+    assert none[0] == 0
 
 
 def test_comparison_task_by_task(tmp_path: Path) -> None:
@@ -173,12 +172,8 @@ def test_comparison_task_by_task(tmp_path: Path) -> None:
         "measure": "passed",
         "newly_passed": [{"id": "better", "first": 0, "second": 1}],
         "newly_failed": [{"id": "worse", "first": 1, "second": 0}],
-        "passed_in_both": 1,
-        "failed_in_both": 1,
-        "sometimes_in_both": 0,
-        "not_comparable": ["error"],
-        "only_in_first": ["gone"],
-        "only_in_second": ["new|\x1b[31m"],
+        "unchanged": 2,
+        "not_comparable": ["error", "gone", "new|\x1b[31m"],
         "configuration": {"model": ("small", "large"), "team": (None, {"a": 1})},
     }
     text = comparison_text(found)
@@ -194,7 +189,7 @@ def test_comparison_of_repeats_compares_how_often_a_task_passed(tmp_path: Path) 
     found = compare(first, second)
     assert found.newly_passed == [Change(id="a", first=0.5, second=1.0)]
     assert found.newly_failed == [Change(id="b", first=1.0, second=0.5)]
-    assert (found.sometimes_in_both, found.failed_in_both, found.passed_in_both) == (1, 1, 0)
+    assert found.unchanged == 2
 
 
 def test_batches_without_checks_are_compared_by_their_answers(tmp_path: Path) -> None:
@@ -206,7 +201,7 @@ def test_batches_without_checks_are_compared_by_their_answers(tmp_path: Path) ->
     )
     found = compare(first, second)
     assert found.measure == "completed"
-    assert (len(found.newly_failed), found.passed_in_both, found.newly_passed) == (26, 1, [])
+    assert (len(found.newly_failed), found.unchanged, found.newly_passed) == (26, 1, [])
     text = comparison_text(found, shown=20)
     assert "Neither batch has checks: a task with an answer counts as passed." in text
     assert re.search(r"\| newly failed +\| 26 ", text)

@@ -8,7 +8,7 @@ from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
-from autogen_codeact.executors import ExecutorPool, SandboxCodeExecutor
+from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.sandbox import backend_selection as select
 from autogen_codeact.sandbox import pool_manager
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -74,8 +74,6 @@ async def test_no_sandbox_is_started_that_no_task_uses(
     assert len(set(started)) == 5 * repeat
 
 
-async def test_pool_of_the_caller_has_its_own_number_of_uses(make: MakeAgent) -> None:
-    with pytest.raises(ValueError, match="pool= can't be combined with"):
-        run_batch(make, [], pool=ExecutorPool(sandbox="bubblewrap"), sandbox_uses=2)
+def test_number_of_uses_has_to_be_positive(make: MakeAgent) -> None:
     with pytest.raises(ValueError, match="sandbox_uses must be at least 1, not 0"):
         run_batch(make, [], sandbox_uses=0)

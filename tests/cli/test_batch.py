@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from autogen_core.models import AssistantMessage, UserMessage
 
-from autogen_codeact.cli.batch_agents import _Recording
 from autogen_codeact.cli.batch_display import print_report
+from autogen_codeact.cli.batch_input import _Recording
 from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
@@ -252,9 +252,7 @@ def test_first_commands_of_the_docs(tmp_path):
     report = codeact("batch", "report", tmp_path / "primes")
     assert report.status == 0
     assert "66.7" in report.out
-    assert (
-        codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["passed_in_both"] == 2
-    )
+    assert codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["unchanged"] == 3
 
 
 def test_key_that_a_server_quotes_is_not_kept(tmp_path):

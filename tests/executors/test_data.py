@@ -22,7 +22,8 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox.backends.docker import data_mounts
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.option_parsing import parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 
 from ..abuse.engine_proxy import engine_proxy
 from ..abuse.subject import Kind

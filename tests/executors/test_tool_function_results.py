@@ -12,6 +12,7 @@ from PIL import Image as PILImage
 from pydantic import BaseModel
 
 from autogen_codeact.executors.tools.host_tools import HostTools
+from tests.cases import case
 
 from .stub_host import StubHost
 from .test_tool_functions import Item, add, host, one
@@ -166,9 +167,8 @@ def _private() -> None: ...
 def print() -> None: ...  # noqa: A001
 
 
-@pytest.mark.parametrize(
-    ("tools", "kind", "words"),
-    [
+def test_what_cannot_be_a_tool_is_refused_with_a_reason() -> None:
+    cases = [
         (
             [spread],
             ValueError,
@@ -189,9 +189,9 @@ def print() -> None: ...  # noqa: A001
         ),
         ([3], TypeError, "3 is not a tool: give a function, an AutoGen tool, a Workbench, or an object with name"),
         ("add", TypeError, "tools must be a list of tools, not a str."),
-    ],
-)
-def test_what_cannot_be_a_tool_is_refused_with_a_reason(tools, kind, words):
-    with pytest.raises(kind) as caught:
-        HostTools(tools)
-    assert words in str(caught.value)
+    ]
+    for tools, kind, words in cases:
+        with case(tools):
+            with pytest.raises(kind) as caught:
+                HostTools(tools)
+            assert words in str(caught.value)

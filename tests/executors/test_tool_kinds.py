@@ -30,6 +30,7 @@ from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools import source
 from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from tests.cases import case
 from tests.processes import address
 
 from .schema_workbench import SchemaWorkbench
@@ -211,19 +212,18 @@ class TestWorkbenches:
             await HostTools([first, second]).start()
         assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
 
-    @pytest.mark.parametrize(
-        ("name", "called"),
-        [
+    async def test_any_tool_name_becomes_a_python_name(self) -> None:
+        cases = [
             ("2fa", "tool_2fa"),
             ("_private", "private"),
             ("__import__('os')", "import____os__"),
             ("class", "class_"),
             ("…", "tool_"),
-        ],
-    )
-    async def test_any_tool_name_becomes_a_python_name(self, name: str, called: str):
-        (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
-        assert tool.name == called
+        ]
+        for name, called in cases:
+            with case(name):
+                (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
+                assert tool.name == called
 
     async def test_workbench_can_be_started_again(self):
         tools = HostTools([double, SchemaWorkbench([LOOK_UP])])

@@ -19,6 +19,7 @@ from autogen_codeact.executors import (
     ToolApprovalRequest,
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
+from tests.cases import case
 
 from ..abuse.lag import MOST_EXCESS_S, median_excess
 from . import reused
@@ -190,9 +191,8 @@ class TestAskModel:
             "program": "pay(3)",
         }
 
-    @pytest.mark.parametrize(
-        "answer",
-        [
+    async def test_invalid_answer_of_a_model_is_a_no(self) -> None:
+        cases = [
             "",
             "yes",
             "{",
@@ -200,11 +200,11 @@ class TestAskModel:
             '{"approved": true}',
             '{"reason": "r", "approved": "true"}',
             '{"reason": 1, "approved": true}',
-        ],
-    )
-    async def test_invalid_answer_of_a_model_is_a_no(self, answer: str) -> None:
-        expected = ToolApproval(False, "the model that approves gave no answer that can be read")
-        assert await AskModel(model(answer))(request()) == expected
+        ]
+        for answer in cases:
+            with case(answer):
+                expected = ToolApproval(False, "the model that approves gave no answer that can be read")
+                assert await AskModel(model(answer))(request()) == expected
 
     async def test_model_gets_the_strictest_form_that_it_supports(self) -> None:
         for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "ApprovalAnswer")):

@@ -3,7 +3,6 @@
 import html.parser
 import re
 
-import pytest
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
@@ -20,6 +19,7 @@ from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
 from autogen_codeact.integrations import notebook_html
 from autogen_codeact.sandbox.types.displays import Display, interleave
 from autogen_codeact.sandbox.types.result import STOPPED
+from tests.cases import case
 
 ALLOWED = {"div", "pre", "b", "img", "iframe"}
 HOSTILE = [
@@ -84,18 +84,19 @@ def messages(text):
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_in_messages_runs_or_is_loaded(text):
-    shown = messages(text)
-    for message in shown:
-        check(notebook_html.message_to_html(message))
-        assert "\x1b" not in notebook_html.message_to_text(message)
-    check(notebook_html.run_to_html(TaskResult(messages=shown, stop_reason=text)))
-    chat = [message for message in shown if isinstance(message, TextMessage | HandoffMessage)]
-    check(notebook_html.response_to_html(Response(chat_message=chat[0], inner_messages=shown)))
-    for message in shown:
-        if isinstance(message, CodeExecutionEvent) and isinstance(message.result, ExecutionResult):
-            check(message.result._repr_mimebundle_()["text/html"])
+def test_nothing_in_messages_runs_or_is_loaded():
+    for text in HOSTILE:
+        with case(text):
+            shown = messages(text)
+            for message in shown:
+                check(notebook_html.message_to_html(message))
+                assert "\x1b" not in notebook_html.message_to_text(message)
+            check(notebook_html.run_to_html(TaskResult(messages=shown, stop_reason=text)))
+            chat = [message for message in shown if isinstance(message, TextMessage | HandoffMessage)]
+            check(notebook_html.response_to_html(Response(chat_message=chat[0], inner_messages=shown)))
+            for message in shown:
+                if isinstance(message, CodeExecutionEvent) and isinstance(message.result, ExecutionResult):
+                    check(message.result._repr_mimebundle_()["text/html"])
 
 
 def test_words_code_and_figures_are_shown():
@@ -123,9 +124,8 @@ def test_words_code_and_figures_are_shown():
     assert "So **this**:\n```python\nx = &#x27;a&#x27;\n```</pre>" in page
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
+def test_title_of_a_result_says_how_the_code_ended():
+    for result, words in [
         (CodeResult(exit_code=3, output=""), "failed, exit code 3"),
         (
             ExecutionResult(1, "", outcome="error", error=ErrorInfo("KeyError", "'a'")),
@@ -134,14 +134,13 @@ def test_words_code_and_figures_are_shown():
         (ExecutionResult(130, "", outcome="crashed", error=STOPPED, duration_s=2.5), "stopped, 2.50 s"),
         (ExecutionResult(-9, "", outcome="crashed"), "crashed, exit code -9, 0 ms"),
         (interrupted([]), "interrupted while it ran; whether it finished is unknown"),
-    ],
-)
-def test_title_of_a_result_says_how_the_code_ended(result, words):
-    event = CodeExecutionEvent(retry_attempt=0, result=result, source="coder")
-    page = notebook_html.message_to_html(event)
-    assert f"<b>coder</b> ran code: {words}</div>" in page
-    assert "Stopped:" not in page
-    assert notebook_html.message_to_text(event).splitlines()[0] == f"coder ran code: {words}"
+    ]:
+        with case(result, words):
+            event = CodeExecutionEvent(retry_attempt=0, result=result, source="coder")
+            page = notebook_html.message_to_html(event)
+            assert f"<b>coder</b> ran code: {words}</div>" in page
+            assert "Stopped:" not in page
+            assert notebook_html.message_to_text(event).splitlines()[0] == f"coder ran code: {words}"
 
 
 def test_displays_without_an_offset_come_last_whatever_the_output_says():

@@ -21,8 +21,9 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
 from autogen_codeact.sandbox.types.limits import Limits
+from autogen_codeact.sandbox.types.option_parsing import parse_options
 from autogen_codeact.sandbox.types.option_texts import parse_texts
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions, parse_options
+from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
 
 
 @pytest.mark.parametrize(

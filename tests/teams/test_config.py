@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
+from tests.cases import case
 
 from .support import PRINT_42, CountingAgent, coder, texts_of
 
@@ -131,9 +132,8 @@ GOOD = json.loads(coder(ReplayChatCompletionClient([])).dump_component().model_d
 FOREIGN = "autogen_agentchat.conditions.MaxMessageTermination"
 
 
-@pytest.mark.parametrize(
-    ("participants", "words"),
-    [
+def test_invalid_participant_is_named_with_its_index():
+    for participants, words in [
         ([GOOD, part(FOREIGN, max_messages=3)], rf"^participants\[1\]: {FOREIGN} is neither an agent nor a team"),
         ([part("os.path.join")], r"^participants\[0\]: os\.path\.join can't be loaded"),
         ([part("no_such_package.Agent")], r"^participants\[0\]: no_such_package\.Agent can't be loaded: No module"),
@@ -144,11 +144,9 @@ FOREIGN = "autogen_agentchat.conditions.MaxMessageTermination"
             [part("autogen_codeact.teams.Team", participants=[GOOD, part(FOREIGN, max_messages=3)])],
             rf"participants\[0\]: autogen_codeact\.teams\.Team can't be loaded: participants\[1\]: {FOREIGN}",
         ),
-    ],
-)
-def test_invalid_participant_is_named_with_its_index(participants, words):
-    with pytest.raises(ValueError, match=words):
-        load(participants=participants)
+    ]:
+        with case(participants, words), pytest.raises(ValueError, match=words):
+            load(participants=participants)
 
 
 def test_invalid_termination_condition_is_named():

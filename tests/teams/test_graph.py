@@ -12,6 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Budget, Graph, Team
 from autogen_codeact.teams.errors import GraphError
+from tests.cases import case
 
 from .compare import agents, bare, models, received
 from .support import (
@@ -322,9 +323,8 @@ def test_autogens_builder_makes_the_graph():
     Team([a, b], speakers=Graph(builder.build()))
 
 
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
+def test_a_graph_that_cannot_work_is_a_typed_error_that_says_what_to_change():
+    for plan, words in [
         (DiGraph(nodes={}), "no nodes"),
         (graph("a -> b", "b -> a"), "start node.*default_start_node"),
         (graph("a -> b", "b -> a", start="a"), "leaf node.*Add a node without outgoing edges"),
@@ -334,11 +334,9 @@ def test_autogens_builder_makes_the_graph():
         ),
         (graph("a -> b", "a -yes-> c"), "mix of conditional and unconditional.*all conditions or none"),
         (DiGraph(nodes={"a": DiGraphNode(name="a", edges=[DiGraphEdge(target="z")])}), "a -> z leads to no node"),
-    ],
-)
-def test_a_graph_that_cannot_work_is_a_typed_error_that_says_what_to_change(plan, words):
-    with pytest.raises(GraphError, match=words):
-        Graph(plan)
+    ]:
+        with case(plan, words), pytest.raises(GraphError, match=words):
+            Graph(plan)
 
 
 def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():

@@ -12,6 +12,7 @@ from autogen_codeact.sandbox.egress import connector
 from autogen_codeact.sandbox.egress.connector import Connector, in_order, is_own_address
 from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
 from tests.abuse.canaries import host_addresses
+from tests.cases import case
 
 from .servers import echo_request, hosts_in
 
@@ -58,23 +59,20 @@ def broken(name: str) -> Sequence[str]:
     raise RuntimeError("not today")
 
 
-@pytest.mark.parametrize(
-    ("resolve", "status", "message"),
-    [
+async def test_an_unreachable_host_is_refused_with_the_reason() -> None:
+    cases = [
         (resolver(), 502, "ok.example:1 can't be reached: it has no address"),
         (resolver("x"), 502, "ok.example:1 can't be reached: its address was not found ('x' does not appear to be"),
         (unknown, 502, "ok.example:1 can't be reached: its address was not found (Name or service not known)"),
         (broken, 502, "ok.example:1 can't be reached: its address was not found (not today)"),
         (resolver("127.0.0.1"), 502, "ok.example:1 can't be reached: "),
-    ],
-)
-async def test_an_unreachable_host_is_refused_with_the_reason(
-    resolve: connector.Resolver, status: int, message: str
-) -> None:
-    with pytest.raises(Refused) as caught:
-        await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
-    assert caught.value.status == status
-    assert message in str(caught.value)
+    ]
+    for resolve, status, message in cases:
+        with case(resolve):
+            with pytest.raises(Refused) as caught:
+                await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
+            assert caught.value.status == status
+            assert message in str(caught.value)
 
 
 async def test_a_slow_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:

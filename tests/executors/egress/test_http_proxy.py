@@ -4,6 +4,7 @@ import pytest
 
 from autogen_codeact.sandbox.egress.http_proxy import ProxyRequest, check_headers, parse_head, read_request
 from autogen_codeact.sandbox.types.allowed_domains import Refused
+from tests.cases import case
 
 
 def read(head: bytes) -> ProxyRequest:
@@ -14,9 +15,8 @@ def read(head: bytes) -> ProxyRequest:
     return request
 
 
-@pytest.mark.parametrize(
-    ("head", "request_"),
-    [
+def test_a_request_is_read() -> None:
+    cases = [
         (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example:443\r\n\r\n", ProxyRequest(True, "ok.example", 443)),
         (b"CONNECT ok.example:443 HTTP/1.0\r\n\r\n", ProxyRequest(True, "ok.example", 443)),
         (b"CONNECT OK.example.:8443 HTTP/1.1\r\nHost: ok.Example\r\n\r\n", ProxyRequest(True, "ok.example", 8443)),
@@ -39,15 +39,14 @@ def read(head: bytes) -> ProxyRequest:
             ProxyRequest(False, "ok.example", 80, b"*"),
         ),
         (b"GET http://[2001:db8::1]:81/ HTTP/1.0\r\n\r\n", ProxyRequest(False, "2001:db8::1", 81, b"/")),
-    ],
-)
-def test_a_request_is_read(head: bytes, request_: ProxyRequest) -> None:
-    assert read(head) == request_
+    ]
+    for head, request_ in cases:
+        with case(head):
+            assert read(head) == request_
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_an_ambiguous_first_line_is_refused() -> None:
+    cases = [
         (b"CONNECT evil\0.ok.example:443 HTTP/1.1", "holds a NUL"),
         (b"CONNECT ok.example:443\0 HTTP/1.1", "holds a NUL"),
         (b"CONNECT evil.example%00.ok.example:443 HTTP/1.1", "is not the name of a host"),
@@ -80,20 +79,19 @@ def test_a_request_is_read(head: bytes, request_: ProxyRequest) -> None:
         (b"GET http://ok.example/ x HTTP/1.1", "illegal request line"),
         (b"GET  http://ok.example/ HTTP/1.1", "illegal request line"),
         (b"PRI * HTTP/2.0", "is not one of HTTP/1.1 or 1.0"),
-    ],
-)
-def test_an_ambiguous_first_line_is_refused(line: bytes, message: str) -> None:
-    with pytest.raises(Refused) as caught:
-        read(line + b"\r\nHost: ok.example\r\n\r\n")
-    assert message in str(caught.value)
+    ]
+    for line, message in cases:
+        with case(line):
+            with pytest.raises(Refused) as caught:
+                read(line + b"\r\nHost: ok.example\r\n\r\n")
+            assert message in str(caught.value)
 
 
 PLAIN = b"POST http://ok.example/ HTTP/1.1\r\n"
 
 
-@pytest.mark.parametrize(
-    ("head", "message"),
-    [
+def test_ambiguous_headers_are_refused() -> None:
+    cases = [
         (PLAIN + b"Host: evil.example\r\n\r\n", "'evil.example' is not the host of the request, ok.example:80"),
         (PLAIN + b"Host: ok.example:8080\r\n\r\n", "'ok.example:8080' is not the host of the request"),
         (PLAIN + b"Host: ok.example, evil.example\r\n\r\n", "is not the host of the request"),
@@ -113,15 +111,15 @@ PLAIN = b"POST http://ok.example/ HTTP/1.1\r\n"
         (PLAIN + b"Host: ok.example\r\nA: \0\r\n\r\n", "holds a NUL"),
         (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n", "is not the host of the request, ok.example:443"),
         (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example:443\r\nContent-Length: 3\r\n\r\n", "CONNECT has no body"),
-    ],
-)  # fmt: skip
-def test_ambiguous_headers_are_refused(head: bytes, message: str | None) -> None:
-    with pytest.raises(Refused) as caught:
-        read(head)
-    if message is None:
-        assert caught.value.status == 400
-    else:
-        assert message in str(caught.value)
+    ]  # fmt: skip
+    for head, message in cases:
+        with case(head):
+            with pytest.raises(Refused) as caught:
+                read(head)
+            if message is None:
+                assert caught.value.status == 400
+            else:
+                assert message in str(caught.value)
 
 
 def test_a_long_line_is_not_quoted_in_full() -> None:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused, parse_entry
 from autogen_codeact.sandbox.types.host_names import is_address, normalise, why_not_public
+from tests.cases import case
 from tests.texts import ANY
 
 
 class TestHosts:
-    @pytest.mark.parametrize(
-        ("written", "compared"),
-        [
+    def test_hosts_are_normalised(self) -> None:
+        cases = [
             ("api.example.com", "api.example.com"),
             ("API.Example.COM.", "api.example.com"),
             ("xn--bcher-kva.example", "xn--bcher-kva.example"),
@@ -24,25 +24,23 @@ class TestHosts:
             ("192.0.2.1.", "192.0.2.1"),
             ("[2001:DB8:0:0::1]", "2001:db8::1"),
             ("[::ffff:10.0.0.1]", "::ffff:a00:1"),
-        ],
-    )
-    def test_hosts_are_normalised(self, written: str, compared: str) -> None:
-        assert normalise(written) == compared
+        ]
+        for written, compared in cases:
+            with case(written):
+                assert normalise(written) == compared
 
-    @pytest.mark.parametrize(
-        "host",
-        [
+    def test_malformed_hosts_are_refused(self) -> None:
+        cases = [
             "", ".", "..", "a..b", ".a", "a.b..", "evil\0.ok.example", "a b", "a\tb", "a\n.example", "a/b", "a%00b", "a@b",
             "-a.example",
             "a-.example", "a" * 64 + ".example", ".".join(["abcdefgh"] * 29), "*.example", "bücher.example", "\u2100.example",
             "a\u3002example", "ok.example:443", "2001:db8::1", "[::1", "::1]", "[::1%eth0]", "[fe80::1%25eth0]", "[]", "[::1].",
             "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "127.0.0.01", "1.2.3.4.5", "256.1.1.1",
             "ok.example.1", "0x", "1.0x",
-        ],
-    )  # fmt: skip
-    def test_malformed_hosts_are_refused(self, host: str) -> None:
-        with pytest.raises(ValueError, match=r"not the name|not an IPv|not ASCII|has a zone"):
-            normalise(host)
+        ]  # fmt: skip
+        for host in cases:
+            with case(host), pytest.raises(ValueError, match=r"not the name|not an IPv|not ASCII|has a zone"):
+                normalise(host)
 
     @given(st.text(ANY, max_size=40))
     def test_normalising_hosts_twice_changes_nothing(self, host: str) -> None:
@@ -58,9 +56,8 @@ class TestHosts:
 
 
 class TestEntries:
-    @pytest.mark.parametrize(
-        ("entry", "host", "port", "allowed"),
-        [
+    def test_entries_match_whole_labels_and_their_ports(self) -> None:
+        cases = [
             ("api.example.com", "api.example.com", 443, True),
             ("api.example.com", "api.example.com", 80, True),
             ("api.example.com", "api.example.com", 8443, False),
@@ -82,18 +79,17 @@ class TestEntries:
             ("[2001:db8::7]", "2001:db8::7", 80, True),
             ("git.corp.example in 10.2.0.0/16", "git.corp.example", 443, True),
             ("git.corp.example:22 in 10.2.0.0/16", "git.corp.example", 443, False),
-        ],
-    )
-    def test_entries_match_whole_labels_and_their_ports(self, entry: str, host: str, port: int, allowed: bool) -> None:
-        if entry == "*.1":
-            with pytest.raises(ValueError, match="not an IPv4 address"):
-                parse_entry(entry)
-            return
-        assert parse_entry(entry).matches(host, port) is allowed
+        ]
+        for entry, host, port, allowed in cases:
+            with case(entry):
+                if entry == "*.1":
+                    with pytest.raises(ValueError, match="not an IPv4 address"):
+                        parse_entry(entry)
+                    continue
+                assert parse_entry(entry).matches(host, port) is allowed
 
-    @pytest.mark.parametrize(
-        ("entry", "message"),
-        [
+    def test_malformed_entries_say_how_to_write_them(self) -> None:
+        cases = [
             ("https://api.example.com", "which is not a host: write 'api.example.com'"),
             ("api.example.com/path", "which is not a host"),
             ("user@api.example.com", "which is not a host"),
@@ -109,12 +105,12 @@ class TestEntries:
             ("git.corp.example in 10.0.0.1/8", "10.0.0.1/8 has host bits set"),
             ("git.corp.example in corp", "'corp' does not appear to be an IPv4 or IPv6 network"),
             ("b\u00fc\u2100.example", "which names no host"),
-        ],
-    )
-    def test_malformed_entries_say_how_to_write_them(self, entry: str, message: str) -> None:
-        with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
-            Policy(["ok.example", entry])
-        assert message in str(caught.value)
+        ]
+        for entry, message in cases:
+            with case(entry):
+                with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
+                    Policy(["ok.example", entry])
+                assert message in str(caught.value)
 
     def test_one_string_is_not_a_list(self) -> None:
         with pytest.raises(TypeError, match="give a list of hosts"):
@@ -131,9 +127,8 @@ def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> st
 
 
 class TestAddresses:
-    @pytest.mark.parametrize(
-        ("address", "kind"),
-        [
+    def test_addresses_that_are_not_public_are_refused(self) -> None:
+        cases = [
             ("0.0.0.0", "means this machine"), ("10.1.2.3", "is private"), ("100.64.0.1", "is shared by customers of a provider"),
             ("100.100.100.200", "is shared by customers of a provider"), ("127.0.0.1", "is loopback"),
             ("127.9.9.9", "is loopback"), ("168.63.129.16", "is a cloud's own service"),
@@ -147,20 +142,20 @@ class TestAddresses:
             ("2001::1", "is reserved for protocols"), ("2001:db8::1", "is for documentation"),
             ("2002:7f00:1::", "contains an IPv4 address"), ("fd00:ec2::254", "is private"), ("fe80::1", "is link-local"),
             ("fec0::1", "is reserved"), ("ff02::1", "is multicast"), ("100::1", "is reserved"), ("5f00::1", "is reserved"),
-        ],
-    )  # fmt: skip
-    def test_addresses_that_are_not_public_are_refused(self, address: str, kind: str) -> None:
-        where = f"ok.example:443 in {ipaddress.ip_address(address)}"
-        assert check(["ok.example"], "ok.example", address) == (
-            f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
-            f"to allow it, the user of this sandbox adds {where!r} to allow_domains"
-        )
+        ]  # fmt: skip
+        for address, kind in cases:
+            with case(address):
+                where = f"ok.example:443 in {ipaddress.ip_address(address)}"
+                assert check(["ok.example"], "ok.example", address) == (
+                    f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
+                    f"to allow it, the user of this sandbox adds {where!r} to allow_domains"
+                )
 
-    @pytest.mark.parametrize(
-        "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
-    )
-    def test_addresses_that_are_public_are_allowed(self, address: str) -> None:
-        assert check(["ok.example"], "ok.example", address) is None
+    def test_addresses_that_are_public_are_allowed(self) -> None:
+        cases = ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
+        for address in cases:
+            with case(address):
+                assert check(["ok.example"], "ok.example", address) is None
 
     @given(st.ip_addresses())
     def test_addresses_that_are_public_are_global_for_python_too(self, address: ipaddress.IPv4Address) -> None:

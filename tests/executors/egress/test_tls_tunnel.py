@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.egress.tls_tunnel import HELLO_LIMIT, NotTls, is_hello_retry_request, read_client_hello
+from tests.cases import case
 
 
 class Hello(NamedTuple):
@@ -118,22 +119,23 @@ def test_an_incomplete_hello_is_read_on() -> None:
         assert read_hello(data[:size]) is None, size
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_a_hello_in_many_records_is_read(size: int) -> None:
-    data = records(hello()[5:], size)
-    found = read_hello(data)
-    assert found is not None
-    assert (found.server_name, found.size) == ("ok.example", len(data))
-    assert read_hello(data[:-1]) is None
+def test_a_hello_in_many_records_is_read() -> None:
+    cases = [1, 2, 3, 7, 100]
+    for size in cases:
+        with case(size):
+            data = records(hello()[5:], size)
+            found = read_hello(data)
+            assert found is not None
+            assert (found.server_name, found.size) == ("ok.example", len(data))
+            assert read_hello(data[:-1]) is None
 
 
 MALFORMED = "the client's hello is malformed"
 BAD_NAME = "the server name in the client's hello is not the name of a host"
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
+def test_a_malformed_hello_is_refused() -> None:
+    cases = [
         (b"GET / HTTP/1.1\r\n", "what came through the tunnel is not TLS"),
         (b"SSH-2.0-OpenSSH\r\n", "what came through the tunnel is not TLS"),
         (b"\x80\x2e\x01\x00\x02", "what came through the tunnel is not TLS"),
@@ -158,12 +160,12 @@ BAD_NAME = "the server name in the client's hello is not the name of a host"
         (made(names((0, "bücher.example".encode()))), BAD_NAME),
         (records(made(names((0, b"\xff")))[5:], 3), BAD_NAME),
         (records(b"\x01\x00\x00\x03\x03\x03\x00", 16384), MALFORMED),
-    ],
-)
-def test_a_malformed_hello_is_refused(data: bytes, message: str) -> None:
-    with pytest.raises(NotTls) as caught:
-        read_hello(data)
-    assert str(caught.value).startswith(message)
+    ]
+    for data, message in cases:
+        with case(data):
+            with pytest.raises(NotTls) as caught:
+                read_hello(data)
+            assert str(caught.value).startswith(message)
 
 
 def test_a_hello_without_extensions_has_no_server_name() -> None:
