@@ -19,7 +19,6 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
-from autogen_codeact.cli.batch_agents import AgentMaker
 from autogen_codeact.cli.batch_display import (
     BatchDisplay,
     OutputClosed,
@@ -28,7 +27,7 @@ from autogen_codeact.cli.batch_display import (
     discard_unwritable,
     print_summary,
 )
-from autogen_codeact.cli.batch_input import ChosenTasks, describe_job, for_nodes, read_settings
+from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, for_nodes, read_settings
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine

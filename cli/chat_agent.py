@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -21,7 +20,7 @@ from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for, open_model, without_key
+from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.executors import SandboxCodeExecutor
@@ -104,14 +103,9 @@ def _load(job: ChatJob) -> ChatAgent | BaseTeam:
 
 def _keys(job: ChatJob) -> str | Callable[[Mapping[str, Any]], str | None]:
     """Return the key of the models of an earlier chat, or what finds it."""
-    variable = job.model.api_key_env
     if job.model.spec:
         return _UNUSED_KEY
-    if variable is None:
-        return key_for
-    if not (key := os.environ.get(variable, "").strip()):
-        raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
-    return key
+    return named_key(job.model.api_key_env) if job.model.api_key_env is not None else key_for
 
 
 async def _close(target: Any) -> None:

@@ -41,20 +41,15 @@ _PAGE = "demo.html"
 
 @dataclass(frozen=True)
 class Recording:
-    """A task and the answers of a model to it.
-
-    Args:
-        task: The task.
-        needs: Modules outside the standard library that its code imports.
-        plot: Name of the file that its code makes.
-        files: Name to content of the files that its code reads.
-        answers: The model's answers.
-    """
+    """A task and the answers of a model to it."""
 
     task: str
     needs: tuple[str, ...]
+    """Modules outside the standard library that its code imports."""
     plot: str
+    """Name of the file that its code makes."""
     files: Mapping[str, str]
+    """Content of the files that its code reads, by name."""
     answers: tuple[CreateResult, ...]
 
 

@@ -32,6 +32,10 @@ from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.sandbox.types.languages import find_language
 from autogen_codeact.sandbox.types.paths import WORKSPACE
 
+SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
+NOTEBOOK = ".ipynb"
+FOLDER = "codeact-files"
+
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
     """Run the code of a file, up to the first block that fails."""
@@ -135,27 +139,18 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
     terminal.line()
 
 
-SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
-NOTEBOOK = ".ipynb"
-
-
 @dataclass(frozen=True)
 class CodeInFile:
-    """One block of code.
-
-    Args:
-        language: Its language.
-        code: The code.
-        line: The line of the file, or of the notebook's cell, at which it begins; counted from 1.
-        cell: Number of the notebook's cell, counted from 1 with all its cells; None for another file.
-        script: Whether it is all of a script.
-    """
+    """One block of code."""
 
     language: str
     code: str
     line: int = 1
+    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
     cell: int | None = None
+    """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
     script: bool = False
+    """Whether it is all of a script."""
 
     @property
     def file_in_sandbox(self) -> str | None:
@@ -252,9 +247,6 @@ def _cells(text: str, name: str) -> list[CodeInFile]:
         if kind == "code"
     ]
     return [CodeInFile(language, code, cell=number) for number, code in codes if code.strip()]
-
-
-FOLDER = "codeact-files"
 
 
 class SavedFiles:

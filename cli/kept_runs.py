@@ -70,6 +70,10 @@ from autogen_codeact.sandbox.types.result import format_duration
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
+MAX_TASK = 60
+_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 100
+"""Names of files that are printed."""
 
 
 def choose_run_folder(task: str) -> Path | None:
@@ -157,10 +161,6 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
     if not trust:
         say(f"`codeact runs adopt {path}` makes it one of your own runs")
     return wanted and trust
-
-
-MAX_TASK = 60
-_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
@@ -284,10 +284,6 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
         say(f"wrote {target} ({format_size(target.stat().st_size)})")
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error
-
-
-MAX_NAMES = 100
-"""Names of files that are printed."""
 
 
 def show_run(path: Path, *, as_json: bool) -> int:

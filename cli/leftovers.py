@@ -19,6 +19,7 @@ from autogen_codeact.sandbox.types.docker_hosts import DockerHost
 from autogen_codeact.sandbox.types.filenames import printable
 
 Status = Literal["ok", "lack", "note"]
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,6 @@ class Check:
     status: Status
     detail: str
     advice: str = ""
-
-
-MAX_SHOWN = 5
 
 
 @contextmanager

@@ -289,7 +289,7 @@ def _resume(job: ResumeJob) -> None:
 
     with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
-        from autogen_codeact.cli.resume_run import resume_run
+        from autogen_codeact.cli.run import resume_run
 
         raise typer.Exit(resume_run(job, end, progress))
 

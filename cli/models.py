@@ -68,6 +68,13 @@ def _client(choice: ModelChoice, text: str | None) -> ChatCompletionClient:
     return _by_name(choice)
 
 
+def named_key(variable: str) -> str:
+    """Return the key in the variable that the user has named for a model that is made again."""
+    if key := os.environ.get(variable, "").strip():
+        return key
+    raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
+
+
 def key_for(config: Mapping[str, Any]) -> str | None:
     """Return the key for a client that is made from its configuration again, without the key."""
     address = config.get("base_url")

@@ -22,13 +22,19 @@ from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
 from autogen_codeact.viewer.server import ViewerError, ViewerServer, is_loopback
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
+PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
+_MAX_REASON = 1_000
+_LINGER_S = 5.0
 
 
 def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
     """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
     with _interruptible() as interrupted:
-        server = served(folder, host=host, port=port)
+        with _as_command_error():
+            server = ViewerServer(folder, host=host, port=port)
+            server.start()
         try:
             print(server.url, flush=True)  # noqa: T201 - it is the output
             if not is_loopback(host):
@@ -46,14 +52,12 @@ def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int
     return 0
 
 
-def served(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ViewerServer:
-    """Return a started server."""
+@contextmanager
+def _as_command_error() -> Iterator[None]:
     try:
-        server = ViewerServer(folder, host=host, port=port)
-        server.start()
+        yield
     except ViewerError as error:
         raise CommandError(str(error)) from None
-    return server
 
 
 def open_page(url: str) -> None:
@@ -90,22 +94,14 @@ def _interruptible() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
-PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
-_MAX_REASON = 1_000
-_LINGER_S = 5.0
-
-
 class LivePage:
     """The page of a run that goes on."""
 
     def __init__(self, run: Path, stop: Callable[[], object]) -> None:
         self.control = RunControl(run, stop)
         """What the buttons do."""
-        try:
+        with _as_command_error():
             self._server = ViewerServer([run], control=self.control)
-        except ViewerError as error:
-            raise CommandError(str(error)) from None
 
     @property
     def url(self) -> str:
@@ -114,10 +110,8 @@ class LivePage:
 
     async def open(self) -> None:
         """Serve it, say where, and open it in a browser if there is a display."""
-        try:
+        with _as_command_error():
             await asyncio.to_thread(self._server.start)
-        except ViewerError as error:
-            raise CommandError(str(error)) from None
         say(f"the page of this run: {self.url}")
         open_page(self.url)
 
@@ -126,18 +120,10 @@ class LivePage:
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
                 say("the page can be looked at until Ctrl-C")
-                _wait_for_interrupt()
+                with _interruptible() as interrupted:
+                    interrupted.wait()
         finally:
             self._server.stop(_LINGER_S)
-
-
-def _wait_for_interrupt() -> None:
-    interrupted = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
-        interrupted.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 async def first_answer(

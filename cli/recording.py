@@ -12,6 +12,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.cli.exit import CommandError
 
+_FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
+_WORDS = re.compile(r"\s*\S+\s*")
+
 
 def parse_json(text: str, name: str, form: str = "") -> Any:
     """Return what a JSON text contains."""
@@ -22,10 +25,6 @@ def parse_json(text: str, name: str, form: str = "") -> Any:
     except (ValueError, RecursionError):
         problem = f"{name} is nested too deep, or has a number that is too long"
     raise CommandError(f"{problem}: {form}" if form else problem)
-
-
-_FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
-_WORDS = re.compile(r"\s*\S+\s*")
 
 
 class RecordingEnded(RuntimeError):

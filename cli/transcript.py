@@ -22,8 +22,7 @@ from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.outcome_summary import end_is_unknown, outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
-from autogen_codeact.cli.answer_printer import AnswerPrinter
-from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
+from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.sandbox import Artifact

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from autogen_core.models import AssistantMessage, UserMessage
 
-from autogen_codeact.cli.batch_agents import _Recording
 from autogen_codeact.cli.batch_display import print_report
+from autogen_codeact.cli.batch_input import _Recording
 from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact

@@ -9,8 +9,7 @@ import pytest
 
 from autogen_codeact.batch import BatchSettings, run_batch
 from autogen_codeact.cli.agent_choice import AgentChoice
-from autogen_codeact.cli.batch_agents import AgentMaker
-from autogen_codeact.cli.batch_input import for_nodes
+from autogen_codeact.cli.batch_input import AgentMaker, for_nodes
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
