@@ -73,7 +73,7 @@ OOM_COUNTERS = [
 def count_oom_kills():
     """Return how many processes of this sandbox the kernel has killed because memory ran out; None if it can't be read."""
     for path in OOM_COUNTERS:
-        _, _, rest = (b"\n" + (read_small(path) or b"")).partition(b"\noom_kill ")
+        _, _, rest = (b"\n" + (read_again(path) or b"")).partition(b"\noom_kill ")
         number = rest.partition(b"\n")[0]
         if number.isdigit():
             return int(number)
@@ -92,6 +92,20 @@ def read_small(path):
         return None
     finally:
         os.close(fd)
+
+
+# Descriptors by path; a process that closes all that it has inherited clears it.
+kept_open = {}
+
+
+def read_again(path):
+    """Return the content of a kernel file that is read for each block, None if it can't be read; it is kept open."""
+    try:
+        if path not in kept_open:
+            kept_open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(kept_open[path], 4096, 0)
+    except OSError:
+        return None
 
 
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # cgroup v2, v1

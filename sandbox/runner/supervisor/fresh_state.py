@@ -293,7 +293,7 @@ def _kernel_objects():
     """Return numbers of what the kernel has in this sandbox's namespaces, by a name for messages."""
     sockets = (_read("/proc/net/sockstat") or b"").partition(b"\n")[0]
     unix = (_read("/proc/net/unix") or b"").count(b"\n")
-    objects = [(_read("/proc/sysvipc/" + kind) or b"").count(b"\n") for kind in ("shm", "sem", "msg")]
+    objects = [system.read_again("/proc/sysvipc/" + kind) for kind in ("shm", "sem", "msg")]
     return {"sockets": (sockets, unix), "IPC objects": objects}
 
 

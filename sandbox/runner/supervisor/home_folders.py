@@ -6,6 +6,8 @@ import time
 from ..shared import folders
 
 SKELETON = "/etc/skel"
+# Settings of interactive shells: nobody types here.
+FOR_SHELLS = (".bash_logout", ".bashrc", ".profile")
 # A large home is removed in slices, so that the supervisor can serve others in between.
 PAUSE_S = 0.002
 SLICE_S = 0.002
@@ -137,7 +139,7 @@ def _read_skeleton():
         for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             (links if os.path.islink(os.path.join(folder, name)) else found).append(path)
-        links += [os.path.normpath(os.path.join(inside, name)) for name in others]
+        links += [os.path.normpath(os.path.join(inside, name)) for name in others if name not in FOR_SHELLS]
     return found, links
 
 

@@ -63,7 +63,7 @@ def _remove(kind, entries):
 
 
 def _entries(kind):
-    if (system.read_small("/proc/sysvipc/" + kind) or b"").count(b"\n") <= 1:
+    if (system.read_again("/proc/sysvipc/" + kind) or b"").count(b"\n") <= 1:
         return  # only the names of the columns
     # One after the other: there may be tens of thousands, and no memory left for a list of them.
     try:

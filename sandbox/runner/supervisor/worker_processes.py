@@ -289,5 +289,6 @@ def _close_all_but(sock):
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
+    system.kept_open.clear()
     os.closerange(3, sock)
     os.closerange(sock + 1, os.sysconf("SC_OPEN_MAX"))

@@ -19,7 +19,8 @@ _LINE_MAGIC = re.compile(r"%([\w.]+)[ \t]*(.*)", re.DOTALL)
 _ASSIGNED = re.compile(r"([\w.,\[\]'\" \t*()]+?=)[ \t]*([%!])(.*)", re.DOTALL)
 _HELP = re.compile(r"(\?{1,2})?[ \t]*([%\w.*]+)(\?{0,2})[ \t]*;?[ \t]*")
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)|^In \[\d+\]: ?|^ *\.\.\.+: ?", re.MULTILINE)
-_OPENING, _CLOSING = "([{", ")]}"
+_QUOTES = re.compile(r"\"{3}|'{3}")
+_COMMAND = re.compile(r"[ \t]*[!%?]")
 
 
 def is_command(code, namespace, builtin_names):
@@ -95,48 +96,16 @@ def _magic(text):
 
 
 def _logical_lines(text):
-    """Split a cell into logical lines: strings, brackets and backslashes may continue one over several lines."""
-    found, start, position, depth = [], 0, 0, 0
-    while position < len(text):
-        if position == start or not text[start:position].strip():
-            special = re.match(r"[ \t]*[!%?]", text[start:])
-            if special:
-                # The rest is no Python: only a backslash continues it.
-                end = re.compile(r"(?:[^\n\\]|\\.|\\\n)*\n?", re.DOTALL).match(text, start).end()
-                found.append(text[start:end])
-                start = position = end
-                continue
-        character = text[position]
-        if character in "'\"":
-            position = _end_of_string(text, position)
-            continue
-        if character == "#":
-            position = _find(text, "\n", position)
-            continue
-        depth += (character in _OPENING) - (character in _CLOSING)
-        if character in "!%" and text[start:position].rstrip().endswith("="):
-            position = re.compile(r"(?:[^\n\\]|\\.|\\\n)*", re.DOTALL).match(text, position).end()
-            continue
-        position += 2 if character == "\\" else 1
-        if character == "\n" and depth <= 0:
-            found.append(text[start:position])
-            start, depth = position, 0
-    return found + ([text[start:]] if start < len(text) else [])
-
-
-def _end_of_string(text, start):
-    quote = text[start] * 3 if text.startswith(text[start] * 3, start) else text[start]
-    position = start + len(quote)
-    while position < len(text) and not text.startswith(quote, position):
-        if text[position] == "\n" and len(quote) == 1:
-            return position
-        position += 2 if text[position] == "\\" else 1
-    return min(position + len(quote), len(text))
-
-
-def _find(text, part, start):
-    found = text.find(part, start)
-    return len(text) if found < 0 else found
+    """Split a cell into lines; a backslash continues a command, and what is in a string of several lines stays together."""
+    found, quote = [], None
+    for line in text.splitlines(True):
+        if quote or (found and found[-1].endswith("\\\n")):
+            found[-1] += line
+        else:
+            found.append(line)
+        for mark in _QUOTES.findall(line) if quote or not _COMMAND.match(line) else ():
+            quote = mark if quote is None else None if mark == quote else quote
+    return found
 
 
 def _without_indentation(text):
