@@ -145,6 +145,8 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
     """Make an answer of a message without code, or return why it is none, as a message to the model."""
     if not text.strip():
         return prompt.EMPTY
+    if output_type is None:
+        return Answer(text)
     try:
         return from_text(text, output_type)
     except ValueError as error:

@@ -46,7 +46,7 @@ from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.not_run import NotRun, as_metadata, describe_not_run
-from autogen_codeact.agents.observation import metadata_of
+from autogen_codeact.agents.observation import as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded, StepRecord
@@ -254,9 +254,17 @@ class BaseCodeAgent(BaseChatAgent):
         remarks = [hint.for_model for hint in hints]
         if not_run:
             remarks.append(describe_not_run(not_run, self._languages))
-        session = self._runner.in_session
-        shown = await conversation.add_result(result, limit=limit, whole=whole, session=session, remarks=remarks)
-        metadata = {**metadata_of(result), **metadata_of_hints(hints), **metadata}
+        shown = await as_message(
+            result,
+            self.name,
+            vision=bool(conversation.client.model_info.get("vision")),
+            limit=limit,
+            whole=whole,
+            session=self._runner.in_session,
+            further=remarks,
+        )
+        await self._model_context.add_message(shown)
+        metadata = {**metadata_of(result), **(metadata_of_hints(hints) if hints else {}), **metadata}
         await emit(CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata))
         return shown
 

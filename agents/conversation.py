@@ -14,7 +14,6 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -29,7 +28,6 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
 from autogen_codeact.agents.model import JsonForm, is_refusal, json_forms, stream_answer, sum_usage, unusable
-from autogen_codeact.agents.observation import as_message
 
 SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
 
@@ -104,34 +102,6 @@ class Conversation:
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
-    async def add_result(
-        self,
-        result: CodeResult,
-        *,
-        limit: int,
-        whole: str | None = None,
-        session: bool = False,
-        remarks: Sequence[str] = (),
-    ) -> LLMMessage:
-        """Add a message about the result of the model's code.
-
-        Args:
-            result: The result.
-            limit: Characters of output to keep.
-            whole: File in the sandbox that holds all of the output, or None.
-            session: Whether the code ran in a session.
-            remarks: Sentences about the code that follow.
-
-        Returns:
-            The message.
-        """
-        vision = bool(self.client.model_info.get("vision"))
-        message = await as_message(
-            result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
-        )
-        await self._context.add_message(message)
-        return message
-
     async def generate(
         self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
     ) -> CreateResult:
@@ -202,11 +172,20 @@ class Conversation:
     async def restored_on_error(self) -> AsyncIterator[None]:
         """Restore the context if the body raises or is cancelled."""
         # Teams send an interrupted agent the same messages again; they must not be in the context twice.
-        before = await self._context.save_state()
+        context, base = self._context, ChatCompletionContext
+        if (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state):
+            kept = list(context._messages)  # what its state consists of, without writing all of it
+            try:
+                yield
+            except BaseException:
+                context._messages = kept
+                raise
+            return
+        before = await context.save_state()
         try:
             yield
         except BaseException:
-            await self._context.load_state(before)
+            await context.load_state(before)
             raise
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 # The modules import AutoGen.
 _NAMES = {
-    "batch.attempt": "AttemptResult AttemptWork WorkerContext run_attempt",
-    "batch.backend": "Backend BatchContext LocalBackend",
     "batch.checks": "check_answer",
     "batch.errors": (
         "AttemptError BatchBackendError BatchBudgetError BatchChangedError BatchError BatchFolderError BatchTasksError"

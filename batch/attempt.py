@@ -123,7 +123,8 @@ class _Attempt:
 
     async def run(self) -> Row:
         work = self._work
-        self._before = await in_thread(prepare, work)
+        if await in_thread(prepare, work):
+            self._before = await in_thread(read_whole, work.log)
         if self._before is not None and work.count_log:
             usage = self._before.usage
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
@@ -216,16 +217,16 @@ async def _stop(executor: SandboxCodeExecutor) -> None:
         await executor.stop()
 
 
-def prepare(work: AttemptWork) -> LogEnd | None:
-    """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
+def prepare(work: AttemptWork) -> bool:
+    """Make the workspace's folder on the host, with the files of the task; returns whether the run has begun.
 
     In a run that is continued the workspace is as it was.
     """
     if has_begun(work.log):
         work.work_dir.mkdir(parents=True, exist_ok=True)
-        return read_whole(work.log)
+        return True
     if work.has_files:
-        return None
+        return False
     folder = work.work_dir
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -238,4 +239,4 @@ def prepare(work: AttemptWork) -> LogEnd | None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
-    return None
+    return False

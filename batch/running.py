@@ -48,7 +48,7 @@ def run_batch(
     Args:
         make_agent: Called for each attempt with an executor, which is started and stopped for it, and with the `Task` if it
             takes a second argument; returns an agent or a team, or awaits one.
-        tasks: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. They are read as
+        tasks: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. They are read as
             they are needed.
         out: Folder of the batch. The same call again goes on where it was interrupted. Default: a temporary one, removed at
             the end.

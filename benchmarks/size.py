@@ -220,7 +220,9 @@ async def functions_of_a_block() -> tuple[int, int]:
         counting = False
     threading.setprofile(None)
     sys.setprofile(None)
-    product = {each for each in called if Path(each[0]).relative_to(ROOT).parts[0] not in NOT_PRODUCT}
+    # Libraries are installed below the root, too.
+    tops = {each: Path(each[0]).relative_to(ROOT).parts[0] for each in called}
+    product = {each for each, top in tops.items() if top not in NOT_PRODUCT and not top.startswith(".")}
     return len(product), len({path for path, _ in product})
 
 

@@ -45,7 +45,6 @@ _NAMES = {
     "runs.reader": "Gap Run UnknownEvent load_run",
     "runs.recording": "recorded",
     "runs.resuming": "resume resumed",
-    "runs.sessions": "Rebuilding",
     "runs.steps": "RunDivergedError",
     "runs.summary": "RunSummary UnreadableRun list_runs summarize",
     "runs.writer": "LogLocked",

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
@@ -53,9 +55,19 @@ def make_client(
 
         return docker.make_client(options, settings, gateway, progress, engine_wait_s=engine_wait_s)
     assert isinstance(options, BubblewrapOptions)
-    from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
+    from autogen_codeact.sandbox.backends.bubblewrap.launcher import BubblewrapLauncher
 
-    return bubblewrap.make_client(options, settings, gateway)
+    name, limits = f"codeact-{uuid.uuid4().hex[:12]}", options.limits.resolved()
+    settings = replace(
+        settings,
+        output_limit=limits.output,
+        memory_bytes=limits.memory_bytes,
+        # There is no engine that sets them.
+        rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
+        rlimit_without_cgroup={"AS": limits.memory_bytes},
+        own_shm=True,
+    )
+    return RunnerClient(BubblewrapLauncher(options, name, limits), settings, name, gateway=gateway)
 
 
 def check_reusable(options: SandboxOptions) -> None:
@@ -64,23 +76,22 @@ def check_reusable(options: SandboxOptions) -> None:
         return
     volumes = (options.extra_volumes or {}).values()
     unfit = {
-        "extra_volumes": any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes),
-        "network": options.network != "none",
-        "read_only": not options.read_only,
-        "seccomp": options.seccomp != "default",
-        "user": options.user is not None and options.user.partition(":")[0] in ("0", "root"),
-        "device_requests": bool(options.device_requests),
+        "extra_volumes": (
+            any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes),
+            'files in folders of the host stay; mount them with mode "ro"',
+        ),
+        "network": (options.network != "none", "what the code has done there can't be undone"),
+        "read_only": (not options.read_only, "the code could write to the whole root file system"),
+        "seccomp": (options.seccomp != "default", 'it is proven for the list of system calls of "default" only'),
+        "user": (
+            options.user is not None and options.user.partition(":")[0] in ("0", "root"),
+            "root could change files that are not emptied",
+        ),
+        "device_requests": (bool(options.device_requests), "the memory of devices is not emptied"),
     }
-    reasons = {
-        "extra_volumes": 'files in folders of the host stay; mount them with mode "ro"',
-        "network": "what the code has done there can't be undone",
-        "read_only": "the code could write to the whole root file system",
-        "seccomp": 'it is proven for the list of system calls of "default" only',
-        "user": "root could change files that are not emptied",
-        "device_requests": "the memory of devices is not emptied",
-    }
-    for name in (name for name, found in unfit.items() if found):
-        raise ValueError(f"max_uses above 1 is not possible with {name}=: {reasons[name]}")
+    for name, (found, reason) in unfit.items():
+        if found:
+            raise ValueError(f"max_uses above 1 is not possible with {name}=: {reason}")
 
 
 def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:

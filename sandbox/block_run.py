@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 from autogen_codeact.sandbox.files import display_files, sync
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.blocks import BlockRequest, to_result
+from autogen_codeact.sandbox.host.blocks import BlockRequest, make_request, to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback, Reply
 from autogen_codeact.sandbox.host.display_frames import Displays
@@ -21,10 +21,34 @@ from autogen_codeact.sandbox.replay import ReplayWorkspace
 from autogen_codeact.sandbox.tools.broker import BlockCalls
 from autogen_codeact.sandbox.toolset import Toolset
 from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.types.languages import Language
 from autogen_codeact.sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.types.options import SandboxOptions
+from autogen_codeact.sandbox.types.paths import WORKSPACE
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import CodeAndLanguage, RunContext
+
+
+def request_of(
+    block: CodeAndLanguage, options: SandboxOptions, languages: Mapping[str, Language], *, scan: bool
+) -> BlockRequest | Result:
+    """Return what is sent for a block of a caller, or a result with the reason why it can't be run."""
+    return make_request(
+        block.code,
+        block.language,
+        session=options.mode == "session",
+        workspace=WORKSPACE,
+        languages=languages,
+        scan=scan,
+        cpu_seconds=options.limits.cpu_seconds,
+        delete_unnamed=options.delete_tmp_files,
+    )
+
+
+def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result: Result) -> None:
+    """Notify observers of a block that was not sent."""
+    notify(attached, "block_started", started)
+    notify(attached, "block_finished", BlockFinished(started, result))
 
 
 @dataclass
@@ -56,8 +80,6 @@ class BlockRun:
         *send: *tuple[BlockRequest, float, OutputCallback | None],
     ) -> Result:
         """Run the block as `run` does, and notify the observers of its start and end."""
-        if not attached:
-            return await self.run(block, *send)
         started = BlockStarted(self.ident.sandbox, self.ident.block, block.language, block.code)
         notify(attached, "block_started", started)
         result: Result | None = None

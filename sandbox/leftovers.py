@@ -29,9 +29,11 @@ _checked: set[tuple[int, str]] = set()
 _checked_lock = threading.Lock()
 
 
-def local_leftovers(search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S) -> list[Leftover]:
-    """List control groups and temporary folders of dead processes."""
-    groups = leftover_groups() if sys.platform == "linux" else []
+def local_leftovers(
+    search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S, *, kill: bool = True
+) -> list[Leftover]:
+    """List control groups and temporary folders of dead processes; without `kill`, the processes of groups end by themselves."""
+    groups = leftover_groups(kill=kill) if sys.platform == "linux" else []
     folders = [
         Leftover(
             kind="folder",
@@ -57,7 +59,7 @@ def remove_leftovers_in_background() -> None:
 
 
 def _remove_all() -> None:
-    for item in local_leftovers(BACKGROUND_TIMEOUT_S, BACKGROUND_TIMEOUT_S):
+    for item in local_leftovers(BACKGROUND_TIMEOUT_S, BACKGROUND_TIMEOUT_S, kill=False):
         try:
             if item.orphan:
                 item.remove()

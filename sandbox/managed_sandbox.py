@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from autogen_codeact.sandbox import backend_selection as select
-from autogen_codeact.sandbox.block_run import BlockRun, run_program
+from autogen_codeact.sandbox.block_run import BlockRun, notify_refused, request_of, run_program
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.files import transfers
-from autogen_codeact.sandbox.host.blocks import combine, make_request
+from autogen_codeact.sandbox.host.blocks import combine
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
@@ -41,6 +41,7 @@ from autogen_codeact.sandbox.types.languages import merge
 from autogen_codeact.sandbox.types.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.types.observers import (
     BlockId,
+    BlockStarted,
     Observer,
     Recorder,
     SandboxStarted,
@@ -50,7 +51,6 @@ from autogen_codeact.sandbox.types.observers import (
 from autogen_codeact.sandbox.types.option_parsing import merge_options, options_of
 from autogen_codeact.sandbox.types.option_types import SandboxKeywords
 from autogen_codeact.sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
-from autogen_codeact.sandbox.types.paths import WORKSPACE
 from autogen_codeact.sandbox.types.result import Result
 from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
 from autogen_codeact.sandbox.types.tool import HostToolProtocol
@@ -239,6 +239,8 @@ class ManagedSandbox:
 
     async def list_tools(self) -> tuple[HostToolProtocol, ...]:
         """List the host tools; starts their sources, not the sandbox."""
+        if self.tools.known is not None:
+            return self.tools.known
         async with self._lifecycle:
             return await self.tools.start()
 
@@ -446,24 +448,18 @@ class ManagedSandbox:
         observed: bool = True,
     ) -> Result:
         options, workspace = self.options, self._folder.workspace
-        request = make_request(
-            block.code,
-            block.language,
-            session=options.mode == "session",
-            workspace=WORKSPACE,
-            languages=self._languages,
-            scan=workspace is not None,
-            cpu_seconds=options.limits.cpu_seconds,
-            delete_unnamed=options.delete_tmp_files,
-        )
+        attached = self.attachments.current if observed else ()
+        request = request_of(block, options, self._languages, scan=workspace is not None)
         if isinstance(request, Result):
+            notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1
         ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
         run = BlockRun(client, options, self.tools, workspace if replay is None else None, context, ident, replay)
-        attached = self.attachments.current if observed else ()
-        return await run.observed(attached, block, request, timeout, listener)
+        if attached:
+            return await run.observed(attached, block, request, timeout, listener)
+        return await run.run(block, request, timeout, listener)
 
     @property
     def known_facts(self) -> SandboxFacts:

@@ -43,7 +43,6 @@ MODULES = (
     "autogen_codeact.cli.pages",
     "autogen_codeact.executors",
     "autogen_codeact.integrations.mcp_server",
-    "autogen_codeact.sandbox.backends.bubblewrap.backend",
     "autogen_codeact.sandbox.backends.docker.backend",
     "autogen_codeact.teams",
     "autogen_codeact.viewer.app",

@@ -24,6 +24,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.run_end import LogEnd, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.types.filenames import printable
 
@@ -191,10 +192,10 @@ async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -
     """Send a worker what an attempt needs, and take what it has to say, up to its result."""
     permits: set[asyncio.Task[None]] = set()
     copy = FolderCopy(work.log, work.work_dir)
-    await in_thread(prepare, work)
-    given = await in_thread(lambda: list(FolderChanges(work.log, work.work_dir).take(whole=True)))
-    stream = handle.run.options(num_returns="streaming").remote(key, work, *given)
     try:
+        await in_thread(prepare, work)
+        given = await in_thread(lambda: list(FolderChanges(work.log, work.work_dir).take(whole=True)))
+        stream = handle.run.options(num_returns="streaming").remote(key, work, *given)
         while True:
             async with asyncio.timeout(ANSWER_S):
                 sent: Sent = await (await anext(stream))
@@ -208,11 +209,14 @@ async def _exchange(handle: Any, key: str, work: AttemptWork, gate: ModelGate) -
                     gate.used(*sent.content)
                 case "log" | "files" | "work":
                     await in_thread(copy.write, sent)
-    except (OSError, ValueError):  # a disk that is full, for example
+    except (OSError, ValueError, LogLocked) as error:
         with suppress(Exception):
             async with asyncio.timeout(CANCEL_S):
                 await handle.cancel.remote(key)
-        raise
+        if isinstance(error, TimeoutError):
+            raise
+        cause = getattr(error, "cause", error)  # of an error that Ray has brought from the worker
+        raise AttemptError(type(cause).__name__, f"the files of the attempt: {cause}") from error
     finally:
         for task in permits:
             task.cancel()

@@ -259,7 +259,7 @@ async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
         await boxes[-1].start()
         assert boxes[-1].engine == "b"
         # What the engine had kept of the old sandbox is removed.
-        await eventually(lambda: engines.containers()["b"] == {boxes[-1].name}, WITHIN_S)
+        await eventually(lambda: engines.containers()["b"] == {boxes[-1]._managed.name}, WITHIN_S)
     finally:
         await stop_all(boxes)
 

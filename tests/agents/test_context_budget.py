@@ -19,6 +19,7 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.context_budget import LATEST, ContextBudget, size_of
 from autogen_codeact.agents.conversation import Conversation
+from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import Artifact, BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import received_by, scripted
@@ -75,7 +76,7 @@ async def test_two_hundred_steps_with_figures_fit(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(png())
         figure = Artifact(name, 99, "image/png", tmp_path / name)
         result = ExecutionResult(0, f"{number} " * 1_000, artifacts=(figure,))
-        await conversation.add_result(result, limit=20_000, session=True)
+        await context.add_message(await as_message(result, "actor", vision=True, session=True))
     await conversation.generate(CancellationToken(), ignore)
     requests = received_by(client)
     assert len(requests) == 201

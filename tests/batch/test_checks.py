@@ -16,6 +16,7 @@ from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxUnavailable
+from tests.cases import case
 from tests.texts import ANY
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -47,9 +48,8 @@ def test_task_without_a_check_has_no_result() -> None:
     assert asyncio.run(check_answer(Task(id="a", task="t"), "x", NoSandboxes())) == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected", "passed"),
-    [
+def test_exact_check() -> None:
+    cases: list[Any] = [
         (" Paris\r\n", "Paris", True),
         ("paris", "Paris", False),
         ("a\r\nb", "a\nb", True),
@@ -58,10 +58,10 @@ def test_task_without_a_check_has_no_result() -> None:
         ("true", True, True),
         ("", "", True),
         ("[1,2]", [1, 2], True),
-    ],
-)
-def test_exact_check(answer: str, expected: Any, passed: bool) -> None:
-    assert check(answer, expected=expected).passed is passed
+    ]
+    for answer, expected, passed in cases:
+        with case(answer, expected, passed):
+            assert check(answer, expected=expected).passed is passed
 
 
 def test_failed_check_says_what_was_expected() -> None:
@@ -72,9 +72,8 @@ def test_failed_check_says_what_was_expected() -> None:
     assert check("none", expected="42", kind="number").detail == "there is no number in the answer"
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_last_number_of_an_answer() -> None:
+    cases: list[Any] = [
         ("It is 42.", 42),
         ("first 1, then 2", 2),
         ("$1,234.50!", 1234.5),
@@ -104,16 +103,15 @@ def test_failed_check_says_what_was_expected() -> None:
         ("9" * 2000, None),
         ("99999999999999999999999", 99999999999999999999999),
         (r"\boxed{" * 100, None),
-    ],
-)
-def test_last_number_of_an_answer(text: str, value: float | None) -> None:
-    number = find_number(text)
-    assert (number.value if number else None) == (None if value is None else to_number(value).value)  # type: ignore[union-attr]
+    ]
+    for text, value in cases:
+        with case(text, value):
+            number = find_number(text)
+            assert (number.value if number else None) == (None if value is None else to_number(value).value)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected", "tolerance", "relative", "passed"),
-    [
+def test_tolerance_of_numbers() -> None:
+    cases: list[Any] = [
         ("3.14", 3.14159, 0.01, 0, True),
         ("3.14", 3.14159, 0.001, 0, False),
         ("101", 100, 0, 0.01, True),
@@ -128,11 +126,11 @@ def test_last_number_of_an_answer(text: str, value: float | None) -> None:
         ("0.30000000000000004", 0.3, 1e-6, 0, True),
         ("1,234", "1234", 0, 0, True),
         ("0", 0, 0, 0, True),
-    ],
-)
-def test_tolerance_of_numbers(answer: str, expected: Any, tolerance: float, relative: float, passed: bool) -> None:
-    result = check(answer, expected=expected, kind="number", tolerance=tolerance, relative=relative)
-    assert result.passed is passed
+    ]
+    for answer, expected, tolerance, relative, passed in cases:
+        with case(answer, expected, tolerance, relative, passed):
+            result = check(answer, expected=expected, kind="number", tolerance=tolerance, relative=relative)
+            assert result.passed is passed
 
 
 def test_numbers_of_recorded_answers_are_those_that_their_authors_found() -> None:
@@ -193,17 +191,15 @@ def test_timeout_that_no_sandbox_takes_is_refused() -> None:
         Check(kind="python", code="pass", timeout=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("kind", "answer"),
-    [
+def test_answer_that_is_made_to_take_long_is_checked_in_linear_time() -> None:
+    cases: list[Any] = [
         ("json", "~~~a\n" * 100_000),  # each begins a code block that never ends
         ("json", "`" * 400_000 + "\n"),
         ("exact", "e" + "\u0300\u0327" * 200_000),  # marks that the normal form has in another order
-    ],
-)
-def test_answer_that_is_made_to_take_long_is_checked_in_linear_time(kind: Any, answer: str) -> None:
-    # With time that grows with the square of the length, each takes minutes.
-    assert check(answer, expected="1", kind=kind).passed is False
+    ]
+    for kind, answer in cases:
+        with case(kind, answer):
+            assert check(answer, expected="1", kind=kind).passed is False
 
 
 def test_check_that_can_not_work_says_why() -> None:
@@ -226,9 +222,8 @@ def test_any_answer_has_a_result(answer: str, expected: str, kind: Any) -> None:
     result.model_dump_json()
 
 
-@pytest.mark.parametrize(
-    ("outcome", "checks", "passed"),
-    [
+def test_passed_of_a_row() -> None:
+    cases: list[Any] = [
         ("completed", [True], True),
         ("completed", [False], False),
         ("completed", [True, False], False),
@@ -239,12 +234,12 @@ def test_any_answer_has_a_result(answer: str, expected: str, kind: Any) -> None:
         ("stopped", [True], True),
         ("failed", [], None),
         ("invalid", [], None),
-    ],
-)
-def test_passed_of_a_row(outcome: Any, checks: list[bool | None], passed: bool | None) -> None:
-    results = [CheckResult(kind="exact", passed=each) for each in checks]
-    assert decide_passed(Task(id="a", task="t", expected=1), outcome, results) is passed
-    assert decide_passed(Task(id="a", task="t"), outcome, []) is None
+    ]
+    for outcome, checks, passed in cases:
+        with case(outcome, checks, passed):
+            results = [CheckResult(kind="exact", passed=each) for each in checks]
+            assert decide_passed(Task(id="a", task="t", expected=1), outcome, results) is passed
+            assert decide_passed(Task(id="a", task="t"), outcome, []) is None
 
 
 # Code

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.tasks import BadTask, Check, Task
+from tests.cases import case
 from tests.texts import ANY
 
 
@@ -104,14 +105,15 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("row", "reason"), BAD_ROWS, ids=[reason[:40] for _, reason in BAD_ROWS])
-def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path, row: str | bytes, reason: str) -> None:
-    bad, good = read(lines(tmp_path, row, GOOD))
-    assert isinstance(bad, BadTask)
-    assert bad.place == "tasks.jsonl:1"
-    assert reason in bad.reason
-    assert len(bad.reason) <= 500
-    assert good == Task(id="good", task="do it")
+def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path) -> None:
+    for row, reason in BAD_ROWS:
+        with case(row, reason):
+            bad, good = read(lines(tmp_path, row, GOOD))
+            assert isinstance(bad, BadTask)
+            assert bad.place == "tasks.jsonl:1"
+            assert reason in bad.reason
+            assert len(bad.reason) <= 500
+            assert good == Task(id="good", task="do it")
 
 
 def test_second_task_with_an_id_is_bad_and_the_first_one_stays(tmp_path: Path) -> None:
@@ -162,9 +164,8 @@ def test_row_just_below_the_limit_is_read(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_unusable_file_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    cases: list[Any] = [
         ("tasks.jsonl", b"", "There are no tasks in"),
         ("tasks.jsonl", b"\n \n", "There are no tasks in"),
         ("tasks.jsonl", b"\x1f\x8b\x08\0", "is compressed with gzip: unpack it first"),
@@ -176,17 +177,15 @@ def test_row_just_below_the_limit_is_read(tmp_path: Path) -> None:
         ("tasks.csv", b"name,task\n1,2\n", "has no columns `id` and `task` in its first line"),
         ("tasks.csv", b"id,task,x,x\n1,2,3,4\n", "has two columns with the name 'x'"),
         ("tasks.csv", b"id,task\n", "There are no tasks in"),
-    ],
-)
-def test_unusable_file_is_an_error_that_says_what_to_do(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(BatchTasksError) as caught:
-        read(path)
-    assert message in str(caught.value)
-    assert str(path) in str(caught.value)
+    ]
+    for name, content, message in cases:
+        with case(name, content, message):
+            path = tmp_path / name
+            path.write_bytes(content)
+            with pytest.raises(BatchTasksError) as caught:
+                read(path)
+            assert message in str(caught.value)
+            assert str(path) in str(caught.value)
 
 
 def test_missing_file_pipe_and_device_are_errors(tmp_path: Path) -> None:
@@ -231,10 +230,12 @@ def test_csv_with_quotes_and_all_columns(tmp_path: Path) -> None:
     assert regex == Task(id="3", task="t", check=Check(kind="regex", expected="x+"), metadata={"level": "easy"})
 
 
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_other_delimiters_of_csv_are_found(tmp_path: Path, delimiter: str) -> None:
-    path = lines(tmp_path, f"task{delimiter}id", f'"a,b"{delimiter}1', name="tasks.csv")
-    assert read(path) == [Task(id="1", task="a,b")]
+def test_other_delimiters_of_csv_are_found(tmp_path: Path) -> None:
+    cases: list[Any] = [";", "\t"]
+    for delimiter in cases:
+        with case(delimiter):
+            path = lines(tmp_path, f"task{delimiter}id", f'"a,b"{delimiter}1', name="tasks.csv")
+            assert read(path) == [Task(id="1", task="a,b")]
 
 
 def test_bad_csv_rows_are_named_and_the_next_one_is_read(tmp_path: Path) -> None:
@@ -348,10 +349,11 @@ async def test_exception_of_an_iterable_reaches_the_caller() -> None:
         await anext(tasks)
 
 
-@pytest.mark.parametrize("source", [5, {"id": "a", "task": "t"}, Task(id="a", task="t"), b"tasks.jsonl"])
-async def test_source_of_a_wrong_type_is_an_error(source: Any) -> None:
-    with pytest.raises(TypeError, match=r"^tasks has to be a path or an iterable of tasks, not "):
-        await anext(read_tasks(source))
+async def test_source_of_a_wrong_type_is_an_error() -> None:
+    cases: list[Any] = [5, {"id": "a", "task": "t"}, Task(id="a", task="t"), b"tasks.jsonl"]
+    for source in cases:
+        with case(source), pytest.raises(TypeError, match=r"^tasks has to be a path or an iterable of tasks, not "):
+            await anext(read_tasks(source))
 
 
 async def test_empty_iterable_is_an_error() -> None:

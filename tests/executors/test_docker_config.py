@@ -26,6 +26,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.sandbox import DockerHost, DockerTLS
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DERIVED
+from tests.cases import case
 
 from . import reused
 from .conftest import MakeExecutor, containers
@@ -96,13 +97,14 @@ class TestConfig:
         names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool", "pool"}
         assert set(ARGUMENTS) == names
 
-    @pytest.mark.parametrize("name", sorted(ARGUMENTS))
-    def test_config_carries_each_argument(self, name: str) -> None:
-        executor = DockerCommandLineCodeExecutor(**{name: ARGUMENTS[name]})
-        default = DockerCommandLineCodeExecutor().dump_component().config
-        changed = {key for key, value in executor.dump_component().config.items() if default.get(key) != value}
-        assert changed == {name}
-        round_trip(executor)
+    def test_config_carries_each_argument(self) -> None:
+        for name in sorted(ARGUMENTS):
+            with case(name):
+                executor = DockerCommandLineCodeExecutor(**{name: ARGUMENTS[name]})
+                default = DockerCommandLineCodeExecutor().dump_component().config
+                changed = {key for key, value in executor.dump_component().config.items() if default.get(key) != value}
+                assert changed == {name}
+                round_trip(executor)
 
     def test_config_carries_all_arguments_together(self) -> None:
         # A way out to named hosts is for a sandbox without a network.

@@ -25,6 +25,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
 from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from tests.cases import case
 from tests.texts import ANY
 
 from .images import build_from, labelled_image, make_wheel, run, silent
@@ -264,9 +265,8 @@ class TestPackages:
         with pytest.raises(SandboxStartError, match="The image has no pip"):
             resolve_image(client, base, [str(make_wheel(tmp_path, ""))], progress=silent)
 
-    @pytest.mark.parametrize(
-        "entry",
-        [
+    def test_invalid_packages_are_refused_before_anything_runs(self, client: APIClient) -> None:
+        for entry in [
             "--index-url=http://evil.example",
             "-r requirements.txt",
             "numpy --index-url http://evil.example",
@@ -280,11 +280,9 @@ class TestPackages:
             "",
             " ",
             "/nowhere/tinywheel-1.0-py3-none-any.whl",
-        ],
-    )
-    def test_invalid_packages_are_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
-        with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
-            resolve_image(client, REFUSING, [entry], progress=silent)
+        ]:
+            with case(entry), pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
+                resolve_image(client, REFUSING, [entry], progress=silent)
 
     def test_a_file_that_only_ends_like_a_wheel(self, tmp_path: Path) -> None:
         (tmp_path / "tiny wheel.whl").write_bytes(b"")
@@ -310,9 +308,8 @@ class TestPackages:
         assert not line.startswith("-")
         assert Requirement(line).name == Requirement(entry).name
 
-    @pytest.mark.parametrize(
-        ("log", "words"),
-        [
+    def test_advice_comes_from_the_log(self) -> None:
+        for log, words in [
             ("/usr/bin/python3: No module named pip", "no pip"),
             ('exec: "python3": executable file not found in $PATH', "no python3"),
             ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
@@ -322,26 +319,23 @@ class TestPackages:
             ),
             ("ERROR: No matching distribution found for x", "names and versions"),
             ("error: subprocess-exited-with-error", "Dockerfile"),
-        ],
-    )
-    def test_advice_comes_from_the_log(self, log: str, words: str) -> None:
-        assert words in install_advice(log)
+        ]:
+            with case(log, words):
+                assert words in install_advice(log)
 
 
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
+def test_advice_for_a_failed_pull() -> None:
+    for words, advice in [
         ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
         ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
         ('Get "https://r.example/v2/": EOF', "no registry answers"),
         ("manifest for r.example/x:1 not found: manifest unknown: manifest unknown", "Check its name"),
         ("pull access denied for x, repository does not exist or may require 'docker login'", "docker login"),
         ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
-    ],
-)
-def test_advice_for_a_failed_pull(words: str, advice: str) -> None:
-    assert advice in pull_advice("x:1", words)
-    assert words in pull_advice("x:1", words)
+    ]:
+        with case(words, advice):
+            assert advice in pull_advice("x:1", words)
+            assert words in pull_advice("x:1", words)
 
 
 def test_frequent_lines_are_limited_and_the_last_ones_kept() -> None:

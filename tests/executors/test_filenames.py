@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
+from tests.cases import case
 from tests.texts import ANY
 
 
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
+def test_accepted():
+    for name, safe in [
         ("a.py", "a.py"),
         ("./a//b/./c.txt", "a/b/c.txt"),
         ("with space/ü/图.png", "with space/ü/图.png"),
@@ -22,16 +22,14 @@ from tests.texts import ANY
         ("C:x", "C:x"),
         ("x" * 255, "x" * 255),
         ("/".join(["d"] * MAX_DEPTH), "/".join(["d"] * MAX_DEPTH)),
-    ],
-)
-def test_accepted(name: str, safe: str):
-    assert safe_name(name) == safe
-    assert safe_name(safe) == safe
+    ]:
+        with case(name, safe):
+            assert safe_name(name) == safe
+            assert safe_name(safe) == safe
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
+def test_refused_with_a_sentence():
+    for name, why in [
         ("", "empty"),
         (" \t", "empty"),
         (".", "workspace itself"),
@@ -57,16 +55,15 @@ def test_accepted(name: str, safe: str):
         ("/".join(["d"] * (MAX_DEPTH + 1)), "levels deep"),
         (os.fsdecode(b"a\xff"), "not valid Unicode"),
         ("a\ud800", "not valid Unicode"),
-    ],
-)
-def test_refused_with_a_sentence(name: str, why: str):
-    with pytest.raises(ValueError, match=why) as caught:
-        safe_name(name)
-    message = str(caught.value)
-    assert message.isprintable()
-    assert message.endswith(".")
-    assert len(message) < 250
-    assert type(caught.value) is ValueError
+    ]:
+        with case(name, why):
+            with pytest.raises(ValueError, match=why) as caught:
+                safe_name(name)
+            message = str(caught.value)
+            assert message.isprintable()
+            assert message.endswith(".")
+            assert len(message) < 250
+            assert type(caught.value) is ValueError
 
 
 PARTS = st.one_of(

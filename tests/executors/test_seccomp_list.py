@@ -13,6 +13,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStar
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
 from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from tests.cases import case
 from tests.executors.filtered import run_in_docker
 
 TEXT = PROFILE.read_text(encoding="utf-8")
@@ -269,13 +270,14 @@ def test_profile_for_docker_is_the_list_itself():
     assert docker_profile("engine") is None
 
 
-@pytest.mark.parametrize("content", ["", "unconfined", '"unconfined"', "[]", "{}", None])
-def test_file_that_is_not_a_profile_is_refused(tmp_path, content):
-    path = tmp_path / "profile.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(SandboxStartError, match=re.escape(str(path))):
-        docker_profile(str(path))
+def test_file_that_is_not_a_profile_is_refused(tmp_path):
+    for content in [None, "", "unconfined", '"unconfined"', "[]", "{}"]:
+        with case(content):
+            path = tmp_path / "profile.json"
+            if content is not None:
+                path.write_text(content)
+            with pytest.raises(SandboxStartError, match=re.escape(str(path))):
+                docker_profile(str(path))
 
 
 def test_unconfined_is_refused():

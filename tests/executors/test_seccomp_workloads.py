@@ -1,13 +1,16 @@
 """What goes on working under the list of system calls: each program ends by printing "done"."""
 
 import shutil
+from importlib.util import find_spec
 
 import pytest
 
 from autogen_codeact.sandbox import Sandbox
 from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from tests.cases import case
 from tests.executors.filtered import MACHINE, PLACES, require, run
 
+NUMERIC = ("scipy", "matplotlib", "pandas")  # the image has them, a machine may not
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")
 
 MULTIPROCESSING = """
@@ -314,19 +317,17 @@ def check(place, code):
     assert place(f"{code}\nprint('done')\n").split()[-1:] == ["done"]
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_workload_goes_on_under_the_filter(place, name, request):
-    if "docker" not in request.node.callspec.params.values() and "numpy" in name:
-        pytest.importorskip("scipy", reason="the image has these packages, this machine has not")
-        pytest.importorskip("matplotlib")
-        pytest.importorskip("pandas")
-    check(place, WORKLOADS[name])
+def test_workloads_go_on_under_the_filter(place, request):
+    everything = "docker" in request.node.callspec.params.values() or all(map(find_spec, NUMERIC))
+    for name, code in WORKLOADS.items():
+        if everything or "numpy" not in name:
+            with case(name):
+                check(place, code)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("place", ["kernel", "bubblewrap"], indirect=True)
-def test_program_goes_on_under_the_filter(place, program):
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not on this machine")
-    command, source = PROGRAMS[program]
-    check(place, RUN_PROGRAM.format(command=command, source=source))
+def test_programs_go_on_under_the_filter(place):
+    here = {program: PROGRAMS[program] for program in PROGRAMS if shutil.which(program) is not None}
+    for program, (command, source) in here.items():
+        with case(program):
+            check(place, RUN_PROGRAM.format(command=command, source=source))

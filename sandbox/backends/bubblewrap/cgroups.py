@@ -28,7 +28,7 @@ SOCKETS_SHARE = (
     8  # buffers of sockets may have this part of the memory limit again, where they have a limit of their own
 )
 REMOVE_TIMEOUT_S = 2.0
-END_TIMEOUT_S = 5.0
+END_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], obje
         except OSError as error:
             if isinstance(error, PermissionError) or time.monotonic() > until:
                 raise
-            time.sleep(0.002)
+            time.sleep(0.005)
         else:
             return True
 
@@ -185,18 +185,21 @@ def owner_state(name: str) -> OwnerState:
     return owner.owner_state(int(pid), started)
 
 
-def leftover_groups(root: Path | None = None) -> list[Leftover]:
-    """List the control groups of sandboxes whose owner does not run in this PID namespace now, by name."""
+def leftover_groups(root: Path | None = None, *, kill: bool = True) -> list[Leftover]:
+    """List the control groups of sandboxes whose owner does not run in this PID namespace now, by name.
+
+    With `kill` their removal ends their processes, else it waits until these have ended by themselves.
+    """
     found: dict[str, list[Path]] = {}
     for parent, below, _ in os.walk(root or ROOT):
         if Path(parent).name == PARENT:
             for folder in below:
                 found.setdefault(folder, []).append(Path(parent, folder))
             below.clear()
-    return [item for name in sorted(found) if (item := _leftover(name, found[name])) is not None]
+    return [item for name in sorted(found) if (item := _leftover(name, found[name], kill)) is not None]
 
 
-def _leftover(group: str, folders: list[Path]) -> Leftover | None:
+def _leftover(group: str, folders: list[Path], kill: bool) -> Leftover | None:
     name, _, its_owner = group.rpartition(".")
     state = owner_state(its_owner)
     if not name or state == "alive":
@@ -204,15 +207,15 @@ def _leftover(group: str, folders: list[Path]) -> Leftover | None:
     number = its_owner.split("-")[1] if its_owner.count("-") == 2 else its_owner
     count = len({pid for folder in folders for pid in _processes(folder)})
     content = format_count(count, "process", "processes") if count else "empty"
-    return Leftover("bubblewrap", name, content, f"process {number}", state, lambda: _end(folders))
+    return Leftover("bubblewrap", name, content, f"process {number}", state, lambda: _remove(folders, kill))
 
 
-def _end(folders: list[Path]) -> bool:
-    """End the processes of a group and remove it; False if it did not exist any more."""
+def _remove(folders: list[Path], kill: bool) -> bool:
+    """Remove a group; False if it did not exist any more."""
     removed = False
     for folder in folders:
         try:
-            removed |= remove_folder(folder, END_TIMEOUT_S, partial(_kill_processes, folder))
+            removed |= remove_folder(folder, END_TIMEOUT_S, partial(_kill_processes, folder) if kill else lambda: None)
         except OSError as error:
             raise SandboxStartError(f"the control group {folder} can't be removed: {error.strerror}") from error
     return removed

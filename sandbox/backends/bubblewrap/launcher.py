@@ -277,21 +277,18 @@ class BubblewrapLauncher:
                 signal.pidfd_send_signal(self._pid_one, signal.SIGKILL)
 
     def close(self) -> None:
-        """Remove the control group, and close the descriptors that no stream closes."""
+        """Remove the control group, and close the descriptors."""
         cgroup, self._cgroup = self._cgroup, None
         if cgroup is not None:
             cgroup.remove()
-        self._close_fds()
+        self._close_all()
 
-    def _close_fds(self) -> None:
+    def _close_all(self) -> None:
+        """Close the descriptors, after a failed start also those that a stream would have closed."""
         fds, self._pid_one, self._status = (self._pid_one, self._status), None, None
         for fd in fds:
             if fd is not None:
                 os.close(fd)
-
-    def _close_all(self) -> None:
-        """Close everything after a failed start, also what a stream would have closed."""
-        self._close_fds()
         for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
             if pipe is not None:
                 pipe.close()

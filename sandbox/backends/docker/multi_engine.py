@@ -62,7 +62,8 @@ class MultiEngineLauncher:
                 raise
             if stream is not None:
                 stream.when_closed = slot.release
-                slot.started(partial(_abandon, stream, slot.host))
+                slot.started()
+                slot.lost.add_done_callback(partial(_abandon, stream, slot.host))
                 return stream
 
     def _launch_on(
@@ -121,8 +122,8 @@ class _AbandonedError(SandboxUnavailable):
     """The engine went out during the start; its thread goes on, uses the launcher, and closes it."""
 
 
-def _abandon(stream: DockerStream, host: DockerHost, reason: str) -> None:
-    stream.abandon(_lost(host, reason))
+def _abandon(stream: DockerStream, host: DockerHost, lost: Future[str]) -> None:
+    stream.abandon(_lost(host, lost.result()))
 
 
 def _lost(host: DockerHost, reason: str) -> str:

@@ -16,7 +16,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ class _Engine:
 
     def load(self, host: DockerHost) -> tuple[bool, int, float] | None:
         """Return a key by which the best engine is the smallest, or None if it has no room."""
-        starting = sum(slot.end is None for slot in self.slots)
+        starting = sum(not slot.running for slot in self.slots)
         if starting >= STARTS_AT_ONCE or (host.capacity is not None and len(self.slots) >= host.capacity):
             return None
         # One that has just failed to start a sandbox has the least load, and would get all of them.
@@ -98,20 +98,17 @@ class Slot:
     _placement: Placement
     _engine: _Engine
     _hosts: Sequence[DockerHost]
-    end: Callable[[str], None] | None = None
+    running: bool = False
     lost: Future[str] = field(default_factory=Future)
     """Completed with the reason when the engine goes out while the sandbox starts or runs."""
     _taken: float = field(default_factory=time.monotonic)
 
-    def started(self, end: Callable[[str], None]) -> None:
+    def started(self) -> None:
         """Note that the sandbox has started."""
         with self._placement.changed:
-            self.end = end
+            self.running = True
             self._engine.problem, self._engine.paused_until = None, 0.0
-            lost = self.lost.done()
             self._placement.changed.notify_all()
-        if lost:
-            end(self.lost.result())
 
     def unreachable(self, error: SandboxError) -> None:
         """Release it, because no connection could be made: the engine gets no sandboxes until it has answered a ping."""
@@ -290,15 +287,12 @@ class Placement:
                 return
             engine.out, engine.since, engine.suspect = reason, time.monotonic(), None
             slots = list(engine.slots)
-            for slot in slots:
-                if not slot.lost.done():
-                    slot.lost.set_result(reason)
             self.changed.notify_all()
         ends = format_count(len(slots), "sandbox", "sandboxes")
         logger.warning("the Docker engine %s is out, which ends %s on it: %s", engine.host.label, ends, reason)
         for slot in slots:
-            if slot.end is not None:
-                slot.end(reason)
+            if not slot.lost.done():
+                slot.lost.set_result(reason)
 
     def _has_answered(self, engine: _Engine) -> None:
         with self.changed:
