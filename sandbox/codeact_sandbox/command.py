@@ -71,9 +71,12 @@ def _image(options: argparse.Namespace) -> int:
     from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
     from codeact_sandbox.backends.docker.image import build_default_image  # noqa: PLC0415 - as above
 
-    variant = "slim" if options.slim else "default"
     with closing(connect()) as client:
-        print(build_default_image(client, progress=_say, force=options.force, variant=variant))  # noqa: T201 - the output
+        print(
+            build_default_image(
+                client, progress=_say, force=options.force, variant="slim" if options.slim else "default"
+            )
+        )  # noqa: T201 - the output
     return 0
 
 
@@ -82,7 +85,7 @@ def _doctor(_: argparse.Namespace) -> int:
     works = False
     for backend in ("docker", "bubblewrap"):
         try:
-            with Sandbox(backend) as box:  # type: ignore[arg-type]
+            with Sandbox(backend) as box:
                 done = box.run("import sys; print(sys.version.split()[0])")
         except SandboxError as error:
             print(f"{backend}: {error}")  # noqa: T201 - the output
