@@ -68,15 +68,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _image(options: argparse.Namespace) -> int:
+    from codeact_sandbox.backends.docker.default_image import Variant  # noqa: PLC0415 - as above
     from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
     from codeact_sandbox.backends.docker.image import build_default_image  # noqa: PLC0415 - as above
 
+    variant: Variant = "slim" if options.slim else "default"
     with closing(connect()) as client:
-        print(
-            build_default_image(
-                client, progress=_say, force=options.force, variant="slim" if options.slim else "default"
-            )
-        )  # noqa: T201 - the output
+        name = build_default_image(client, progress=_say, force=options.force, variant=variant)
+    print(name)  # noqa: T201 - the output
     return 0
 
 
