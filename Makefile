@@ -55,7 +55,7 @@ image: engine ## build the sandbox image if it is missing
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's table
+bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's sentence
 	@$(BIN)/python benchmarks/compare.py
 
 bench-batch: image ## batches beside other libraries, 14 minutes on a quiet machine; writes docs/benchmarks-batch.md and docs/scaling.md
