@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from codeact_sandbox import AsyncSandbox, Sandbox, SandboxError
-from codeact_sandbox.files.filenames import printable_text
+from codeact_sandbox.types.filenames import printable_text
 
 _BACKENDS = ("auto", "docker", "bubblewrap")
 
