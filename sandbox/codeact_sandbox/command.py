@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from codeact_sandbox import AsyncSandbox, Sandbox, SandboxError
+from codeact_sandbox.leftovers import local_leftovers
 from codeact_sandbox.types.filenames import printable_text
 
 _BACKENDS = ("auto", "docker", "bubblewrap")
@@ -27,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.work(options))
-    except (SandboxError, ValueError, OSError) as error:
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (SandboxError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return 130
@@ -68,9 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _image(options: argparse.Namespace) -> int:
-    from codeact_sandbox.backends.docker.default_image import Variant  # noqa: PLC0415 - as above
+    from codeact_sandbox.backends.docker.default_image import Variant, build_default_image  # noqa: PLC0415 - as below
     from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
-    from codeact_sandbox.backends.docker.image import build_default_image  # noqa: PLC0415 - as above
 
     variant: Variant = "slim" if options.slim else "default"
     with closing(connect()) as client:
@@ -115,7 +117,28 @@ def _mcp(options: argparse.Namespace) -> int:
 
 
 def _clean(_: argparse.Namespace) -> int:
-    raise NotImplementedError
+    from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
+    from codeact_sandbox.backends.docker.leftovers import leftovers  # noqa: PLC0415 - as above
+
+    status = 0
+    with ExitStack() as clients:
+        found = local_leftovers()
+        try:
+            found += leftovers(clients.enter_context(closing(connect())))
+        except SandboxError as error:
+            _say(f"containers were not looked for: {error}")
+        for item in found:
+            if not item.orphan:
+                done = f"left alone: {item.reason}"
+            else:
+                try:
+                    done = "removed" if item.remove() else "gone already"
+                except (SandboxError, OSError) as error:
+                    done, status = f"not removed: {error}", 1
+            print(f"{item.kind} {printable_text(item.name)}: {printable_text(done)}")  # noqa: T201 - the output
+    if not found:
+        _say("no leftover sandboxes or folders")
+    return status
 
 
 def _say(line: str) -> None:
