@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
 def run(*arguments: str, given: str = "", folder: Path | None = None) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "codeact_sandbox.command", *arguments]
+    command = [sys.executable, "-m", "codeact_sandbox.integrations.command", *arguments]
     done = subprocess.run(command, input=given, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
     return done.returncode, done.stdout, done.stderr
 
