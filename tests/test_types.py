@@ -18,8 +18,8 @@ from autogen_codeact.batch.tasks import Check, CheckKeywords
 from autogen_codeact.executors import arguments
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments
 from autogen_codeact.executors.docker import DockerArguments
-from autogen_codeact.sandbox import BubblewrapOptions, DockerOptions, Limits, SandboxOptions
-from autogen_codeact.sandbox.types import option_types
+from codeact_sandbox import BubblewrapOptions, DockerOptions, Limits, SandboxOptions
+from codeact_sandbox.types import option_types
 from tests.test_docs import programs
 
 ROOT = Path(__file__).parents[1]
@@ -28,12 +28,13 @@ LIMITS, POSITIONAL = list(Limits.model_fields), ("image", "container_name")
 
 
 @pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment in which the wheel is installed."""
+def python(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment in which the wheels are installed."""
     home = tmp_path_factory.mktemp("types") / "installed"
     venv.create(home)
     site = next((home / "lib").glob("python*/site-packages"))
-    zipfile.ZipFile(wheel).extractall(site)
+    for wheel in wheels:
+        zipfile.ZipFile(wheel).extractall(site)
     # The dependencies; of that folder's own .pth files none is read, so the checkout is out of reach.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home / "bin" / "python"
