@@ -21,10 +21,10 @@ from autogen_codeact.cli.kept_runs import (
     max_total_size,
     rebuilds,
     remove_oldest,
-    run_name,
     say_rebuilding,
 )
 from autogen_codeact.cli.run import check_folder, silence_libraries
+from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import FileChanges, Transcript
 from autogen_codeact.executors import SandboxCodeExecutor

@@ -21,6 +21,7 @@ from rich.text import Text
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
 from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.run_names import run_name, short_run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import (
@@ -55,8 +56,6 @@ from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import RawEvent
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import (
-    EVENTS,
-    LAST,
     MAX_BYTES,
     find_run,
     is_being_written,
@@ -96,24 +95,6 @@ def max_total_size() -> int:
         return parse_size(text) if text else MAX_BYTES
     except ValueError as error:
         raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
-
-
-def has_log(run: Path) -> bool:
-    """Return whether a run has a log."""
-    return (run / EVENTS).is_file()
-
-
-def run_name(run: Path) -> str:
-    """Return what a user types for a run: its name in the folder of all runs, or its path."""
-    try:
-        return run.name if run.parent == runs_folder() else str(run)
-    except RunFolderError:
-        return str(run)
-
-
-def short_run_name(run: Path) -> str:
-    """Return the shortest that a user can type right after a run: `last`, or its path."""
-    return LAST if run_name(run) != str(run) else str(run)
 
 
 def print_run_location(run: Path) -> None:

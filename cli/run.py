@@ -28,18 +28,16 @@ from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_output import JsonPrinter, LastJsonLine
 from autogen_codeact.cli.kept_runs import (
     choose_run_folder,
-    has_log,
     max_total_size,
     print_run_location,
     rebuilds,
     remove_oldest,
-    run_name,
     say_rebuilding,
-    short_run_name,
 )
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
+from autogen_codeact.cli.run_names import has_log, run_name, short_run_name
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
