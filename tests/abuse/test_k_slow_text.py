@@ -4,6 +4,7 @@ import io
 import sys
 import time
 
+import pytest
 from autogen_agentchat.messages import CodeGenerationEvent, TextMessage
 
 from autogen_codeact.cli.terminal import AnswerPrinter, Terminal
@@ -129,6 +130,7 @@ def words(text):
     notebook_html.message_to_html(TextMessage(content=text, source="coder"))
 
 
+@pytest.mark.timeout(300)  # all cases together: each has a limit of its own
 def test_k1_no_text_is_slow_to_show(monkeypatch):
     for show in [panel, plain_panel, line, output, chat, notebook, words]:
         for size in SIZES:

@@ -354,6 +354,7 @@ MANY = {
 }
 
 
+@pytest.mark.timeout(120)  # all cases together
 def test_two_megabytes_are_read_in_time() -> None:
     for kind, (unit, each) in MANY.items():
         with case(kind):
