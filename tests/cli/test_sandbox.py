@@ -1,6 +1,6 @@
 """`--sandbox`: the choice, its messages, and the options that each kind refuses."""
 
-from autogen_codeact.sandbox.types.limits import Limits
+from codeact_sandbox.types.limits import Limits
 from tests.cases import case
 from tests.cli.support import code, codeact, decision, replay
 from tests.executors.images import make_wheel

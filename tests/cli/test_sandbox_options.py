@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.sandbox.types.limits import Limits
+from codeact_sandbox.types.limits import Limits
 from tests.cases import case
 from tests.cli.support import code, codeact
 
