@@ -1,0 +1,1 @@
+../../autogen_codeact/__init__.py
