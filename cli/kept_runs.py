@@ -86,6 +86,20 @@ def choose_run_folder(task: str) -> Path | None:
         return None
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder with something in it before the model is asked."""
+    try:
+        used = any(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+    except OSError as error:
+        raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
+    if used:
+        raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
+
+
 def max_total_size() -> int:
     """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
     from codeact_sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic

@@ -1,1 +1,0 @@
-../../autogen_codeact/__init__.py
