@@ -21,7 +21,7 @@ def for_type_checkers(source: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "package",
     [
-        "autogen_codeact.sandbox",
+        "codeact_sandbox",
         "autogen_codeact.executors",
         "autogen_codeact.agents",
         "autogen_codeact.teams",

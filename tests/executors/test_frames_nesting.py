@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
-from autogen_codeact.sandbox.host import protocol
+from codeact_sandbox.host import protocol
 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":[' * 40 + b"1" + b"]}" * 40, b"[[]," * 20 + b"{" * 14])
