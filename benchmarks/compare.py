@@ -1,6 +1,6 @@
 """Compare our executors with lower bounds and other libraries, in one run on one machine: ratios of medians with intervals.
 
-    python benchmarks/compare.py              # writes a part of docs/benchmarks.md, README's table and last.json    (make bench)
+    python benchmarks/compare.py              # writes docs/benchmarks.md, README's sentence and last.json   (make bench)
     python benchmarks/compare.py --quick      # under a minute; reports what got slower than last.json     (make bench-quick)
     python benchmarks/compare.py --tiny       # a few of everything, to check that it works; writes a page only with --note
     python benchmarks/compare.py --page       # writes the page and the plots from the figures of the last run
@@ -24,8 +24,6 @@ README = ROOT / "README.md"
 FIGURES = WHERE / "figures.json"
 PAGE, PLOT_FOLDER = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks"
 LAST = ROOT / "benchmarks/last.json"
-README_LINK = """Times differ between machines; ratios differ less. [Benchmarks](docs/benchmarks.md) has batches, all variants,
-targets and growth of cost."""
 # The measurements of --quick, with their references.
 GUARDS = {
     cells.PYTHON: (cells.SUBPROCESS, cells.PYTHON),
@@ -125,10 +123,10 @@ def compare_with_last(figures):
 
 
 def write_page(figures):
-    """Write the parts of both pages, the plots and the ratios that --quick compares with."""
+    """Write the parts of the page and of README, the plots and the ratios that --quick compares with."""
     page.write_part(PAGE, "gains", page.gains(figures))
     page.write_part(PAGE, "all", page.everything(figures))
-    page.write_part(README, "speed", f"{page.gains(figures)}\n\n{README_LINK}")
+    page.write_part(README, "speed", page.readme_sentence(figures))
     stored = {
         cell: {variant: round(found[0], 3) for variant, found in variants.items()}
         for cell, variants in ratios(figures["seconds"]).items()

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 
-from autogen_codeact.runs.current_step import CURRENT_STEP, Step
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
 from autogen_codeact.runs.files import FileStore
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox.types.observers import CallFinished, CallIntent
+
+
+@dataclass(eq=False)
+class Step:
+    """A step of an agent that runs code.
+
+    Args:
+        log: The log of the run.
+        agent: The agent's name in the log.
+        number: Number of the step, as in `BlockStarted`.
+        calls: Number of calls to host tools that it has made so far.
+    """
+
+    log: LogWriter
+    agent: str
+    number: int
+    calls: int = 0
+
+
+# Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
+# in the context of the block that makes it.
+CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
 
 Key = tuple[str, int, int]
 MakeFinished = Callable[[FileStore], HostCallFinished]

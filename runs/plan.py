@@ -92,8 +92,8 @@ class Plan:
     """
 
     run: Run
-    boundary: Boundary
-    histories: dict[str, AgentHistory]
+    boundary: Boundary = field(default_factory=lambda: Boundary(at="start"))
+    histories: dict[str, AgentHistory] = field(default_factory=dict)
     changes: list[JournalChange] = field(default_factory=list)
     messages: KnownMessages = field(default_factory=KnownMessages)
     last: int = 0
@@ -132,11 +132,11 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 continue
             raise _damaged(run, raw)
         reader.tick(raw)
-        reader.size, reader.last = raw.end, raw.data["seq"]
+        reader.plan.size, reader.plan.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
             continue
         if raw.name == "message":
-            reader.messages.add(_message(run, raw))
+            reader.plan.messages.add(_message(run, raw))
             reader.hold(EVENT_BYTES)
             continue
         budget = Budget()
@@ -155,7 +155,8 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.take(event)
         except ValidationError as error:
             raise _damaged(run, Gap(raw.line, first_problem(error))) from None
-    return replace(reader.plan(), found=found, chain=chain if chain is not None and not chain.broken else None)
+    reader.finish()
+    return replace(reader.plan, found=found, chain=chain if chain is not None and not chain.broken else None)
 
 
 def _damaged(run: Run, gap: Gap) -> RunNotResumableError:
@@ -190,24 +191,17 @@ class _Reader:
     """Collects the state of a run from its events."""
 
     def __init__(self, run: Run) -> None:
-        self.seconds_since = 0.0
+        names = (agent.name.partition("#")[0] for agent in run.started.agents)
+        self.plan = Plan(run, messages=KnownMessages(names))
+        """What is known so far."""
         self._clock: float | None = None
-        self.messages = KnownMessages(agent.name.partition("#")[0] for agent in run.started.agents)
-        self.last = self.size = 0
-        self._run = run
-        self._boundary: Boundary | None = None
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
-        self._histories: dict[str, AgentHistory] = {}
         self._requests: dict[tuple[str, int], ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
-        self._changes: list[JournalChange] = []
-        self._finished: RunFinished | None = None
         self._stopped: LogStopped | None = None
-        self._turn: list[dict[str, Any]] | None = None
         self._before: list[dict[str, Any]] | None = None
-        self._undo_points: list[UndoPoint] = []
         self._held = self._last_cost = 0
 
     def hold(self, cost: int) -> None:
@@ -221,9 +215,9 @@ class _Reader:
         """
         self._last_cost = cost
         self._held += cost
-        if self._held > MAX_HELD or len(self._histories) > MAX_AGENTS:
+        if self._held > MAX_HELD or len(self.plan.histories) > MAX_AGENTS:
             raise RunNotResumableError(
-                f"{self._run.folder.path} can't be continued: what its log has since the last boundary would take more than "
+                f"{self.plan.run.folder.path} can't be continued: what its log has since the last boundary would take more than "
                 f"{MAX_HELD:,} bytes of memory."
             )
 
@@ -232,7 +226,7 @@ class _Reader:
         now, before = raw.data.get("monotonic"), self._clock
         self._clock = now if isinstance(now, int | float) and math.isfinite(now) else None
         if before is not None and self._clock is not None and raw.name != "run_resumed":
-            self.seconds_since += max(0.0, self._clock - before)
+            self.plan.seconds_since += max(0.0, self._clock - before)
 
     def take(self, event: RunEvent) -> None:
         """Take the next event."""
@@ -240,10 +234,10 @@ class _Reader:
             case Boundary():
                 self._at_boundary(event)
             case TurnStarted():
-                self._turn = event.task
+                self.plan.turn = event.task
             case ConversationChanged(change="undone"):
-                self._before = self._undo_points[-2].task if len(self._undo_points) > 1 else None
-                del self._undo_points[-2:]
+                self._before = self.plan.undo_points[-2].task if len(self.plan.undo_points) > 1 else None
+                del self.plan.undo_points[-2:]
             case ModelCallStarted():
                 self._requests[event.agent, event.number] = event
             case ModelCallFinished():
@@ -261,42 +255,29 @@ class _Reader:
             case RunFinished() | RunResumed() | LogStopped():
                 self._ended_or_not(event)
 
-    def plan(self) -> Plan:
-        """Return the plan.
+    def finish(self) -> None:
+        """Complete the plan.
 
         Raises:
             RunNotResumableError: The run can't be continued.
         """
-        name = self._run.folder.path
-        finished = self._finished is not None and self._finished.outcome == "completed"
-        if finished and not self._run.started.conversation:
+        run, finished = self.plan.run, self.plan.finished
+        name = run.folder.path
+        if finished is not None and finished.outcome == "completed" and not run.started.conversation:
             raise RunIsFinishedError(f"{name} is finished: there is nothing to continue. `codeact show` prints it.")
         if self._stopped is not None:
             raise RunNotResumableError(
                 f"{name} can't be continued: the run went on without its log ({self._stopped.reason}), so it is not known what "
                 "it did after that."
             )
-        if self._boundary is None:
+        if self.plan.boundary.state is None:
             raise RunNotResumableError(
-                f"{name} can't be continued: its log has no state of the {self._run.started.kind} to begin with"
+                f"{name} can't be continued: its log has no state of the {run.started.kind} to begin with"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         self._budget = Budget(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
-        return Plan(
-            self._run,
-            self._boundary,
-            self._histories,
-            self._changes,
-            self.messages,
-            self.last,
-            self.size,
-            seconds_since=self.seconds_since,
-            finished=self._finished,
-            turn=self._turn,
-            undo_points=self._undo_points,
-        )
 
     def _value(self, event: ValueLogged) -> None:
         if event.kind == "facts":
@@ -319,33 +300,33 @@ class _Reader:
         if isinstance(event, LogStopped):
             self._stopped = event
             return
-        self._finished = event if isinstance(event, RunFinished) else None
+        self.plan.finished = event if isinstance(event, RunFinished) else None
         for change in event.journals if isinstance(event, RunResumed) else ():
             self._changed(change)
 
     def _changed(self, change: JournalChange) -> None:
         for entry in change.added:
             JournalEntry.model_validate(entry)
-        self._changes.append(change)
+        self.plan.changes.append(change)
 
     def _history(self, agent: str) -> AgentHistory:
-        return self._histories.setdefault(agent, AgentHistory())
+        return self.plan.histories.setdefault(agent, AgentHistory())
 
     def _at_boundary(self, event: Boundary) -> None:
         if event.state is None:
             self._no_state = event.state_error
             return
-        self._boundary = event
+        self.plan.boundary = event
         if event.at == "message":
-            point = UndoPoint(event.state, self._turn or self._before, self._last_cost)
-            self._undo_points = [*self._undo_points, point][-MAX_UNDO_POINTS:]
-            while len(self._undo_points) > 1 and sum(each.cost for each in self._undo_points) > MAX_HELD // 2:
-                del self._undo_points[0]
-            self._turn = self._before = None
-        self.messages.clear()
-        self.seconds_since = 0.0
-        self._items, self._requests, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
-        self._held = self._last_cost + sum(each.cost for each in self._undo_points if each.state is not event.state)
+            point = UndoPoint(event.state, self.plan.turn or self._before, self._last_cost)
+            self.plan.undo_points = [*self.plan.undo_points, point][-MAX_UNDO_POINTS:]
+            while len(self.plan.undo_points) > 1 and sum(each.cost for each in self.plan.undo_points) > MAX_HELD // 2:
+                del self.plan.undo_points[0]
+            self.plan.turn = self._before = None
+        self.plan.messages.clear()
+        self.plan.seconds_since = 0.0
+        self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
+        self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 
     def _answered(self, event: ModelCallFinished) -> None:
         self._history(event.agent).calls = event.number
@@ -383,14 +364,14 @@ class _Reader:
         if finished is None or (finished.result is None and is_last):
             result = interrupted(self._calls(step))
             return StepResult(number, blocks, result, unknown=True)
-        known = self._run.result(finished.result, self._budget) if finished.result is not None else None
-        failed = is_last and self._finished is not None and self._finished.outcome == "failed"
+        known = self.plan.run.result(finished.result, self._budget) if finished.result is not None else None
+        failed = is_last and self.plan.finished is not None and self.plan.finished.outcome == "failed"
         return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
 
     def _calls(self, step: _Step) -> list[ToolCall]:
         """Return the calls to host tools of code without a result; those without an end were under way."""
         return [
-            call.record.call(self._run.reading(self._budget))
+            call.record.call(self.plan.run.reading(self._budget))
             if isinstance(call, HostCallFinished)
             else ToolCall(call.name, call.arguments, "cancelled")
             for call in step.calls.values()

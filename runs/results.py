@@ -148,7 +148,7 @@ class DisplayRecord(Record):
     data: dict[str, Any] = Field(default_factory=dict)
     files: dict[str, StoredFile] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
-    path: str | None = None
+    path: Path | None = None
     output_line: str = ""
     offset: int | None = None
 
@@ -161,7 +161,7 @@ class DisplayRecord(Record):
             data={kind: form for kind, form in forms.items() if not isinstance(form, bytes)},
             files={kind: keep(form) for kind, form in forms.items() if isinstance(form, bytes)},
             metadata=dict(display.metadata),
-            path=_text(display.path),
+            path=display.path,
             output_line=display.output_line,
             offset=display.offset,
         )
@@ -170,7 +170,7 @@ class DisplayRecord(Record):
         """Return the display; forms that were left out are missing."""
         files = {kind: read(file) for kind, file in self.files.items() if file.sha256 is not None}
         forms = Forms({**self.data, **files})
-        return Display(self.name, forms, self.metadata, _path(self.path), self.output_line, self.offset)
+        return Display(self.name, forms, self.metadata, self.path, self.output_line, self.offset)
 
 
 class ArtifactRecord(Record):
@@ -179,18 +179,18 @@ class ArtifactRecord(Record):
     name: str
     size: int
     media_type: str
-    path: str | None = None
+    path: Path | None = None
     note: str | None = None
     file: StoredFile | None = None
 
     @classmethod
     def of(cls, artifact: Artifact, file: StoredFile | None) -> ArtifactRecord:
         """Make the record of a file."""
-        return cls(**{**vars(artifact), "path": _text(artifact.path), "file": file})
+        return cls(**vars(artifact), file=file)
 
     def artifact(self) -> Artifact:
         """Return the file as in a result."""
-        return Artifact(self.name, self.size, self.media_type, _path(self.path), self.note)
+        return Artifact(self.name, self.size, self.media_type, self.path, self.note)
 
 
 class ConnectionRecord(Record):
@@ -292,11 +292,3 @@ class ResultRecord(Record):
         }
         same = {name: value for name, value in self if name != "kind"}
         return ExecutionResult(**{**same, **converted})
-
-
-def _path(path: str | None) -> Path | None:
-    return Path(path) if path is not None else None
-
-
-def _text(path: Path | None) -> str | None:
-    return str(path) if path is not None else None

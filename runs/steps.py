@@ -16,10 +16,10 @@ from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.steps import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
-from autogen_codeact.runs.current_step import CURRENT_STEP, Step
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.host_calls import CURRENT_STEP, Step
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import Each, ErrorRecord
 from autogen_codeact.runs.writer import LogWriter

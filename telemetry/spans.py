@@ -67,18 +67,15 @@ class Spans:
         attributes: Mapping[str, Any],
         *,
         kind: SpanKind = SpanKind.INTERNAL,
-        parent: Context | None = None,
         start_time_ns: int | None = None,
     ) -> Span:
         """Start a span."""
-        return self._tracer.start_span(name, parent, kind, dict(attributes), start_time=start_time_ns)
+        return self._tracer.start_span(name, None, kind, dict(attributes), start_time=start_time_ns)
 
     @contextmanager
-    def current(
-        self, name: str, attributes: Mapping[str, Any], *, kind: SpanKind = SpanKind.INTERNAL
-    ) -> Iterator[Span]:
+    def current(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Span]:
         """Run a part of one function with a new span as the current one."""
-        span = self.start(name, attributes, kind=kind)
+        span = self.start(name, attributes)
         token = otel_context.attach(trace.set_span_in_context(span))
         try:
             yield span

@@ -135,11 +135,8 @@ class Viewer:
     async def summaries(self, request: Request) -> Response:
         """Answer with the short forms of steps."""
         run, first, last = self._run(request), *_range(request, MAX_SUMMARIES_AT_ONCE)
-        found = await run.call(lambda steps: steps.summaries(first, last))
-        if not found:
-            await run.read_to(first)
-            found = await run.call(lambda steps: steps.summaries(first, last))
-        return _json(found)
+        await run.read_to(first)
+        return _json(await run.call(lambda steps: steps.summaries(first, last)))
 
     async def steps(self, request: Request) -> Response:
         """Answer with the documents of steps."""

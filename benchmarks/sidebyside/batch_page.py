@@ -173,7 +173,11 @@ def memory(many):
         descriptors = f"{grown['descriptors_first']} then, {grown['descriptors_last']} at the end"
         lines.append(
             f"- {found['tasks']:,} tasks, {kind}: the driver's memory stays within {GROWTH_MB} MB after the first {SETTLED} "
-            f"tasks. {result(kept, memory).capitalize()}. Its descriptors do not grow. "
-            f"{result(closed, descriptors).capitalize()}."
+            f"tasks. {_first_upper(result(kept, memory))}. Its descriptors do not grow. "
+            f"{_first_upper(result(closed, descriptors))}."
         )
     return [wrapped(line) for line in lines]
+
+
+def _first_upper(text):
+    return text[0].upper() + text[1:]

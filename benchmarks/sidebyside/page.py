@@ -181,6 +181,20 @@ def gains(figures):
     )
 
 
+def readme_sentence(figures):
+    """Return the sentence of the README: medians of our Docker executor and of AutoGen's."""
+
+    def shown(cell, variant):
+        return duration(statistics.median(figures["seconds"][cell][variant]))
+
+    theirs = c.SLOW[0]
+    return (
+        f"A Python block takes {shown(c.PYTHON, 'docker, session')} in a session (AutoGen's Docker executor: "
+        f"{shown(c.PYTHON, theirs)}), and a sandbox with its first block {shown(c.START, 'docker, process')} "
+        f"({shown(c.START, theirs)})." + (f"\n\n**{figures['note']}**" if figures["note"] else "")
+    )
+
+
 def today():
     """Return the date for a page."""
     return time.strftime("%-d %B %Y")

@@ -119,9 +119,10 @@ async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(
     assert orders == []
     assert paid == []
     assert contents(subject.work_dir) == before
-    if recorded == "with files":
+    if recorded != "without":
         # It claims that the code made these attempts then, and was refused: it is part of the session.
         assert replayed.not_rebuilt == ()
+        assert list(replayed.files_missing) == (["prices.csv"] if recorded == "with other files" else [])
     else:
         assert replayed.not_rebuilt == (2, 3)
         # Nor does it act in the next block: the workspace is what the host has, and nothing runs.

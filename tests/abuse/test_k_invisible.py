@@ -62,7 +62,7 @@ async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytes
     await AskPerson()(ToolApprovalRequest("pay", {"to": hidden}, "pay(to)", "Pays.", "", "python"))
     printer = AnswerPrinter(screen := _Screen())
     printer.add(f"```python\n{source}\n```\n")
-    document = ApprovalQuestion("code", source, "pay", {"to": hidden}).document(1, withdrawn=False)
+    document = ApprovalQuestion("code", source, "pay", {"to": hidden}).document(1)
     for text in [*asked, screen.shown, str(document["text"]), str(document["arguments"])]:
         assert not set(text) & {*IGNORABLE, *BLANK}, ascii(text)[:200]
         assert "\\u3164" in text, ascii(text)[:200]

@@ -1,6 +1,5 @@
 """`codeact chat --view`: the chat's page, and questions in the terminal and on the page at once."""
 
-import json
 import re
 
 import httpx
@@ -20,15 +19,15 @@ def api_of(chat):
     return re.search(r"the page of this run: (\S+)", written)[1].replace("/runs/", "/api/runs/")
 
 
+def changes(api):
+    """All that the page has to know."""
+    return httpx.get(f"{api}/changes", params={"since": 0, "questions": ""}, timeout=WAIT_S).json()
+
+
 def question_of(api):
-    """The number of the first question that the live stream has."""
-    with httpx.stream("GET", f"{api}/live", timeout=WAIT_S) as answer:
-        name = None
-        for line in answer.iter_lines():
-            name = line[7:] if line.startswith("event: ") else name
-            if name == "question" and line.startswith("data: ") and not json.loads(line[6:])["withdrawn"]:
-                return json.loads(line[6:])["id"]
-    raise AssertionError("the chat has ended without a question")
+    """The number of the first question that is open."""
+    wait_until(lambda: changes(api)["questions"], "a question", WAIT_S)
+    return changes(api)["questions"][0]["id"]
 
 
 def test_first_answer_counts_and_a_withdrawn_question_is_not_answered_by_chance(tmp_path):
@@ -60,7 +59,7 @@ def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
         api = api_of(chat)
 
         def block_runs():
-            summaries = httpx.get(f"{api}/summaries", timeout=WAIT_S).json()
+            summaries = changes(api)["summaries"]
             return any(each["kind"] == "block" and each["running"] for each in summaries)
 
         wait_until(block_runs, "the block", WAIT_S)
@@ -69,7 +68,7 @@ def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
         assert "Hello.\n" in chat.say("hi")
 
         def kinds():
-            return [each["kind"] for each in httpx.get(f"{api}/summaries", timeout=WAIT_S).json()]
+            return [each["kind"] for each in changes(api)["summaries"]]
 
         # The page follows the log, and may be a little behind the terminal.
         wait_until(lambda: kinds() == ["task", "block", "event", "task", "message"], "the next turn", WAIT_S)

@@ -1,6 +1,5 @@
 """`codeact run --view` and `--approve`: the page of a run that goes on, and questions there and in the terminal."""
 
-import json
 import os
 import re
 import signal
@@ -23,15 +22,14 @@ class Page:
     def __init__(self, url):
         self.api = url.replace("/runs/", "/api/runs/")
 
+    def changes(self):
+        """All that the page has to know."""
+        return httpx.get(f"{self.api}/changes", params={"since": 0, "questions": ""}, timeout=WAIT_S).json()
+
     def questions(self):
-        """The first question that the live stream has."""
-        with httpx.stream("GET", f"{self.api}/live", timeout=WAIT_S) as answer:
-            name = None
-            for line in answer.iter_lines():
-                name = line[7:] if line.startswith("event: ") else name
-                if name == "question" and line.startswith("data: ") and not json.loads(line[6:])["withdrawn"]:
-                    return json.loads(line[6:])
-        raise AssertionError("the run has ended without a question")
+        """The first question that is open."""
+        wait_until(lambda: self.changes()["questions"], "a question", WAIT_S)
+        return self.changes()["questions"][0]
 
     def post(self, what, **body):
         return httpx.post(f"{self.api}/{what}", json=body, timeout=WAIT_S)
@@ -69,8 +67,7 @@ def test_stop_on_the_page_ends_the_run_as_ctrl_c_does(bubblewrap, tmp_path):
         page = page_of(process)
 
         def block_runs():
-            summaries = httpx.get(f"{page.api}/summaries", timeout=WAIT_S).json()
-            return any(each["kind"] == "block" and each["running"] for each in summaries)
+            return any(each["kind"] == "block" and each["running"] for each in page.changes()["summaries"])
 
         wait_until(block_runs, "the block", WAIT_S)
         assert page.post("stop").status_code == 200
@@ -104,7 +101,7 @@ def test_first_answer_counts_in_the_terminal_and_on_the_page(bubblewrap, tmp_pat
         assert page.post("answer", question=number, approve=False).status_code == 409
 
         def header():
-            return httpx.get(page.api, timeout=WAIT_S).json()
+            return page.changes()["header"]
 
         # The page reads the log several times a second, so it can know of the end a little later than the terminal.
         wait_until(lambda: header()["outcome"] == "completed", "the run's end on the page", WAIT_S)

@@ -72,7 +72,7 @@ def _name_of(annotation: Any) -> str:
         return "list"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"`{annotation.__name__}`"
-    names = {str: "text", int: "integer", float: "number", bool: "boolean", AwareDatetime: "text"}
+    names = {str: "text", int: "integer", float: "number", bool: "boolean", AwareDatetime: "text", Path: "text"}
     return names.get(annotation, "object" if origin is dict or annotation is dict else "any")
 
 

@@ -86,8 +86,6 @@ async def page(only_page: Page, context: BrowserContext) -> AsyncIterator[Page]:
     await only_page.set_viewport_size(VIEWPORT)
     await only_page.emulate_media(color_scheme="light")
     await only_page.mouse.move(0, 0)
-    if only_page.url.startswith("http"):
-        await only_page.evaluate("localStorage.clear()")
     await only_page.goto("about:blank")
 
 

@@ -15,7 +15,6 @@ logger = logging.getLogger("codeact_sandbox")
 DEFAULT_TIMEOUT_S = 15.0
 """Pip's own default, in seconds without an answer."""
 SYSTEM_FILE = Path("/etc/pip.conf")
-_SECTIONS = ("global", "install")
 _SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 _FALSE = ("", "0", "no", "off", "false")
 
@@ -68,11 +67,17 @@ class PipConfig:
 
 def read_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the options that pip would use, by their long names; later sources replace earlier ones."""
-    sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
-    for file in _files(environment):
-        for section, found in _read_file(file).items():
-            sections[section].update(found)
-    options = {name: value for section in _SECTIONS for name, value in sections[section].items()}
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+    for path in _files(environment):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            logger.warning("the configuration of pip in %s can't be read: %s", path, type(error).__name__)
+            continue
+        for section in sections.keys() & parser.sections():
+            sections[section].update({_long_name(name): value for name, value in parser.items(section) if value})
+    options = {**sections["global"], **sections["install"]}
     for name, value in environment.items():
         if name.startswith("PIP_") and value:
             options[_long_name(name.removeprefix("PIP_"))] = value
@@ -114,21 +119,6 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     yield Path(sys.prefix) / "pip.conf"
     if only:
         yield Path(only)
-
-
-def _read_file(path: Path) -> dict[str, dict[str, str]]:
-    """Return the options of a file by section."""
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(path, encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError) as error:
-        logger.warning("the configuration of pip in %s can't be read: %s", path, type(error).__name__)
-        return {}
-    return {
-        section: {_long_name(name): value for name, value in parser.items(section) if value}
-        for section in _SECTIONS
-        if parser.has_section(section)
-    }
 
 
 def _words(text: str | None) -> list[str]:

@@ -63,6 +63,8 @@ def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None)
 
 
 def _without_images(value: Any, images: list[ToolImage], depth: int) -> Any:
+    if type(value) in _PLAIN:
+        return value
     value = as_tool_image(value)
     if isinstance(value, ToolImage):
         images.append(value)

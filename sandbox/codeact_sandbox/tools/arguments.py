@@ -59,6 +59,8 @@ class Arguments:
 
     def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert JSON values to Python values by name, without the defaults."""
+        if not values and not self._names:
+            return {}
         made = validated(lambda given: self._model.model_validate_json(json.dumps(given)), values)
         return {name: getattr(made, field) for field, name in self._names.items() if field in made.model_fields_set}
 

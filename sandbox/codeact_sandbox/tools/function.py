@@ -135,7 +135,8 @@ class HostTool(StubbedTool):
         values = {
             name: await self._rich[name].load(name, arguments[name], files) for name in self._rich.keys() & arguments
         }
-        values |= await offload(not is_small(plain), lambda: self._arguments.validate(plain))
+        validate = self._arguments.validate
+        values |= validate(plain) if is_small(plain) else await offload(True, lambda: validate(plain))
         if self._token is None:
             value = await self._call(values)
         else:
@@ -152,7 +153,9 @@ class HostTool(StubbedTool):
                 images = (await offload(True, lambda: to_answer(value, self.name))).images
             return ToolAnswer(await self._rich_result.dump(value, files), images)
         dump = self._result.dump if self._result is not None else None
-        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump))
+        if is_small(value):
+            return to_answer(value, self.name, dump)
+        return await offload(True, lambda: to_answer(value, self.name, dump))
 
     async def _call(self, values: dict[str, Any]) -> Any:
         positional = [values.pop(each.name, each.default) for each in self._positional]
