@@ -98,9 +98,8 @@ def make_request(
     if filename is None and not (session and (language.name == "python" or keep_state)):
         filename = default_filename(code, language)
     path = f"{WORKSPACE}/{filename}" if filename is not None else None
-    message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": None}
-    if of_caller:
-        message["cpu_seconds"] = options.limits.cpu_seconds
+    cpu_seconds = options.limits.cpu_seconds if of_caller else None
+    message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
     if filename is not None:
         message["hide"] = path
         message["delete"] = not named and (options.delete_tmp_files or not of_caller)
