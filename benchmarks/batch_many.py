@@ -4,7 +4,7 @@
     python benchmarks/batch_many.py --tasks 10000 --sandbox docker --uses 50     # with sandboxes that are reset and reused
 
 The tasks are recorded sessions, again and again, with a scripted model; run logs and rows are written. The figures are part of
-docs/benchmarks-batch.md, which `python benchmarks/batch.py --page` writes.
+docs/benchmarks.md, which `python benchmarks/batch.py --page` writes.
 """
 
 import argparse

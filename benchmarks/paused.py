@@ -4,7 +4,7 @@
     python benchmarks/paused.py --quick      # about a minute
     python benchmarks/paused.py --sandboxes 2 --seconds 1 --blocks 3     # to check that it works
 
-16 sandboxes of each variant are alive. The figures are part of docs/benchmarks-batch.md, which
+16 sandboxes of each variant are alive. The figures are part of docs/benchmarks.md, which
 `python benchmarks/batch.py --page` writes.
 """
 

@@ -48,9 +48,9 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    "own": Environment(("floors", "ours", "cell_probes")),
+    "own": Environment(("floors", "ours")),
     "autogen": Environment(
-        ("library_autogen", "cell_probes"),
+        ("library_autogen",),
         ("autogen-agentchat", "autogen-ext[docker,docker-jupyter-executor]"),
         "autogen-ext",
     ),

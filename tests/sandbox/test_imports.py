@@ -78,7 +78,9 @@ def test_imports_between_our_packages_point_down() -> None:
 def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
     known = {module_name(path) for path in source_files()}
     types = "codeact_sandbox.types"
-    for path in (ROOT / "sandbox" / "types").glob("*.py"):
+    paths = list((ROOT / "sandbox" / "codeact_sandbox" / "types").glob("*.py"))
+    assert paths
+    for path in paths:
         assert all(name.startswith(types) for name in imported_by(path, known)), path.name
 
 
