@@ -12,14 +12,16 @@ from .growth import CURVES
 from .targets import TARGETS, judge
 
 CELLS = [c.PYTHON, c.SHELL, c.START, c.STOP]
-# Short names for the table of targets.
+# Short names for the page; all of these run in Docker if nothing else is said.
 SHORT = {
     c.COMMAND_LINE: "AutoGen",
     c.JUPYTER: "AutoGen, Jupyter",
     c.SMOLAGENTS: "smolagents",
+    c.LLM: "llm-sandbox",
     c.LOCAL: "AutoGen without a sandbox",
     c.ECHO: "raw echo",
 }
+GAINS = [c.COMMAND_LINE, c.SMOLAGENTS, c.LLM]
 MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
 
 
@@ -68,27 +70,44 @@ def targets_table(seconds, facts):
         if found is not None:
             middle, low, high = map(number, found["figure"])
             unit = "×" if target.base is not None else f" {target.unit}"
-            shown = result(found["met"], f"{middle}{unit} ({low} to {high})")
+            shown = result(found["met"], f"{middle}{unit}" + (f" ({low} to {high})" if low != high else ""))
         wanted = target.wanted + (f" as {SHORT.get(target.base, target.base)}" if target.base else "")
         rows.append([target.cell if target.ours in target.cell else f"{target.cell}: {target.ours}", wanted, shown])
     return table(["", "target", "measured (95 %)"], rows)
 
 
+def compared(seconds, cell, name):
+    """Return the median, and how many times as fast as AutoGen's executor; "-" if it was not measured."""
+    values = seconds.get(cell, {}).get(name)
+    base = seconds.get(cell, {}).get(c.LOCAL if cell == c.TURN else c.COMMAND_LINE)
+    if not values:
+        return "-"
+    text = duration(statistics.median(values))
+    return (
+        f"{text} ({number(statistics.median(base) / statistics.median(values))}×)"
+        if base and base is not values
+        else text
+    )
+
+
 def variants_table(seconds, names, cells):
-    """Return a table of variants and cells: the median, and how many times as fast as AutoGen's executor."""
-    rows = []
-    for name in names:
-        shown = []
-        for cell in cells:
-            values = seconds.get(cell, {}).get(name)
-            base = seconds.get(cell, {}).get(c.LOCAL if cell == c.TURN else c.COMMAND_LINE)
-            text = duration(statistics.median(values)) if values else "-"
-            if values and base and base is not values:
-                text += f" ({number(statistics.median(base) / statistics.median(values))}×)"
-            shown.append(text)
-        if set(shown) != {"-"}:
-            rows.append([name, *shown])
-    return table(["p50", *cells], rows)
+    """Return a table of variants and cells."""
+    rows = [[SHORT.get(name, name), *(compared(seconds, cell, name) for cell in cells)] for name in names]
+    return table(["p50", *cells], [row for row in rows if set(row[1:]) != {"-"}])
+
+
+def variants_list(seconds, names, cells):
+    """Return a line for each cell, with the variants that were measured."""
+    lines = []
+    for cell in cells:
+        shown = [
+            f"{SHORT.get(name, name)} {compared(seconds, cell, name)}"
+            for name in names
+            if seconds.get(cell, {}).get(name)
+        ]
+        if shown:
+            lines.append(wrapped(f"- {cell[0].upper()}{cell[1:]}: {'; '.join(shown)}."))
+    return "\n".join(lines)
 
 
 def plots(curves):
@@ -140,8 +159,7 @@ def everything(figures):
             *([f"**{figures['note']}**"] if figures["note"] else []),
             f"### Targets\n\n{targets_table(seconds, facts)}",
             f"### All variants\n\n{variants_table(seconds, names, CELLS)}",
-            variants_table(seconds, names, MORE),
-            more_facts(facts),
+            "\n".join([variants_list(seconds, names, MORE), more_facts(facts)]),
             f"### How cost grows\n\n{plots(figures['curves'])}",
             *(["### Not measured\n\n" + "\n".join(wrapped(f"- {line}") for line in missing)] if missing else []),
         ]
@@ -155,7 +173,7 @@ def gains(figures):
     def row(name, cell, ours):
         medians = [
             duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(variant)) else "-"
-            for variant in (ours, *c.SLOW)
+            for variant in (ours, *GAINS)
         ]
         return [name, f"**{medians[0]}**", *medians[1:]]
 
@@ -174,7 +192,7 @@ def gains(figures):
     machine = f"{figures['machine']}; {versions}"
     return "\n\n".join(
         [
-            table(["p50", "**autogen-codeact**", *c.SLOW], rows),
+            table(["p50", "**autogen-codeact**", *(SHORT[name] for name in GAINS)], rows),
             wrapped(f"Medians, measured with `make bench` on {figures['day']} in one run on one machine ({machine})."),
             *([f"**{figures['note']}**"] if figures["note"] else []),
         ]

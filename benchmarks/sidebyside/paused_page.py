@@ -8,16 +8,13 @@ from .targets import interval
 AUTOGEN = "autogen-ext Docker command line"
 PROCESS, SESSION, BARE = "docker, process", "docker, session", "docker, session, no checkpoint"
 OURS = (PROCESS, SESSION, BARE)
-SAME, RANDOM = "back to back, one sandbox", "back to back, a random sandbox each time"
-AGENTS, AWAKE = "agents with pauses", "agents with pauses, processors kept awake"
+SAME, AGENTS = "back to back, one sandbox", "agents with pauses"
 IDLE = "after a pause of the whole machine"
 WANTED = 25
 # For each case the probe and its arguments; blocks back to back take no time, so there are more of them.
 CASES = {
-    SAME: lambda options: {"name": "back to back", "count": 4 * options.blocks, "same": True},
-    RANDOM: lambda options: {"name": "back to back", "count": 4 * options.blocks, "same": False},
+    SAME: lambda options: {"name": "back to back", "count": 4 * options.blocks},
     AGENTS: lambda options: {"name": "agents", "seconds": options.seconds},
-    AWAKE: lambda options: {"name": "agents", "seconds": options.seconds, "awake": True},
     IDLE: lambda options: {"name": "idle machine", "count": options.blocks},
 }
 
@@ -26,9 +23,8 @@ def section(figures):
     """Return the targets and the table of times."""
     blocks, rows = figures["blocks"], []
     for case in CASES:
-        base = _seconds(blocks, case, AUTOGEN) or _seconds(blocks, AGENTS if case == AWAKE else case, AUTOGEN)
-        rows.append([case, _ms(_seconds(blocks, case, AUTOGEN))])
-        rows[-1] += [_compared(_seconds(blocks, case, variant), base) for variant in OURS]
+        base = blocks.get(case, {}).get(AUTOGEN)
+        rows.append([case, _ms(base), *(_compared(blocks.get(case, {}).get(variant), base) for variant in OURS)])
     about = (
         f"{figures['sandboxes']} sandboxes of each variant are alive. Each has a block, then a pause of 0.2 to 2 s; or nothing "
         "runs on the machine for as long, then a block in a random sandbox."
@@ -41,16 +37,12 @@ def targets(figures):
     """Return what is wanted, what was measured, whether it is reached."""
     rows = []
     for variant in (PROCESS, SESSION):
-        ours, base = (_seconds(figures["blocks"], AGENTS, name) for name in (variant, AUTOGEN))
+        ours, base = (figures["blocks"].get(AGENTS, {}).get(name) for name in (variant, AUTOGEN))
         if ours and base:
             found = interval(ours, base)
             text = f"{found[0]:.3g}× ({found[1]:.3g} to {found[2]:.3g})"
             rows.append((f"block after a pause, {variant}: ≥ {WANTED}× {AUTOGEN}", text, found[0] >= WANTED))
     return rows
-
-
-def _seconds(blocks, case, variant):
-    return [block["seconds"] for block in blocks.get(case, {}).get(variant, [])]
 
 
 def _ms(seconds):

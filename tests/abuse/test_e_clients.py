@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
 from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX
 from codeact_sandbox.backends.docker.leftovers import leftovers, remove_orphans
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 
 from ..executors.bubblewrapped import alive, open_folder, pid_one

@@ -20,7 +20,9 @@ from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.context_budget import LATEST, ContextBudget, size_of
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.observation import as_message
-from autogen_codeact.executors import Artifact, BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import Artifact
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import received_by, scripted
 from tests.cases import case

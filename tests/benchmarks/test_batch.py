@@ -249,50 +249,30 @@ async def test_batch_of_many_tasks_is_sampled(load, tmp_path):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-async def test_blocks_after_pauses_are_measured_with_what_the_machine_counts(load, monkeypatch):
+async def test_blocks_after_pauses_are_measured(load, monkeypatch):
     worker = load("sidebyside.worker").Worker(["ours", "paused_blocks"])
     monkeypatch.setattr(load("sidebyside.paused_blocks"), "PAUSE_S", (0.01, 0.02))
     keys, found = ["a", "b"], []
     async with asyncio.timeout(50):
         await worker.open("bubblewrap, session", keys)
         try:
-            for probe, arguments in (
-                ("back to back", {"count": 3, "same": True}),
-                ("back to back", {"count": 3, "same": False}),
-                ("agents", {"seconds": 0.1}),
-                ("agents", {"seconds": 0.1, "awake": True}),
-                ("idle machine", {"count": 2}),
-            ):
+            probes = {"back to back": {"count": 3}, "agents": {"seconds": 0.1}, "idle machine": {"count": 2}}
+            for probe, arguments in probes.items():
                 found.append(await worker.probe(probe, keys=keys, seed=1, **arguments))
         finally:
             await worker.close(keys)
-    assert [len(found[0]), len(found[1]), len(found[4])] == [3, 3, 2]
-    assert min(len(found[2]), len(found[3])) >= len(keys)
-    for block in (block for blocks in found for block in blocks):
-        assert block.keys() == {"seconds", "switches", "faults", "idles"}
-        assert block["seconds"] > 0
-        assert block["switches"] > 0
+    assert [len(found[0]), len(found[2])] == [3, 2]
+    assert len(found[1]) >= len(keys)
+    assert all(seconds > 0 for blocks in found for seconds in blocks)
 
 
 def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
     page = load("sidebyside.paused_page")
-
-    def blocks(seconds):
-        return [{"seconds": seconds, "switches": 10, "faults": 100, "idles": 2}] * 5
-
-    figures = {
-        "sandboxes": 16,
-        "blocks": {
-            page.AGENTS: {page.AUTOGEN: blocks(0.08), page.PROCESS: blocks(0.004), page.SESSION: blocks(0.002)},
-            page.AWAKE: {page.PROCESS: blocks(0.002)},
-            page.SAME: {page.PROCESS: blocks(0.001)},
-            page.RANDOM: {page.PROCESS: blocks(0.0015)},
-        },
-    }
+    agents = {page.AUTOGEN: [0.08] * 5, page.PROCESS: [0.004] * 5, page.SESSION: [0.002] * 5}
+    figures = {"sandboxes": 16, "blocks": {page.AGENTS: agents, page.SAME: {page.PROCESS: [0.001] * 5}}}
     lines = page.section(figures).splitlines()
     assert f"| {page.AGENTS} | 80.00 ms | 4.00 ms (20×) | 2.00 ms (40×) | - |" in lines
-    assert f"| {page.AWAKE} | - | 2.00 ms (40×) | - | - |" in lines
-    assert f"| {page.RANDOM} | - | 1.50 ms | - | - |" in lines
+    assert f"| {page.SAME} | - | 1.00 ms | - | - |" in lines
     assert lines[-2:] == [
         f"- block after a pause, {page.PROCESS}: ≥ 25× {page.AUTOGEN}: **missed**: 20× (20 to 20)",
         f"- block after a pause, {page.SESSION}: ≥ 25× {page.AUTOGEN}: reached: 40× (40 to 40)",
