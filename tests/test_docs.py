@@ -14,6 +14,7 @@ import typer.main
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.cli.main import app
 from tests import processes
+from tests.cases import case
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
@@ -109,7 +110,7 @@ def commands():
         for line in [*fenced, *re.findall(r"`(make [\w-]+)`", text)]:
             words = shlex.split(line, comments=True)
             if words and words[0] in ("codeact", "make"):
-                found[" ".join(words)] = pytest.param(words, id=f"{page.name}-{' '.join(words)}")
+                found[" ".join(words)] = page.name, words
     return list(found.values())
 
 
@@ -139,31 +140,33 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
     assert PRINTS[(page, number)] in done.stdout
 
 
-@pytest.mark.parametrize(("page", "number"), sorted(FOR_OTHERS))
-def test_program_for_another_library_compiles_and_finds_what_it_imports(page, number):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    program = [block for block in extract_code_blocks(text) if block.language == "python"][number - 1]
-    imports = [node for node in ast.walk(ast.parse(program.code)) if isinstance(node, ast.ImportFrom)]
-    assert imports
-    for node in imports:
-        # smolagents and OpenHands are not installed for the tests.
-        if importlib.util.find_spec(node.module.split(".")[0]) is not None:
-            module = importlib.import_module(node.module)
-            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+def test_program_for_another_library_compiles_and_finds_what_it_imports() -> None:
+    for page, number in sorted(FOR_OTHERS):
+        with case(page, number):
+            text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+            program = [block for block in extract_code_blocks(text) if block.language == "python"][number - 1]
+            imports = [node for node in ast.walk(ast.parse(program.code)) if isinstance(node, ast.ImportFrom)]
+            assert imports
+            for node in imports:
+                # smolagents and OpenHands are not installed for the tests.
+                if importlib.util.find_spec(node.module.split(".")[0]) is not None:
+                    module = importlib.import_module(node.module)
+                    assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 
 
-@pytest.mark.parametrize("words", commands())
-def test_command_of_the_docs_is_accepted(words):
-    if words[0] == "make":
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        targets = [word for word in words[1:] if "=" not in word]
-        assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
-        return
-    command, arguments = typer.main.get_command(app), words[1:]
-    while isinstance(command, typer.core.TyperGroup):
-        command, arguments = command.commands[arguments[0]], arguments[1:]
-    # Parses the options and runs nothing; an unknown option is a UsageError.
-    command.make_context(words[0], arguments)
+def test_command_of_the_docs_is_accepted() -> None:
+    for page, words in commands():
+        with case(page, words):
+            if words[0] == "make":
+                makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+                targets = [word for word in words[1:] if "=" not in word]
+                assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+                continue
+            command, arguments = typer.main.get_command(app), words[1:]
+            while isinstance(command, typer.core.TyperGroup):
+                command, arguments = command.commands[arguments[0]], arguments[1:]
+            # Parses the options and runs nothing; an unknown option is a UsageError.
+            command.make_context(words[0], arguments)
 
 
 def test_every_link_between_pages_has_its_target():
