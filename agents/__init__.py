@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.agents.approval import ApprovalFuncType as ApprovalFuncType
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
 _NAMES = {
-    "agents.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
-    "agents.code_executor_agent": "CodeExecutorAgent",
-    "agents.codeact_agent": "CodeActAgent",
-    "agents.reliable_client": "ReliableClient",
-    "agents.terminal_input": "ask_in_terminal",
+    "autogen_codeact.agents.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
+    "autogen_codeact.agents.code_executor_agent": "CodeExecutorAgent",
+    "autogen_codeact.agents.codeact_agent": "CodeActAgent",
+    "autogen_codeact.agents.reliable_client": "ReliableClient",
+    "autogen_codeact.agents.terminal_input": "ask_in_terminal",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -17,8 +17,8 @@ from autogen_codeact.agents.code_search import find_code
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
-from autogen_codeact.sandbox import ToolAnswer
-from autogen_codeact.sandbox.types.tool import ToolArgumentError
+from codeact_sandbox import ToolAnswer
+from codeact_sandbox.types.tool import ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
 

@@ -32,7 +32,7 @@ from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
-from autogen_codeact.sandbox import (
+from codeact_sandbox import (
     HostToolProtocol,
     OutputChunk,
     SandboxDied,
@@ -41,13 +41,13 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.facts import SandboxFacts
-from autogen_codeact.sandbox.host.blocks import combine
-from autogen_codeact.sandbox.host.waiting import in_thread
-from autogen_codeact.sandbox.protocols import HasSandboxFacts
-from autogen_codeact.sandbox.tools.payloads import is_small
-from autogen_codeact.sandbox.types.paths import WORKSPACE
-from autogen_codeact.sandbox.types.run_context import RunContext
+from codeact_sandbox.facts import SandboxFacts
+from codeact_sandbox.host.blocks import combine
+from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.protocols import HasSandboxFacts
+from codeact_sandbox.tools.payloads import is_small
+from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.run_context import RunContext
 
 logger = logging.getLogger("autogen_codeact")
 

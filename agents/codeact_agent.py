@@ -33,7 +33,7 @@ from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.sandbox import ApproveTool, HostToolProtocol
+from codeact_sandbox import ApproveTool, HostToolProtocol
 
 CLOSING_DEADLINE_S = 120.0
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
-from autogen_codeact.sandbox.types.paths import WORKSPACE
+from codeact_sandbox.facts import SandboxFacts, SandboxFiles
+from codeact_sandbox.types.paths import WORKSPACE
 
 MAX_CHARS = 1_500
 MAX_NAME_CHARS = 60

@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from autogen_codeact.sandbox.types.languages import find_language
+from codeact_sandbox.types.languages import find_language
 
 _OUTPUT = """
 console console-output error execution-result execution_result log logs out output plain plaintext result results

@@ -12,8 +12,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
-from autogen_codeact.sandbox import ToolAnswer, ToolCall
-from autogen_codeact.sandbox.types.tool import ToolArgumentError
+from codeact_sandbox import ToolAnswer, ToolCall
+from codeact_sandbox.types.tool import ToolArgumentError
 
 STUB = '''
 def {name}(message=None):

@@ -10,9 +10,9 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.environment import shown_name, size
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.facts import SandboxFacts
-from autogen_codeact.sandbox.types.paths import WORKSPACE
-from autogen_codeact.sandbox.types.result import written_by_code
+from codeact_sandbox.facts import SandboxFacts
+from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.result import written_by_code
 
 MAX_LOOKED_AT_CHARS = 20_000
 """Of the end of an output, where errors are."""

@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.image_check import BROKEN_IMAGE, ImageRefused, check_image
+from codeact_sandbox.image_check import BROKEN_IMAGE, ImageRefused, check_image
 
 MAX_IMAGES = 4
 MAX_BYTES = 4 * 1024 * 1024

@@ -14,7 +14,7 @@ from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.images import images_of
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox import (
+from codeact_sandbox import (
     Artifact,
     ErrorInfo,
     SandboxDied,
@@ -23,9 +23,9 @@ from autogen_codeact.sandbox import (
     SandboxTimeout,
     ToolCall,
 )
-from autogen_codeact.sandbox.host.blocks import REFUSALS
-from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.types.result import STOPPED, written_by_code
+from codeact_sandbox.host.blocks import REFUSALS
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.result import STOPPED, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

@@ -6,8 +6,8 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.result import STOPPED, format_duration
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import STOPPED, format_duration
 
 _OUTCOMES = {
     "timeout": "timed out and was stopped",

@@ -11,7 +11,7 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.journal import Journal
-from autogen_codeact.sandbox import SandboxError
+from codeact_sandbox import SandboxError
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.sandbox.tools.terminal import ask_line
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.tools.terminal import ask_line
+from codeact_sandbox.types.filenames import printable
 
 
 async def ask_in_terminal(prompt: str, cancellation_token: CancellationToken | None = None) -> str:

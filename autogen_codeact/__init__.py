@@ -3,24 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.agents import CodeActAgent as CodeActAgent
     from autogen_codeact.agents import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.executors import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
-    from autogen_codeact.sandbox import AsyncSandbox as AsyncSandbox
-    from autogen_codeact.sandbox import Sandbox as Sandbox
     from autogen_codeact.teams import Team as Team
+    from codeact_sandbox import AsyncSandbox as AsyncSandbox
+    from codeact_sandbox import Sandbox as Sandbox
 
 __version__ = "0.1.0"
 
 
 _NAMES = {
-    "agents": "CodeActAgent CodeExecutorAgent",
-    "executors": "DockerCommandLineCodeExecutor",
-    "sandbox": "AsyncSandbox Sandbox",
-    "teams": "Team",
+    "autogen_codeact.agents": "CodeActAgent CodeExecutorAgent",
+    "autogen_codeact.executors": "DockerCommandLineCodeExecutor",
+    "codeact_sandbox": "AsyncSandbox Sandbox",
+    "autogen_codeact.teams": "Team",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.batch.checks import check_answer as check_answer
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 # The modules import AutoGen.
 _NAMES = {
-    "batch.checks": "check_answer",
-    "batch.errors": (
+    "autogen_codeact.batch.checks": "check_answer",
+    "autogen_codeact.batch.errors": (
         "AttemptError BatchBackendError BatchBudgetError BatchChangedError BatchError BatchFolderError BatchTasksError"
     ),
-    "batch.progress": "AttemptFailed BatchCounts BatchEvent Notice TaskFinished TaskStarted",
-    "batch.ray.backend": "Ray",
-    "batch.reading": "read_tasks",
-    "batch.report": "Comparison compare comparison_text summary_text",
-    "batch.results": "load_rows",
-    "batch.rows": "AttemptRecord CheckResult Row",
-    "batch.running": "Batch run_batch",
-    "batch.settings": "BatchSettings Prices",
-    "batch.summary": "Summary summarize write_summary",
-    "batch.tasks": "BadTask Check Task",
+    "autogen_codeact.batch.progress": "AttemptFailed BatchCounts BatchEvent Notice TaskFinished TaskStarted",
+    "autogen_codeact.batch.ray.backend": "Ray",
+    "autogen_codeact.batch.reading": "read_tasks",
+    "autogen_codeact.batch.report": "Comparison compare comparison_text summary_text",
+    "autogen_codeact.batch.results": "load_rows",
+    "autogen_codeact.batch.rows": "AttemptRecord CheckResult Row",
+    "autogen_codeact.batch.running": "Batch run_batch",
+    "autogen_codeact.batch.settings": "BatchSettings Prices",
+    "autogen_codeact.batch.summary": "Summary summarize write_summary",
+    "autogen_codeact.batch.tasks": "BadTask Check Task",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

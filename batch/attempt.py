@@ -31,7 +31,7 @@ from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
-from autogen_codeact.sandbox.host.waiting import in_thread
+from codeact_sandbox.host.waiting import in_thread
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""

@@ -11,7 +11,7 @@ from autogen_codeact.batch.code_check import check_with_code
 from autogen_codeact.batch.numbers import to_number
 from autogen_codeact.batch.rows import CheckResult, Outcome
 from autogen_codeact.batch.tasks import Check, Task
-from autogen_codeact.sandbox.tools.payloads import is_small
+from codeact_sandbox.tools.payloads import is_small
 
 MAX_PATTERN = 20_000
 MAX_CODE = 1_000_000

@@ -16,8 +16,8 @@ from pydantic_core import to_json
 
 from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
-from autogen_codeact.sandbox.types.errors import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.types.result import Result
+from codeact_sandbox.types.errors import SandboxError, SandboxUnavailable
+from codeact_sandbox.types.result import Result
 
 logger = logging.getLogger("autogen_codeact")
 

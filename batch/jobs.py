@@ -12,8 +12,8 @@ from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.tasks import BadTask, Task
-from autogen_codeact.sandbox.host.waiting import in_thread
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.types.formatting import format_count
 
 
 @dataclass

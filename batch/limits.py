@@ -15,7 +15,7 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.types.formatting import format_count
 
 
 class RateLimit:

@@ -18,7 +18,7 @@ from autogen_codeact.batch.checks import check_problem
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.batch.task_files import KNOWN, MAX_ROW, TOO_LONG, FoundRow, read_path
 from autogen_codeact.batch.tasks import BadTask, Task
-from autogen_codeact.sandbox.host.waiting import in_thread
+from codeact_sandbox.host.waiting import in_thread
 
 Tasks = str | Path | Iterable[Task | BadTask | Mapping[str, Any] | str] | AsyncIterable[Any]
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from autogen_codeact.batch.folder import MANIFEST
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Percentiles, Summary, summarize
-from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.formatting import format_percent
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.formatting import format_percent
 
 SHOWN = 20
 MAX_MANIFEST = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from autogen_codeact.batch.errors import TaskTimeoutError
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import RunIsFinishedError
 from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.sandbox import (
+from codeact_sandbox import (
     SandboxDied,
     SandboxProtocolError,
     SandboxStartError,

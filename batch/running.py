@@ -26,7 +26,7 @@ from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.sandbox.types.options import SandboxOptions
+from codeact_sandbox.types.options import SandboxOptions
 
 
 def run_batch(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.pool import EXECUTORS
-from autogen_codeact.sandbox.backend_selection import choose_backend
+from codeact_sandbox.backend_selection import choose_backend
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
 MAX_READY = 8

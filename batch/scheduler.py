@@ -33,7 +33,7 @@ from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.uncancelled import run_uncancelled
-from autogen_codeact.sandbox.host.waiting import in_thread
+from codeact_sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
 

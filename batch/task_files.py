@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from autogen_codeact.batch.answer_checks import parse_json
 from autogen_codeact.batch.errors import BatchTasksError
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.types.formatting import format_count
 
 MAX_ROW = 16 * 1024 * 1024
 """Bytes of one task."""

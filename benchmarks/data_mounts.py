@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.abuse.engine_proxy import engine_proxy

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from statistics import median
 
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 
 ROUNDS = 15
 PLOT = "figure, axes = plt.subplots()\nfor n in range(5): axes.plot(numbers * n)\n"

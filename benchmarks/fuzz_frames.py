@@ -25,17 +25,17 @@ from typing import Any
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.egress.connector import Connector
-from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head, read_request
-from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.blocks import to_result
-from autogen_codeact.sandbox.host.connection import Connection, Reply
-from autogen_codeact.sandbox.host.messages import checked_entries
-from autogen_codeact.sandbox.tools.broker import ToolBroker
-from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
-from autogen_codeact.sandbox.types.run_context import NO_CONTEXT
+from codeact_sandbox.egress.connector import Connector
+from codeact_sandbox.egress.gateway import Gateway
+from codeact_sandbox.egress.http_proxy import check_headers, parse_head, read_request
+from codeact_sandbox.egress.tls_tunnel import NotTls, read_client_hello
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.blocks import to_result
+from codeact_sandbox.host.connection import Connection, Reply
+from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.tools.broker import ToolBroker
+from codeact_sandbox.types.allowed_domains import Policy, Refused
+from codeact_sandbox.types.run_context import NO_CONTEXT
 
 RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0

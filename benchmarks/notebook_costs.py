@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import statistics
 
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 
 MEMORY = """
 import re

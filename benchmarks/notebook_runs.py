@@ -5,7 +5,7 @@ import json
 import textwrap
 from dataclasses import dataclass
 
-from autogen_codeact.sandbox import AsyncSandbox, Limits
+from codeact_sandbox import AsyncSandbox, Limits
 
 RECORD = "reference-of-the-cells.json"
 SLACK_S = 120.0

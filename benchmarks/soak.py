@@ -21,8 +21,8 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
+from codeact_sandbox.backends.docker.engine import connect
 
 KINDS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 

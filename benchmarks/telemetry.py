@@ -18,14 +18,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.telemetry import instrument
 from autogen_codeact.telemetry.instrumentation import Instrumentation
+from codeact_sandbox import AsyncSandbox
 
 ROUNDS = 40
 BLOCKS = 25
 CALLS = 20
-IMPORTS = ("autogen_codeact.sandbox", "autogen_codeact.teams.team", "autogen_codeact.telemetry")
+IMPORTS = ("codeact_sandbox", "autogen_codeact.teams.team", "autogen_codeact.telemetry")
 
 
 def add(a: int, b: int) -> int:

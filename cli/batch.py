@@ -35,7 +35,7 @@ from autogen_codeact.cli.models import advice_for, without_secrets
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.types.formatting import format_count
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
 SAME_ERRORS = 10

@@ -24,7 +24,7 @@ from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLines, find_terminal
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.sandbox.types.formatting import format_count, format_percent
+from codeact_sandbox.types.formatting import format_count, format_percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""

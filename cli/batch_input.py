@@ -29,8 +29,8 @@ from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice, find_preset
 from autogen_codeact.cli.models import find_secrets, names_secret, open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
-from autogen_codeact.sandbox.types.environment import parse_environment, resolve
 from autogen_codeact.teams import Team
+from codeact_sandbox.types.environment import parse_environment, resolve
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
 _MAY_DIFFER = ("hosts", "hosts_file")

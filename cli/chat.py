@@ -34,10 +34,10 @@ from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.sandbox.files.private_folders import state_folder
-from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.formatting import format_count
 from autogen_codeact.teams.parts import executors_of
+from codeact_sandbox.files.private_folders import state_folder
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage

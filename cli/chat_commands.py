@@ -23,10 +23,10 @@ from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.sandbox import SandboxError
-from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.protected_names import protected_name
 from autogen_codeact.teams.parts import executors_of
+from codeact_sandbox import SandboxError
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.protected_names import protected_name
 
 MAX_FILES = 100
 _HELP = {

@@ -22,8 +22,8 @@ from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
-from autogen_codeact.sandbox import SandboxError
 from autogen_codeact.teams.parts import executors_of
+from codeact_sandbox import SandboxError
 
 if TYPE_CHECKING:
     from autogen_codeact.viewer.control import RunControl

@@ -31,8 +31,8 @@ from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.runs import load_run, recorded
-from autogen_codeact.sandbox.types.result import format_duration
 from autogen_codeact.viewer.one_file import export_html
+from codeact_sandbox.types.result import format_duration
 
 _RECORDINGS = ("sales.json", "sales-plain.json")
 """The first recording whose libraries are installed is played; the last one needs none."""

@@ -24,14 +24,14 @@ from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.sandbox import Limits, SandboxError
-from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
-from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
-from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.types.docker_hosts import DockerHost
-from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
-from autogen_codeact.sandbox.types.result import format_duration
+from codeact_sandbox import Limits, SandboxError
+from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from codeact_sandbox.backends.docker.engine import connect, engine_errors
+from codeact_sandbox.backends.docker.image import FALLBACK_IMAGE
+from codeact_sandbox.backends.docker.image_requests import find_image
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.options import DEFAULT_IMAGE
+from codeact_sandbox.types.result import format_duration
 
 if TYPE_CHECKING:
     import docker

@@ -26,11 +26,11 @@ from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from autogen_codeact.executors.capabilities import ToolExecutor
-from autogen_codeact.sandbox import OutputChunk
-from autogen_codeact.sandbox.host.blocks import default_filename
-from autogen_codeact.sandbox.types.formatting import format_count
-from autogen_codeact.sandbox.types.languages import find_language
-from autogen_codeact.sandbox.types.paths import WORKSPACE
+from codeact_sandbox import OutputChunk
+from codeact_sandbox.host.blocks import default_filename
+from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.languages import find_language
+from codeact_sandbox.types.paths import WORKSPACE
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
 NOTEBOOK = ".ipynb"

@@ -81,7 +81,7 @@ def clean_exit() -> Iterator[None]:
         # Imported late: it imports AutoGen.
         from autogen_codeact.batch.errors import BatchError  # noqa: PLC0415
         from autogen_codeact.runs.errors import RunError  # noqa: PLC0415
-        from autogen_codeact.sandbox.types.errors import SandboxError  # noqa: PLC0415
+        from codeact_sandbox.types.errors import SandboxError  # noqa: PLC0415
 
         if not isinstance(error, (CommandError, BatchError, RunError, SandboxError)):
             raise

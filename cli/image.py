@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.sandbox.backends.docker.default_image import Variant, build_default_image
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image import parse_packages, resolve_image
-from autogen_codeact.sandbox.types.docker_hosts import DockerHost
-from autogen_codeact.sandbox.types.errors import SandboxError
+from codeact_sandbox.backends.docker.default_image import Variant, build_default_image
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import parse_packages, resolve_image
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.errors import SandboxError
 
 
 def build_image(

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from autogen_codeact.cli.transcript import Message
     from autogen_codeact.runs import Run
     from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
-    from autogen_codeact.sandbox.types.displays import Display
-    from autogen_codeact.sandbox.types.result import Artifact, Result
+    from codeact_sandbox.types.displays import Display
+    from codeact_sandbox.types.result import Artifact, Result
 
 MAX_INLINE = 256 * 1024
 """Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""

@@ -64,8 +64,8 @@ from autogen_codeact.runs.store import (
     prune_runs,
     runs_folder,
 )
-from autogen_codeact.sandbox.types.formatting import format_count
-from autogen_codeact.sandbox.types.result import format_duration
+from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.result import format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -89,7 +89,7 @@ def choose_run_folder(task: str) -> Path | None:
 
 def max_total_size() -> int:
     """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
-    from autogen_codeact.sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
+    from codeact_sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
 
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     try:

@@ -10,13 +10,13 @@ from typing import Literal
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.sandbox import SandboxError, SandboxUnavailable
-from autogen_codeact.sandbox.backends.docker import leftovers as containers
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.owner import Leftover
-from autogen_codeact.sandbox.leftovers import local_leftovers
-from autogen_codeact.sandbox.types.docker_hosts import DockerHost
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox import SandboxError, SandboxUnavailable
+from codeact_sandbox.backends.docker import leftovers as containers
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.owner import Leftover
+from codeact_sandbox.leftovers import local_leftovers
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.filenames import printable
 
 Status = Literal["ok", "lack", "note"]
 MAX_SHOWN = 5

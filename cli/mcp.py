@@ -11,7 +11,7 @@ from typing import Any
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 
 NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"
 
@@ -19,7 +19,7 @@ NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"
 def serve_mcp(choice: SandboxChoice) -> int:
     """Serve until the client closes standard input."""
     try:
-        from autogen_codeact.integrations.mcp_server import make_server  # noqa: PLC0415 - the extra may be missing
+        from codeact_sandbox.integrations.mcp_server import make_server  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise

@@ -18,7 +18,7 @@ from autogen_codeact.cli.leftovers import Check
 from autogen_codeact.cli.model_choice import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.types.formatting import format_count
 
 T = TypeVar("T")
 Status = Literal["ready", "no key", "key refused", "no server", "no list"]

@@ -31,8 +31,8 @@ from autogen_codeact.cli.model_choice import (
 )
 from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
+from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6

@@ -14,7 +14,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def printable(text: str, *, overwrites: bool = False) -> str:
     """Make text safe for a terminal: control and invisible characters are shown as escapes."""
-    from autogen_codeact.sandbox.types.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
+    from codeact_sandbox.types.filenames import printable_text  # noqa: PLC0415 - `codeact --help` must not wait for it
 
     text = _COLOURS.sub("", text).replace("\r\n", "\n")
     return printable_text(text, "\r") if overwrites else printable_text(text.replace("\r", "\n"))

@@ -16,10 +16,10 @@ from pathlib import Path
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs.store import EVENTS, find_run, runs_folder
-from autogen_codeact.sandbox.tools.terminal import Question, ask
-from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
 from autogen_codeact.viewer.server import ViewerError, ViewerServer, is_loopback
+from codeact_sandbox.tools.terminal import Question, ask
+from codeact_sandbox.types.filenames import printable
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")

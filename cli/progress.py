@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 
-    from autogen_codeact.sandbox.types import observers
+    from codeact_sandbox.types import observers
 
 STARTING = "starting sandbox"
 THINKING = "model thinking"

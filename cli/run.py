@@ -47,10 +47,10 @@ from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.sandbox import SandboxError
-from autogen_codeact.sandbox.types.filenames import printable
-from autogen_codeact.sandbox.types.languages import find_language
 from autogen_codeact.teams import FinalWordTermination
+from codeact_sandbox import SandboxError
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from autogen_codeact.sandbox.types.docker_hosts import DockerHost
+    from codeact_sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
 _HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
@@ -52,7 +52,7 @@ class EngineChoice:
     def engines(self) -> Sequence[DockerHost | None]:
         """Return them; None alone for the engine that `docker` would use. Raises `CommandError` if one is invalid."""
         from autogen_codeact.cli.exit import CommandError
-        from autogen_codeact.sandbox.types.docker_hosts import parse_hosts
+        from codeact_sandbox.types.docker_hosts import parse_hosts
 
         try:
             return parse_hosts(_engines(self.hosts, self.hosts_file)) or (None,)
@@ -62,7 +62,7 @@ class EngineChoice:
 
 def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
     """Return engines as `hosts=` of a sandbox takes them."""
-    from autogen_codeact.sandbox.types.docker_hosts import read_hosts
+    from codeact_sandbox.types.docker_hosts import read_hosts
 
     return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]
 
@@ -168,8 +168,8 @@ class SandboxChoice:
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""
-        from autogen_codeact.sandbox.types.option_parsing import merge_options
-        from autogen_codeact.sandbox.types.option_texts import parse_texts
+        from codeact_sandbox.types.option_parsing import merge_options
+        from codeact_sandbox.types.option_texts import parse_texts
 
         mode = self.mode or ("process" if self.kind == "none" else "session")
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
@@ -192,9 +192,9 @@ class SandboxChoice:
         return options
 
     def _limits(self, options: Mapping[str, Any]) -> Any:
-        from autogen_codeact.sandbox.types.limits import Limits, parse_size
-        from autogen_codeact.sandbox.types.option_parsing import parse_options
-        from autogen_codeact.sandbox.types.options import WRONG_LIMITS
+        from codeact_sandbox.types.limits import Limits, parse_size
+        from codeact_sandbox.types.option_parsing import parse_options
+        from codeact_sandbox.types.options import WRONG_LIMITS
 
         others = options.get("limits")
         if others is not None and not isinstance(others, Limits):

@@ -19,12 +19,12 @@ from rich.panel import Panel
 from rich.segment import Segment
 from rich.text import Text
 
+from autogen_codeact.agents.markdown import markdown_tokens
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
-from autogen_codeact.sandbox.highlight import Highlighter, Kind, pieces
-from autogen_codeact.sandbox.markdown import markdown_tokens
-from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.types.filenames import printable as visible
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.highlight import Highlighter, Kind, pieces
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.filenames import printable as visible
+from codeact_sandbox.types.formatting import format_count
 
 NEWLINE = "\n"
 MAX_WIDTH = 100

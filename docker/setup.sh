@@ -48,7 +48,7 @@ venv() {
     "$python" -m venv --clear "$folder"
 }
 
-answers() { "$1" -c 'from autogen_codeact.sandbox.backends.docker.engine import connect; connect().close()' 2>/dev/null; }
+answers() { "$1" -c 'from codeact_sandbox.backends.docker.engine import connect; connect().close()' 2>/dev/null; }
 
 engine() {
     python=$1
@@ -58,7 +58,7 @@ engine() {
     fi
     if ! may_install; then
         # The error message says what to do on this kind of machine.
-        "$python" -c 'from autogen_codeact.sandbox.backends.docker.engine import connect; connect()' 2>&1 | tail -n 1 >&2
+        "$python" -c 'from codeact_sandbox.backends.docker.engine import connect; connect()' 2>&1 | tail -n 1 >&2
         fail "no Docker engine answers; this script installs and starts one only on Debian and as root"
     fi
     command -v dockerd >/dev/null || install docker.io iptables ca-certificates
@@ -95,7 +95,7 @@ debootstrap_() {
 }
 
 bubblewrap_works() {
-    "$1/python" -c 'from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap as check; check()' 2>/dev/null
+    "$1/python" -c 'from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap as check; check()' 2>/dev/null
 }
 
 sandbox() {

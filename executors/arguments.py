@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from autogen_codeact.executors.functions_module import CodeFunction
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.sandbox.pool import SandboxPool
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.types.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
+from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.types.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Callable[..., None])

@@ -13,8 +13,8 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorKeywords
 from autogen_codeact.executors.pool import EXECUTORS
-from autogen_codeact.sandbox.backend_selection import choose_backend
-from autogen_codeact.sandbox.types.keyword_model import check_names
+from codeact_sandbox.backend_selection import choose_backend
+from codeact_sandbox.types.keyword_model import check_names
 
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
 

@@ -14,8 +14,8 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.types.option_parsing import parse_options
-from autogen_codeact.sandbox.types.options import BubblewrapOptions
+from codeact_sandbox.types.option_parsing import parse_options
+from codeact_sandbox.types.options import BubblewrapOptions
 
 
 class BubblewrapArguments(ExecutorArguments, BubblewrapOptions):

@@ -10,15 +10,15 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.protocols import (
+from codeact_sandbox.host.chunks import OutputChunk
+from codeact_sandbox.protocols import (
     HasSandboxFacts,
     ObservedExecutor,
     SessionSandbox,
     ToolSandbox,
     implements,
 )
-from autogen_codeact.sandbox.types.run_context import RunContext
+from codeact_sandbox.types.run_context import RunContext
 
 
 @runtime_checkable

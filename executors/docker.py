@@ -15,10 +15,10 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe
-from autogen_codeact.sandbox.types.languages import LANGUAGES, labels
-from autogen_codeact.sandbox.types.option_parsing import parse_options
-from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE, DockerOptions
+from codeact_sandbox.functions_source import PROMPT_TEMPLATE, describe
+from codeact_sandbox.types.languages import LANGUAGES, labels
+from codeact_sandbox.types.option_parsing import parse_options
+from codeact_sandbox.types.options import DEFAULT_IMAGE, DockerOptions
 
 
 class DockerArguments(ExecutorArguments, DockerOptions):

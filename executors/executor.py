@@ -15,11 +15,11 @@ from autogen_codeact.executors.functions_module import source_function
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.sandbox.functions_source import module_options
-from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
-from autogen_codeact.sandbox.types.options import SandboxOptions
-from autogen_codeact.sandbox.types.run_context import NO_CONTEXT, RunContext
+from codeact_sandbox.functions_source import module_options
+from codeact_sandbox.host.chunks import OutputChunk
+from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.types.options import SandboxOptions
+from codeact_sandbox.types.run_context import NO_CONTEXT, RunContext
 
 
 class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):

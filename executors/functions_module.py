@@ -7,7 +7,7 @@ from typing import Any
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
 
-from autogen_codeact.sandbox.functions_source import SourceFunction
+from codeact_sandbox.functions_source import SourceFunction
 
 CodeFunction = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr | Callable[..., Any]
 

@@ -8,11 +8,11 @@ from autogen_codeact.executors.arguments import PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.sandbox import pool as sandbox_pool
-from autogen_codeact.sandbox.backend_selection import backend_for
-from autogen_codeact.sandbox.types.keyword_model import check_names
-from autogen_codeact.sandbox.types.option_parsing import merge_options
-from autogen_codeact.sandbox.types.options import BackendName
+from codeact_sandbox import pool as sandbox_pool
+from codeact_sandbox.backend_selection import backend_for
+from codeact_sandbox.types.keyword_model import check_names
+from codeact_sandbox.types.option_parsing import merge_options
+from codeact_sandbox.types.options import BackendName
 
 Executor = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
 EXECUTORS: dict[str, tuple[Executor, set[str]]] = {

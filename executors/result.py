@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 
-from autogen_codeact.sandbox.types.result import Result
+from codeact_sandbox.types.result import Result
 
 
 @dataclass(repr=False)

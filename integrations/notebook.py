@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from autogen_codeact.integrations.notebook_live import show
-from autogen_codeact.integrations.notebook_magics import SandboxMagics
+from codeact_sandbox.integrations.notebook_magics import SandboxMagics
 
 __all__ = ["load_ipython_extension", "show", "unload_ipython_extension"]
 

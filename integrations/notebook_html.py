@@ -21,9 +21,9 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.outcome_summary import outcome_summary
-from autogen_codeact.sandbox import Result
-from autogen_codeact.sandbox.types.displays import cut, escaped, output_to_html
-from autogen_codeact.sandbox.types.result import STOPPED, written_by_code
+from codeact_sandbox import Result
+from codeact_sandbox.types.displays import cut, escaped, output_to_html
+from codeact_sandbox.types.result import STOPPED, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 

@@ -26,8 +26,8 @@ from pydantic import PrivateAttr
 
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
 from autogen_codeact.integrations import notebook_html
-from autogen_codeact.sandbox import OutputChunk, Result
-from autogen_codeact.sandbox.types.displays import cut, escaped
+from codeact_sandbox import OutputChunk, Result
+from codeact_sandbox.types.displays import cut, escaped
 
 INTERVAL_S = 0.25
 """Time between two updates of what a notebook shows of something that is under way."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.runs.conversation import NothingToUndo as NothingToUndo
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.writer import LogLocked as LogLocked
 
 _NAMES = {
-    "runs.conversation": "NothingToUndo RecordedConversation Undone",
-    "runs.copies": "export_files kept_files",
-    "runs.errors": "RunError RunFileError RunFolderError RunVersionError",
-    "runs.events": "RunEvent",
-    "runs.export": "export_json export_notebook",
-    "runs.messages": "load_message",
-    "runs.plan": "RunIsFinishedError RunNotResumableError",
-    "runs.reader": "Gap Run UnknownEvent load_run",
-    "runs.recording": "recorded",
-    "runs.resuming": "resume resumed",
-    "runs.steps": "RunDivergedError",
-    "runs.summary": "RunSummary UnreadableRun list_runs summarize",
-    "runs.writer": "LogLocked",
+    "autogen_codeact.runs.conversation": "NothingToUndo RecordedConversation Undone",
+    "autogen_codeact.runs.copies": "export_files kept_files",
+    "autogen_codeact.runs.errors": "RunError RunFileError RunFolderError RunVersionError",
+    "autogen_codeact.runs.events": "RunEvent",
+    "autogen_codeact.runs.export": "export_json export_notebook",
+    "autogen_codeact.runs.messages": "load_message",
+    "autogen_codeact.runs.plan": "RunIsFinishedError RunNotResumableError",
+    "autogen_codeact.runs.reader": "Gap Run UnknownEvent load_run",
+    "autogen_codeact.runs.recording": "recorded",
+    "autogen_codeact.runs.resuming": "resume resumed",
+    "autogen_codeact.runs.steps": "RunDivergedError",
+    "autogen_codeact.runs.summary": "RunSummary UnreadableRun list_runs summarize",
+    "autogen_codeact.runs.writer": "LogLocked",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

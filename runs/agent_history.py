@@ -12,7 +12,7 @@ from autogen_core.models import CreateResult
 from autogen_codeact.agents.steps import Kind
 from autogen_codeact.runs.events import CodeText
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
-from autogen_codeact.sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogen_codeact.sandbox.files.private_folders import state_folder
+from codeact_sandbox.files.private_folders import state_folder
 
 KEY_BYTES = 32
 _BEFORE, _AFTER, _MAC_BYTES = b',"mac":"', b'"}', 32

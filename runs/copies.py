@@ -10,9 +10,9 @@ from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.reader import RawEvent, Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, printable, safe_name
-from autogen_codeact.sandbox.types.protected_names import ProtectedNameError
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.filenames import MAX_DEPTH, printable, safe_name
+from codeact_sandbox.types.protected_names import ProtectedNameError
 
 logger = logging.getLogger("autogen_codeact")
 _MAX_NAMED = 20

@@ -22,7 +22,7 @@ from autogen_codeact.runs.notebook import (
 )
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
 from autogen_codeact.runs.results import ErrorRecord
-from autogen_codeact.sandbox.types.result import Result
+from codeact_sandbox.types.result import Result
 
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
 """Messages that other events repeat."""

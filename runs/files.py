@@ -16,7 +16,7 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from autogen_codeact.sandbox.files.private_folders import Identity
+from codeact_sandbox.files.private_folders import Identity
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
 from autogen_codeact.runs.files import FileStore
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.sandbox.types.observers import CallFinished, CallIntent
+from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 
 @dataclass(eq=False)

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
-from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
-from autogen_codeact.sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
-from autogen_codeact.sandbox.types.filenames import printable, printable_text
-from autogen_codeact.sandbox.types.result import Result, written_by_code
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
+from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.result import Result, written_by_code
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
 """Types of displays that are kept. JavaScript is none of them; Jupyter cleans HTML that it does not trust."""

@@ -21,7 +21,7 @@ from autogen_codeact.runs.folder import Line, RunFolder, UnreadableLine
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.types.filenames import printable
 
 _MAX_REASON = 200
 KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(get_args(RunEvent)[0]))

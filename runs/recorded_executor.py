@@ -7,7 +7,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.runs.steps import AgentSteps
-from autogen_codeact.sandbox import SandboxError
+from codeact_sandbox import SandboxError
 
 
 class RecordedExecutor(CodeExecutor):

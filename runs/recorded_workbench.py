@@ -19,8 +19,8 @@ from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
 from autogen_codeact.runs.results import CallRecord, ErrorRecord
 from autogen_codeact.runs.steps import AgentSteps
-from autogen_codeact.sandbox.types.result import CallOutcome
 from autogen_codeact.teams.parts import agents_of
+from codeact_sandbox.types.result import CallOutcome
 
 UNKNOWN = (
     "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "

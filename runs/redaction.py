@@ -14,7 +14,7 @@ from autogen_agentchat import messages
 from pydantic import SecretStr
 
 from autogen_codeact.runs.events import EVENTS
-from autogen_codeact.sandbox.types.result import CallOutcome, Outcome, State
+from codeact_sandbox.types.result import CallOutcome, Outcome, State
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -11,11 +11,11 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
-from autogen_codeact.sandbox.host import plain_values
-from autogen_codeact.sandbox.types.displays import Forms
-from autogen_codeact.sandbox.types.result import Outcome, State
-from autogen_codeact.sandbox.types.tool import ToolImage
+from codeact_sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
+from codeact_sandbox.host import plain_values
+from codeact_sandbox.types.displays import Forms
+from codeact_sandbox.types.result import Outcome, State
+from codeact_sandbox.types.tool import ToolImage
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 KeepBytes = Callable[[bytes], "StoredFile"]

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.sandbox.files.private_folders import state_folder
+from codeact_sandbox.files.private_folders import state_folder
 
 EVENTS = "events.jsonl"
 """The log in a run's folder."""

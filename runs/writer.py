@@ -24,8 +24,8 @@ from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCa
 from autogen_codeact.runs.files import FileStore
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
-from autogen_codeact.sandbox.files.private_folders import identity_of, keep_private
-from autogen_codeact.sandbox.host.waiting import complete, in_thread
+from codeact_sandbox.files.private_folders import identity_of, keep_private
+from codeact_sandbox.host.waiting import complete, in_thread
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.teams.budget import Budget as Budget
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from autogen_codeact.teams.team import Team as Team
     from autogen_codeact.teams.termination import FinalWordTermination as FinalWordTermination
 _NAMES = {
-    "teams.budget": "Budget",
-    "teams.errors": "SpeakerError",
-    "teams.factory": "coder_executor_team",
-    "teams.graph": "Graph",
-    "teams.handoff": "Handoff",
-    "teams.loading": "RefusedConfigError load_component",
-    "teams.selector": "Selector",
-    "teams.speakers": "Conversation Position RoundRobin Speakers",
-    "teams.team": "Team",
-    "teams.termination": "FinalWordTermination",
+    "autogen_codeact.teams.budget": "Budget",
+    "autogen_codeact.teams.errors": "SpeakerError",
+    "autogen_codeact.teams.factory": "coder_executor_team",
+    "autogen_codeact.teams.graph": "Graph",
+    "autogen_codeact.teams.handoff": "Handoff",
+    "autogen_codeact.teams.loading": "RefusedConfigError load_component",
+    "autogen_codeact.teams.selector": "Selector",
+    "autogen_codeact.teams.speakers": "Conversation Position RoundRobin Speakers",
+    "autogen_codeact.teams.team": "Team",
+    "autogen_codeact.teams.termination": "FinalWordTermination",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

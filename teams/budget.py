@@ -8,7 +8,7 @@ import time
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.sandbox.types.formatting import format_count
+from codeact_sandbox.types.formatting import format_count
 
 
 class Budget(BaseModel):

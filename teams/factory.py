@@ -16,10 +16,10 @@ from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.sandbox import ApproveTool
 from autogen_codeact.teams.budget import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
+from codeact_sandbox import ApproveTool
 
 CODER_MESSAGE = """\
 You solve the user's task by writing code that somebody else runs for you.

@@ -12,8 +12,8 @@ from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.tools.policies import ToolPolicy
-from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.speakers import Speakers
+from codeact_sandbox.protocols import ObservedExecutor
 
 HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy, Speakers)
 """What is looked into for further parts."""

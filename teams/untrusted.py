@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_codeact.sandbox.types.limits import Limits, parse_size
-from autogen_codeact.sandbox.types.options import DEFAULT_IMAGE
+from codeact_sandbox.types.limits import Limits, parse_size
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 Rule = Callable[[Any], str | None]
 """Takes the value of a field and returns why it is refused, or None."""

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.telemetry.instrumentation import instrument as instrument
 
 _NAMES = {
-    "telemetry.instrumentation": "instrument",
+    "autogen_codeact.telemetry.instrumentation": "instrument",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -12,8 +12,6 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
 from opentelemetry.trace import TracerProvider
 
-from autogen_codeact.sandbox import AsyncSandbox, Sandbox
-from autogen_codeact.sandbox.protocols import ObservedExecutor
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 from autogen_codeact.telemetry.agents import instrument_agent, instrument_team
 from autogen_codeact.telemetry.content import Redact
@@ -21,6 +19,8 @@ from autogen_codeact.telemetry.models import instrument_model
 from autogen_codeact.telemetry.patches import share
 from autogen_codeact.telemetry.sandboxes import SpanObserver
 from autogen_codeact.telemetry.spans import Spans
+from codeact_sandbox import AsyncSandbox, Sandbox
+from codeact_sandbox.protocols import ObservedExecutor
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable by which OpenTelemetry's own instrumentations are told whether spans contain messages."""

@@ -10,7 +10,8 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
-from autogen_codeact.sandbox.types.observers import (
+from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
+from codeact_sandbox.types.observers import (
     BlockFinished,
     BlockId,
     BlockStarted,
@@ -19,8 +20,7 @@ from autogen_codeact.sandbox.types.observers import (
     SandboxStarted,
     SandboxStopped,
 )
-from autogen_codeact.sandbox.types.result import Result
-from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
+from codeact_sandbox.types.result import Result
 
 EXECUTE_CODE = "execute_code"
 BLOCK = "codeact.block"

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.sandbox import pool_manager
-from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox import pool_manager
+from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from codeact_sandbox.backends.docker.engine import connect
 from tests import environment
 from tests.executors import reused
 from tests.file_seconds import Recorder, put_long_files_first, share_compilation

@@ -42,8 +42,8 @@ MODULES = (
     "autogen_codeact.cli.exec_file",
     "autogen_codeact.cli.pages",
     "autogen_codeact.executors",
-    "autogen_codeact.integrations.mcp_server",
-    "autogen_codeact.sandbox.backends.docker.backend",
+    "codeact_sandbox.integrations.mcp_server",
+    "codeact_sandbox.backends.docker.backend",
     "autogen_codeact.teams",
     "autogen_codeact.viewer.app",
     "autogen_ext.models.openai",
@@ -166,11 +166,11 @@ def set_warnings(options):
 
 def fill_caches():
     """Prepare what each sandbox of a new process would prepare again: the runner's modules, and which Python it can run."""
-    runner_modules = sys.modules["autogen_codeact.sandbox.host.runner_modules"]
+    runner_modules = sys.modules["codeact_sandbox.host.runner_modules"]
     runner_modules.compiled_frame()
     runner_modules.sources_frame()
-    interpreter = sys.modules["autogen_codeact.sandbox.backends.bubblewrap.interpreter"]
-    with contextlib.suppress(sys.modules["autogen_codeact.sandbox"].SandboxUnavailable):
+    interpreter = sys.modules["codeact_sandbox.backends.bubblewrap.interpreter"]
+    with contextlib.suppress(sys.modules["codeact_sandbox"].SandboxUnavailable):
         interpreter.find_interpreter(None, interpreter.host_user())
 
 

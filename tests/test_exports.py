@@ -22,7 +22,7 @@ def for_type_checkers(source: Path) -> dict[str, str]:
 
 def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
     for package in [
-        "autogen_codeact.sandbox",
+        "codeact_sandbox",
         "autogen_codeact.executors",
         "autogen_codeact.agents",
         "autogen_codeact.teams",

@@ -31,12 +31,14 @@ def test_wheel_holds_runner_image_recipe_recordings_page_and_type_markers(wheel)
         f"autogen_codeact/{package}/py.typed"
         for package in ("agents", "batch", "cli", "executors", "runs", "teams", "telemetry", "viewer")
     }
-    expected |= {f"autogen_codeact/{path.relative_to(ROOT)}" for path in (ROOT / "sandbox/runner").rglob("*.py")}
-    expected |= {f"autogen_codeact/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
+    expected |= {
+        f"autogen_codeact/{path.relative_to(ROOT)}" for path in (ROOT / "sandbox/codeact_sandbox/runner").rglob("*.py")
+    }
+    expected |= {f"codeact_sandbox/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
     expected |= {f"autogen_codeact/cli/recordings/{path.name}" for path in (ROOT / "cli/recordings").iterdir()}
     expected |= {f"autogen_codeact/viewer/page/{path.name}" for path in (ROOT / "viewer/page").glob("*.*")}
     assert expected <= names
-    assert "autogen_codeact/docker/__init__.py" not in names
+    assert "codeact_sandbox/docker/__init__.py" not in names
     assert not [name for name in names if "test" in name.lower()]
 
 

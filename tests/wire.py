@@ -26,7 +26,7 @@ from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests.openai_server import OpenAIServer, Reply
 
 TASK = "How long is the vector (3, 4)?"

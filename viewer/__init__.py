@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autogen_codeact.sandbox.lazy import lazy_names
+from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.viewer.control import ApprovalQuestion as ApprovalQuestion
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from autogen_codeact.viewer.steps import RunSteps as RunSteps
 
 _NAMES = {
-    "viewer.control": "ApprovalQuestion RunControl",
-    "viewer.one_file": "export_html",
-    "viewer.server": "ViewerError serve",
-    "viewer.steps": "RunSteps",
+    "autogen_codeact.viewer.control": "ApprovalQuestion RunControl",
+    "autogen_codeact.viewer.one_file": "export_html",
+    "autogen_codeact.viewer.server": "ViewerError serve",
+    "autogen_codeact.viewer.steps": "RunSteps",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.sandbox.types.filenames import printable
 from autogen_codeact.viewer.schema import QuestionDocument
 from autogen_codeact.viewer.text import bounded
+from codeact_sandbox.types.filenames import printable
 
 _MAX_TEXT = 1_000_000
 

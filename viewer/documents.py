@@ -29,9 +29,6 @@ from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
 from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.sandbox.highlight import pieces
-from autogen_codeact.sandbox.types.displays import is_json
-from autogen_codeact.sandbox.types.result import last_line
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.indexing import MALFORMED, change_text
@@ -45,6 +42,9 @@ from autogen_codeact.viewer.text import (
     shortened,
     visible,
 )
+from codeact_sandbox.highlight import pieces
+from codeact_sandbox.types.displays import is_json
+from codeact_sandbox.types.result import last_line
 
 TEXT_CHARS = 200_000
 CODE_CHARS = 200_000

@@ -12,8 +12,8 @@ from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.sandbox.types.displays import IMAGES
 from autogen_codeact.viewer.text import download_name
+from codeact_sandbox.types.displays import IMAGES
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 

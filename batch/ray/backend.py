@@ -25,8 +25,8 @@ from autogen_codeact.batch.run_end import LogEnd, read_whole
 from autogen_codeact.batch.uncancelled import run_uncancelled
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.sandbox.host.waiting import in_thread
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.types.filenames import printable
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from autogen_codeact.batch.errors import BatchBackendError
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.types.filenames import printable
 
 logger = logging.getLogger("autogen_codeact")
 

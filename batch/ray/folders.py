@@ -14,7 +14,7 @@ from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import lock
-from autogen_codeact.sandbox.files.manifest import is_safe
+from codeact_sandbox.files.manifest import is_safe
 
 _END_OF_BLOCK = b'"block_finished"'
 

@@ -22,8 +22,8 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
 from autogen_codeact.batch.ray.folders import FolderChanges, FolderCopy, Sent
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import Sandboxes
-from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
-from autogen_codeact.sandbox.host.waiting import in_thread, in_threads
+from codeact_sandbox.files.temporary_folder import TemporaryFolder
+from codeact_sandbox.host.waiting import in_thread, in_threads
 
 POLL_S = 0.1
 IDLE_S = 10.0

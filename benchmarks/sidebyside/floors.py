@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.stream import DockerStream
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.stream import DockerStream
 
 from .variant import TIMEOUT_S, Variant
 

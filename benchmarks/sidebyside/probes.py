@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, ToolLimits
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 
 from .variant import WrongAnswer
 

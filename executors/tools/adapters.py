@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from autogen_core import CancellationToken, Image
 from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
 
-from autogen_codeact.sandbox.tools.answers import as_tool_image, to_answer
-from autogen_codeact.sandbox.tools.function import HostTool as HostTool  # noqa: PLC0414 - AutoGen's images are known then
-from autogen_codeact.sandbox.types.tool import ToolAnswer
+from codeact_sandbox.tools.answers import as_tool_image, to_answer
+from codeact_sandbox.tools.function import HostTool as HostTool  # noqa: PLC0414 - AutoGen's images are known then
+from codeact_sandbox.types.tool import ToolAnswer
 
 T = TypeVar("T")
 

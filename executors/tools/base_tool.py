@@ -11,14 +11,14 @@ from autogen_core.tools import FunctionTool, Tool, ToolResult
 from pydantic import BaseModel, ConfigDict, create_model
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
-from autogen_codeact.sandbox.tools.answers import to_answer
-from autogen_codeact.sandbox.tools.arguments import MAX_PROBLEMS, result_of, validated
-from autogen_codeact.sandbox.tools.function import contained, merged_definitions
-from autogen_codeact.sandbox.tools.names import identifier
-from autogen_codeact.sandbox.tools.payloads import is_small, offload
-from autogen_codeact.sandbox.tools.stub import StubbedTool, parameters_of, write_stub
-from autogen_codeact.sandbox.tools.type_text import TypeTexts
-from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
+from codeact_sandbox.tools.answers import to_answer
+from codeact_sandbox.tools.arguments import MAX_PROBLEMS, result_of, validated
+from codeact_sandbox.tools.function import contained, merged_definitions
+from codeact_sandbox.tools.names import identifier
+from codeact_sandbox.tools.payloads import is_small, offload
+from codeact_sandbox.tools.stub import StubbedTool, parameters_of, write_stub
+from codeact_sandbox.tools.type_text import TypeTexts
+from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 
 class _Finite(BaseModel):

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Workbench
 
-from autogen_codeact.sandbox.tools.approval import ApproveTool
+from codeact_sandbox.tools.approval import ApproveTool
 
 _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
 """The configs from which tools were loaded."""

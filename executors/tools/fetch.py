@@ -16,11 +16,11 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.sandbox.egress.connector import MAX_THREADS, Connector, Resolver, resolve_by_system
-from autogen_codeact.sandbox.egress.pinned import PinnedTransport
-from autogen_codeact.sandbox.host.threads import Threads
-from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
-from autogen_codeact.sandbox.types.host_names import normalise, quoted
+from codeact_sandbox.egress.connector import MAX_THREADS, Connector, Resolver, resolve_by_system
+from codeact_sandbox.egress.pinned import PinnedTransport
+from codeact_sandbox.host.threads import Threads
+from codeact_sandbox.types.allowed_domains import Policy, Refused
+from codeact_sandbox.types.host_names import normalise, quoted
 
 MAX_REDIRECTS = 5
 MAX_REASON = 200

@@ -10,10 +10,10 @@ from autogen_core.tools import BaseTool, Workbench
 from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
-from autogen_codeact.sandbox.tools.source import ToolSource
-from autogen_codeact.sandbox.toolset import Toolset
-from autogen_codeact.sandbox.types.tool import HostToolProtocol, is_host_tool
-from autogen_codeact.sandbox.types.tool_limits import ToolLimits
+from codeact_sandbox.tools.source import ToolSource
+from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
+from codeact_sandbox.types.tool_limits import ToolLimits
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostToolProtocol
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""

@@ -16,10 +16,10 @@ from pydantic_core import from_json
 
 from autogen_codeact.executors.tools.adapters import with_token
 from autogen_codeact.executors.tools.configs import load_tools
-from autogen_codeact.sandbox.tools.approval import ToolApproval, ToolApprovalRequest
-from autogen_codeact.sandbox.tools.payloads import is_small, json_text, least_size, offload
-from autogen_codeact.sandbox.tools.terminal import Question, ask
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.payloads import is_small, json_text, least_size, offload
+from codeact_sandbox.tools.terminal import Question, ask
+from codeact_sandbox.types.filenames import printable
 
 MAX_SHOWN_CHARS = 4_000
 MAX_REASON_CHARS = 1_000

@@ -11,12 +11,12 @@ from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchem
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import AutoGenTool
-from autogen_codeact.sandbox.tools import mcp_results
-from autogen_codeact.sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
-from autogen_codeact.sandbox.tools.payloads import is_small, offload
-from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
-from autogen_codeact.sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
-from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
+from codeact_sandbox.tools import mcp_results
+from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
+from codeact_sandbox.tools.payloads import is_small, offload
+from codeact_sandbox.tools.schema_tool import SchemaHostTool
+from codeact_sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 
 def source_of(workbench: Workbench) -> ToolSource:

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image_requests import find_image
+from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests import processes
 
 from ..executors.egress.servers import Hosts, hosts_in

@@ -10,8 +10,8 @@ from typing import Any
 
 import trustme
 
-from autogen_codeact.sandbox import DockerHost
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox import DockerHost
+from codeact_sandbox.backends.docker.engine import connect
 
 from .second_engine import SecondEngine, new_engine, write_certificates
 from .small_image import small_image

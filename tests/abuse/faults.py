@@ -35,7 +35,7 @@ import asyncio, json, os, sys
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 import autogen_codeact.executors as ours
-from autogen_codeact.sandbox.backends.docker.labels import owner_labels
+from codeact_sandbox.backends.docker.labels import owner_labels
 
 async def main():
     options = json.loads(sys.argv[1])

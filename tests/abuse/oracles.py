@@ -19,8 +19,8 @@ import docker.errors
 import requests.exceptions
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
-from autogen_codeact.sandbox.backends.docker import engine
+from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
+from codeact_sandbox.backends.docker import engine
 
 from ..executors import reused
 from .canaries import Canaries, Mark

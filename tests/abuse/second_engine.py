@@ -17,8 +17,8 @@ import pytest
 import trustme
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.launcher import LOCALHOST_LABEL
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
 
 from .faults import processes_named
 from .oracles import MEMORY_DISK

@@ -22,7 +22,7 @@ from autogen_codeact.executors import (
     SandboxError,
 )
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.host.client import RunnerClient
+from codeact_sandbox.host.client import RunnerClient
 
 from ..executors import reused
 from ..executors.sandboxes import block

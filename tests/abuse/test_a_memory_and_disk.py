@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from autogen_codeact.executors import Limits, SandboxFileError
-from autogen_codeact.sandbox.types.limits import parse_size
+from codeact_sandbox.types.limits import parse_size
 
 from .oracles import MIB
 from .subject import SMALL, SUBJECTS, Subject, each_engine

@@ -13,9 +13,9 @@ import pytest
 
 from autogen_codeact import executors
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError, SandboxFileError
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.host.blocks import default_filename
-from autogen_codeact.sandbox.types.languages import find_language, merge
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.host.blocks import default_filename
+from codeact_sandbox.types.languages import find_language, merge
 
 from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import block, run

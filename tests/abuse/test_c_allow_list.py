@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from autogen_codeact.executors.tools.fetch import FetchUrlTool
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.managed_sandbox import ManagedSandbox
 
 from ..executors.egress.servers import Hosts, answer, echo_request, read_request
 from .reaching import ASK, SECOND, Listener, allowed, eventually, out, start

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.managed_sandbox import ManagedSandbox
 
 from ..executors.egress.servers import Hosts, echo_request, read_request
 from ..executors.sandboxes import block
@@ -34,7 +34,7 @@ async def test_45_more_connections_at_once_than_there_are_places(subject: Subjec
 @each_engine
 async def test_45_requests_that_never_end(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """They give their places back in the end, also where their sender goes on, byte by byte."""
-    monkeypatch.setattr("autogen_codeact.sandbox.egress.http_proxy.HEAD_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("codeact_sandbox.egress.http_proxy.HEAD_TIMEOUT_S", 1.0)
     server = hosts.serve(echo_request, "ok.example")
     await start(subject, allowed(server), nofile=1024)
     code = f"""

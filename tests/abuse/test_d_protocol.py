@@ -12,9 +12,9 @@ import tracemalloc
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
-from autogen_codeact.sandbox.host import plain_values, protocol
-from autogen_codeact.sandbox.host.blocks import to_result
-from autogen_codeact.sandbox.host.connection import Reply
+from codeact_sandbox.host import plain_values, protocol
+from codeact_sandbox.host.blocks import to_result
+from codeact_sandbox.host.connection import Reply
 
 from ..executors.sandboxes import FORGE
 from .subject import Subject

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import ToolLimits
-from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
+from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 from ..executors.host_tools import Tool
 from .lag import MOST_EXCESS_S, LoopLag

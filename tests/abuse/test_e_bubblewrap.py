@@ -18,7 +18,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     choose_executor,
 )
-from autogen_codeact.sandbox.host import requests
+from codeact_sandbox.host import requests
 
 from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
 from ..executors.sandboxes import out, run

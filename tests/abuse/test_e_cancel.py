@@ -12,8 +12,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
-from autogen_codeact.sandbox.host import client
-from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
+from codeact_sandbox.host import client
+from codeact_sandbox.host.waiting import CrossLoopSemaphore
 
 from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy

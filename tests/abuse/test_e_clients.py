@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
-from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX
-from autogen_codeact.sandbox.backends.docker.leftovers import leftovers, remove_orphans
+from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX
+from codeact_sandbox.backends.docker.leftovers import leftovers, remove_orphans
 
 from ..executors.bubblewrapped import alive, open_folder, pid_one
 from ..executors.sandboxes import out, pause_container, run

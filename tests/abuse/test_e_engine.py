@@ -27,8 +27,8 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.docker import launcher
-from autogen_codeact.sandbox.host import requests
+from codeact_sandbox.backends.docker import launcher
+from codeact_sandbox.host import requests
 
 from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy, failure

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.types.result import Outcome
+from codeact_sandbox.types.result import Outcome
 
 from ..executors.sandboxes import block, run
 from .canaries import SECRET

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits, SandboxCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import run
 from .canaries import Canaries

@@ -9,8 +9,8 @@ import os
 import pytest
 
 from autogen_codeact.executors import Limits
-from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.work_folder import WorkFolder
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.work_folder import WorkFolder
 
 from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in

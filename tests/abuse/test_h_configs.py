@@ -23,8 +23,8 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
 )
-from autogen_codeact.sandbox.types.limits import Limits
 from autogen_codeact.teams import RefusedConfigError, load_component
+from codeact_sandbox.types.limits import Limits
 
 from .subject import Kind, each_engine
 

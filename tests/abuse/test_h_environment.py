@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 
 from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import out, run

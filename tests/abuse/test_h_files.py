@@ -14,9 +14,9 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxError
-from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.types.protected_names import ProtectedNames
-from autogen_codeact.sandbox.work_folder import WorkFolder
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.work_folder import WorkFolder
 
 from ..executors.sandboxes import block, out, run
 from .lag import MOST_EXCESS_S, LoopLag, median_excess

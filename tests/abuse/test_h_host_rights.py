@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.syscalls import SYSCALLS
 
 from ..executors.bubblewrapped import open_folder
 from ..executors.filtered import MACHINE, NUMBERS

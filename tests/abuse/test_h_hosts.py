@@ -21,7 +21,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import AttemptFailed, BatchEvent, Task
 from autogen_codeact.executors import ExecutorPool
-from autogen_codeact.sandbox import (
+from codeact_sandbox import (
     AsyncSandbox,
     DockerHost,
     DockerTLS,
@@ -29,10 +29,10 @@ from autogen_codeact.sandbox import (
     SandboxError,
     SandboxPool,
 )
-from autogen_codeact.sandbox.backends.docker import placement as placing
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, owner_labels
-from autogen_codeact.sandbox.backends.docker.placement import placement
+from codeact_sandbox.backends.docker import placement as placing
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, owner_labels
+from codeact_sandbox.backends.docker.placement import placement
 from tests.agents.support import scripted
 from tests.batch.support import ANSWER, CODE, double, lines, rows_of
 from tests.executors.egress.servers import hosts_in, read_request

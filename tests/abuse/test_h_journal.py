@@ -13,8 +13,8 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_codeact.agents import CodeActAgent, replay
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors import SandboxCodeExecutor
-from autogen_codeact.sandbox import replay as session_replay
-from autogen_codeact.sandbox.files import manifest
+from codeact_sandbox import replay as session_replay
+from codeact_sandbox.files import manifest
 
 from ..agents.support import scripted
 from ..executors.egress.servers import Hosts, answer, read_request

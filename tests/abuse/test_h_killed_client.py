@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.files.temporary_folder import PREFIX
+from codeact_sandbox.files.temporary_folder import PREFIX
 from tests import processes
 from tests.processes import Process
 
@@ -257,7 +257,7 @@ async def test_h15_a_start_makes_nothing_without_its_owners_name(
 KILLED_EARLY = """
 import asyncio, os, signal, threading
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.bubblewrap import launcher
+from codeact_sandbox.backends.bubblewrap import launcher
 
 def end(*_):
     print(open(f"/proc/self/task/{threading.get_native_id()}/children").read(), flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.types.protected_names import PROTECTED, ProtectedNames, protected_name
+from codeact_sandbox.types.protected_names import PROTECTED, ProtectedNames, protected_name
 
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject, each_engine

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.tools.stub import sources
+from codeact_sandbox.tools.stub import sources
 from tests.texts import ANY
 
 from ..executors.schema_workbench import SchemaWorkbench

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker.image_requests import Reporter
+from codeact_sandbox.backends.docker.image_requests import Reporter
 from tests import processes
 
 from ..cli.support import COMMAND, code, environment, replay, start

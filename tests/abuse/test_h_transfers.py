@@ -19,9 +19,9 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.docker import image_requests, launcher
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.host import requests
+from codeact_sandbox.backends.docker import image_requests, launcher
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.host import requests
 
 from ..executors.images import labelled_image
 from ..executors.sandboxes import out, pause_container, run

@@ -4,11 +4,11 @@ import html
 import json
 from pathlib import Path
 
-from autogen_codeact.sandbox.files.display_files import OTHER_NAME, store
-from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
-from autogen_codeact.sandbox.host.messages import DisplayMessage
-from autogen_codeact.sandbox.types.displays import Display
-from autogen_codeact.sandbox.types.result import Result
+from codeact_sandbox.files.display_files import OTHER_NAME, store
+from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
+from codeact_sandbox.host.messages import DisplayMessage
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.result import Result
 
 from ..executors.sandboxes import FORGE
 from .oracles import MIB

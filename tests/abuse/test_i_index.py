@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
-from autogen_codeact.sandbox.packages import index as served
-from autogen_codeact.sandbox.packages import sources
-from autogen_codeact.sandbox.packages.index import PackageIndex
-from autogen_codeact.sandbox.packages.pages import ProjectFile, parse_page
-from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from codeact_sandbox.egress.connection_log import ConnectionLog
+from codeact_sandbox.packages import index as served
+from codeact_sandbox.packages import sources
+from codeact_sandbox.packages.index import PackageIndex
+from codeact_sandbox.packages.pages import ProjectFile, parse_page
+from codeact_sandbox.packages.pip_config import PipConfig
 from tests.executors.images import make_wheel
 from tests.executors.packages.conftest import configure
 from tests.executors.packages.index_server import Index, Page, basic, redirect

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from autogen_codeact.executors import Limits
-from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
-from autogen_codeact.sandbox.tools.function import HostTool
-from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
-from autogen_codeact.sandbox.tools.rich_values import RichType
-from autogen_codeact.sandbox.types.tool import ToolArgumentError
+from codeact_sandbox.tools.call_files import CallFiles, FileBudget
+from codeact_sandbox.tools.function import HostTool
+from codeact_sandbox.tools.json_sizes import check_array, check_table
+from codeact_sandbox.tools.rich_values import RichType
+from codeact_sandbox.types.tool import ToolArgumentError
 
 from ..executors.bubblewrapped import open_folder
 from .subject import Subject, each_engine, one_kind

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import ExecutorPool, Limits
-from autogen_codeact.sandbox import pool_manager
+from codeact_sandbox import pool_manager
 
 from ..executors.sandboxes import run
 from .subject import SUBJECTS, Kind

@@ -6,7 +6,7 @@ from typing import Any
 
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.sandbox.types.displays import SMALL_JSON, Display, Forms
+from codeact_sandbox.types.displays import SMALL_JSON, Display, Forms
 
 from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB

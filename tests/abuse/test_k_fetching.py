@@ -9,9 +9,9 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
-from autogen_codeact.sandbox.egress.connector import MAX_THREADS
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
-from autogen_codeact.sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
+from codeact_sandbox.egress.connector import MAX_THREADS
+from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
 
 from ..executors.egress.servers import Hosts, Server, echo_request, read_request
 from .lag import MOST_EXCESS_S, median_excess

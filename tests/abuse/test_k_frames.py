@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.chunks import OutputChunks
-from autogen_codeact.sandbox.host.connection import MAX_UNSENT, Connection
-from autogen_codeact.sandbox.host.protocol import Frame
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.chunks import OutputChunks
+from codeact_sandbox.host.connection import MAX_UNSENT, Connection
+from codeact_sandbox.host.protocol import Frame
 
 from ..executors.test_frames import HELLO, SocketStream, message, raw
 from .lag import MOST_EXCESS_S, LoopLag

@@ -9,9 +9,9 @@ import regex
 from autogen_codeact.cli.pages import CodeApproval
 from autogen_codeact.cli.terminal import AnswerPrinter
 from autogen_codeact.executors import AskPerson
-from autogen_codeact.sandbox.tools.approval import ToolApprovalRequest
-from autogen_codeact.sandbox.types.filenames import printable, printable_text
 from autogen_codeact.viewer.control import ApprovalQuestion
+from codeact_sandbox.tools.approval import ToolApprovalRequest
+from codeact_sandbox.types.filenames import printable, printable_text
 
 from ..cli.support import code, codeact
 

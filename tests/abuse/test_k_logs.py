@@ -15,7 +15,7 @@ from autogen_codeact.runs import RunFolderError
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.sandbox import SandboxFileError
+from codeact_sandbox import SandboxFileError
 
 from ..cli.support import codeact, start, wait_until
 from ..runs.logs import started, text

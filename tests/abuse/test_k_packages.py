@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
 from tests.executors.images import run, silent
 from tests.executors.packages.conftest import configure
 

@@ -7,8 +7,8 @@ from autogen_codeact.cli.exec_file import SavedFiles
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
-from autogen_codeact.sandbox.types.protected_names import protected_name
 from autogen_codeact.viewer.text import download_name
+from codeact_sandbox.types.protected_names import protected_name
 
 from ..cli.support import codeact
 from ..runs.logs import lines, started, write_log

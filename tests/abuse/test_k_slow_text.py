@@ -12,8 +12,8 @@ from autogen_codeact.integrations import notebook_html
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord
-from autogen_codeact.sandbox.types.carriage_returns import apply_carriage_returns
 from autogen_codeact.viewer.one_file import write_html
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 
 from ..cli.support import on_terminal as on_a_terminal
 from ..runs.logs import lines, started, write_log

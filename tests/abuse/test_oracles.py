@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, Limits
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
+from codeact_sandbox.backends.docker.engine import connect
 
 from . import oracles
 from .canaries import Canaries

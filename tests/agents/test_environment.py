@@ -17,8 +17,8 @@ from autogen_codeact.executors import (
     Limits,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox import facts as facts_module
-from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
+from codeact_sandbox import facts as facts_module
+from codeact_sandbox.facts import SandboxFacts, SandboxFiles
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.cases import case

@@ -17,7 +17,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
-from autogen_codeact.sandbox.types.languages import LANGUAGES, find_language, labels
+from codeact_sandbox.types.languages import LANGUAGES, find_language, labels
 from tests.cases import case
 
 F = "```"

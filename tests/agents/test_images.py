@@ -25,8 +25,8 @@ from autogen_codeact.agents.images import (
 )
 from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
-from autogen_codeact.sandbox import Display
-from autogen_codeact.sandbox.tools.answers import as_tool_image
+from codeact_sandbox import Display
+from codeact_sandbox.tools.answers import as_tool_image
 from tests.cases import case
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")

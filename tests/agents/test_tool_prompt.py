@@ -12,7 +12,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.tool_prompt import COMPACT, NAMES, TOOLS, describe_tools
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.types.tool import HostToolProtocol
+from codeact_sandbox.types.tool import HostToolProtocol
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 

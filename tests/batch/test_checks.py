@@ -15,7 +15,7 @@ from autogen_codeact.batch.numbers import find_number, to_number
 from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.types.errors import SandboxDied, SandboxUnavailable
+from codeact_sandbox.types.errors import SandboxDied, SandboxUnavailable
 from tests.cases import case
 from tests.texts import ANY
 

@@ -23,8 +23,8 @@ from autogen_codeact.batch import (
     run_batch,
 )
 from autogen_codeact.runs import load_run, summarize
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.labels import OWNER
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.labels import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
 from tests.cli.support import codeact, start, wait_until

@@ -9,9 +9,9 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
 from autogen_codeact.executors import SandboxCodeExecutor
-from autogen_codeact.sandbox import backend_selection as select
-from autogen_codeact.sandbox import pool_manager
-from autogen_codeact.sandbox.host.client import RunnerClient
+from codeact_sandbox import backend_selection as select
+from codeact_sandbox import pool_manager
+from codeact_sandbox.host.client import RunnerClient
 from tests.batch.support import MakeAgent, double, rows_of
 from tests.openai_server import OpenAIServer
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.processes import Process
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 from autogen_codeact.cli.demo import load_recording
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.types.limits import Limits
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.limits import Limits
 from tests.cli.support import codeact, on_terminal
 
 PLAIN = "codeact-tests/no-libraries:1"

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests.cli.support import codeact
 from tests.executors.images import make_wheel
 

@@ -14,10 +14,10 @@ import pytest
 
 from autogen_codeact.cli import leftovers
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
-from autogen_codeact.sandbox.backends.owner import Leftover
+from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
+from codeact_sandbox.backends.owner import Leftover
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until
@@ -256,7 +256,7 @@ def test_owners_in_another_namespace_are_unknown() -> None:
 
 
 def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.END_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.cgroups.END_TIMEOUT_S", 0.05)
     folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
     (folder / "busy").mkdir(parents=True)
     (group,) = leftover_groups(tmp_path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_codeact.sandbox.types.limits import Limits
+from codeact_sandbox.types.limits import Limits
 from tests.cli.support import code, codeact, decision, replay
 from tests.executors.images import make_wheel
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.sandbox.types.limits import Limits
+from codeact_sandbox.types.limits import Limits
 from tests.cli.support import code, codeact
 
 BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}

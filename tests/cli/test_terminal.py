@@ -4,7 +4,7 @@ import pytest
 
 from autogen_codeact.cli.output import printable
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
-from autogen_codeact.sandbox.types.result import format_duration
+from codeact_sandbox.types.result import format_duration
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser, host_user
+from codeact_sandbox.backends.bubblewrap.interpreter import HostUser, host_user
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 

@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_requests import find_image
-from autogen_codeact.sandbox.files.workspace import Workspace
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image_requests import find_image
+from codeact_sandbox.files.workspace import Workspace
 from tests.abuse import oracles
 
 from . import reused

@@ -20,9 +20,9 @@ from autogen_core.code_executor import CodeBlock
 from docker import APIClient
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program
-from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.seccomp import PROFILE, bpf_program
+from codeact_sandbox.backends.syscalls import SYSCALLS
 from tests.executors import reused
 
 MACHINE = platform.machine()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.sandbox.types.tool import ToolAnswer, ToolArgumentError
+from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 
 class Tool:

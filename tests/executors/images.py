@@ -14,7 +14,7 @@ from docker.api.client import APIClient
 from docker.errors import APIError, NotFound
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, build, build_context
+from codeact_sandbox.backends.docker.image_requests import Reporter, build, build_context
 
 
 def silent(_: str) -> None: ...

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autogen_codeact.sandbox.host import bootstrap, protocol, runner_modules
-from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.types.environment import interpreter_variables
+from codeact_sandbox.host import bootstrap, protocol, runner_modules
+from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.types.environment import interpreter_variables
 
 DEADLINE_S = 30.0
 NAMESPACES = ("unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, SandboxCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 
 from . import reused

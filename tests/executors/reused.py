@@ -19,13 +19,13 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.sandbox import backend_selection as select
-from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
-from autogen_codeact.sandbox.pool import UNFIT, SandboxPool
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.toolset import Toolset
+from codeact_sandbox import AsyncSandbox
+from codeact_sandbox import backend_selection as select
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.pool import UNFIT, SandboxPool
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.toolset import Toolset
 
 from .bubblewrapped import descendants
 

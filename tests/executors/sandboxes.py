@@ -12,7 +12,7 @@ from docker.api.client import APIClient
 from docker.errors import APIError
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
-from autogen_codeact.sandbox.backends.seccomp import PROFILE
+from codeact_sandbox.backends.seccomp import PROFILE
 
 FORGE = """
     import json, os, socket, stat, struct, sys, threading

@@ -7,8 +7,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autogen_codeact.sandbox.tools.stub import sources
-from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolAnswer
+from codeact_sandbox.tools.stub import sources
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 MODULE = "host_tools_of_a_test"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autogen_codeact.sandbox.tools import terminal as of_tools
+from codeact_sandbox.tools import terminal as of_tools
 
 
 class Terminal:

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutorPool
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.sandbox import Sandbox
-from autogen_codeact.sandbox.protocols import ObservedExecutor
+from codeact_sandbox import Sandbox
+from codeact_sandbox.protocols import ObservedExecutor
 
 from . import reused
 from .pooled import until

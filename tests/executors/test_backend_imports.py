@@ -12,7 +12,7 @@ MODULES = [
     if path.name != "__init__.py"
 ]
 # They use the host's client, which still imports AutoGen.
-WITH_CLIENT = {f"autogen_codeact.sandbox.files.{name}" for name in ("manifest", "sync", "transfers")}
+WITH_CLIENT = {f"codeact_sandbox.files.{name}" for name in ("manifest", "sync", "transfers")}
 HEAVY = {"autogen_core", "autogen_agentchat", "autogen_ext", "docker", "requests", "typer", "autogen_codeact.executors"}
 
 

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
-from autogen_codeact.sandbox.types.result import last_line
+from codeact_sandbox.types.result import last_line
 
 from . import reused
 from .conftest import MakeExecutor

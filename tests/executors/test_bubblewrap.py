@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser
+from codeact_sandbox.backends.bubblewrap.interpreter import HostUser
 from tests.cases import case
 
 from .bubblewrapped import open_folder, pid_one, sandbox_user
@@ -418,7 +418,7 @@ class TestLimits:
 
     async def test_rlimit_nproc_limits_processes(self, monkeypatch, tmp_path):
         # Without control groups, so that this limit stands alone.
-        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
         code = """
             import os, time
             count = 0

@@ -20,7 +20,7 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.bubblewrap.launcher import explain
+from codeact_sandbox.backends.bubblewrap.launcher import explain
 from tests import processes
 
 from .bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder, pid_one
@@ -243,14 +243,14 @@ class TestRefusal:
                 await BubblewrapCommandLineCodeExecutor().start()
 
     async def test_is_refused_by_a_bubblewrap_that_hangs(self, monkeypatch):
-        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
             with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
     async def test_is_refused_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
-        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
             with pytest.raises(SandboxError) as caught:
@@ -282,7 +282,7 @@ class TestRefusal:
 
 class TestWithoutUnshare:
     async def test_the_number_of_files_is_not_limited_and_a_warning_is_logged(self, monkeypatch, caplog):
-        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
         caplog.set_level("WARNING", logger="autogen_codeact")
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
             assert await out(executor, "df --output=size /workspace | tail -1", language="sh") == "   262144\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 
 from .filtered import run_as_root
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 ATTEMPT = """
 import asyncio
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxUnavailable
-from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 

@@ -16,8 +16,8 @@ import pytest
 from autogen_core.code_executor import FunctionWithRequirements
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits, SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
-from autogen_codeact.sandbox.backends.bubblewrap.mounts import shown_arguments, system_arguments
+from codeact_sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
+from codeact_sandbox.backends.bubblewrap.mounts import shown_arguments, system_arguments
 
 from .bubblewrapped import SYSTEM_PYTHON, open_folder
 from .images import make_wheel

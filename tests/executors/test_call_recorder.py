@@ -14,8 +14,8 @@ from autogen_codeact.executors import (
     ToolApprovalRequest,
     ToolLimits,
 )
-from autogen_codeact.sandbox.tools import broker
-from autogen_codeact.sandbox.types.observers import CallFinished, CallIntent
+from codeact_sandbox.tools import broker
+from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 from . import reused
 from .host_tools import Endless, short_calls

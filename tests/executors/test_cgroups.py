@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup, leftover_groups
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup, leftover_groups
 
 from .bubblewrapped import cgroups
 from .sandboxes import out, run, run_past_oom
@@ -125,7 +125,7 @@ async def test_groups_are_gone_when_the_sandbox_is():
 ABANDON = """
 import os, sys
 from autogen_codeact.executors import Limits
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
 group = Cgroup.create("codeact-left", Limits())
 for pid in sys.argv[1:]:
     group.add(int(pid))
@@ -173,5 +173,5 @@ def test_a_control_group_that_can_not_be_set_up_is_reported_and_removed():
 
 
 def test_where_there_are_none_it_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
+    monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
     assert Cgroup.create("codeact-none", Limits()) is None

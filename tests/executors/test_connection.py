@@ -17,9 +17,9 @@ import pytest
 import trustme
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.sandbox.host.connection import Connection, Reply, State
-from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
+from codeact_sandbox.host.connection import Connection, Reply, State
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from tests.cases import case
 
 from .test_frames import HELLO, RESULT, SocketStream, message, raw, wire

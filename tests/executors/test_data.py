@@ -20,10 +20,10 @@ from autogen_codeact.executors import (
     SandboxCodeExecutor,
     SandboxStartError,
 )
-from autogen_codeact.sandbox.backends.docker import data_mounts
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.types.option_parsing import parse_options
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
+from codeact_sandbox.backends.docker import data_mounts
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.option_parsing import parse_options
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 
 from ..abuse.engine_proxy import engine_proxy
 from ..abuse.subject import Kind

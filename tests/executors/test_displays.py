@@ -10,8 +10,8 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
-from autogen_codeact.sandbox import Limits
-from autogen_codeact.sandbox.types.displays import interleave
+from codeact_sandbox import Limits
+from codeact_sandbox.types.displays import interleave
 
 from . import reused
 from .conftest import MakeExecutor

@@ -23,9 +23,9 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     ToolLimits,
 )
-from autogen_codeact.sandbox import DockerHost, DockerTLS
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image import DERIVED
+from codeact_sandbox import DockerHost, DockerTLS
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import DERIVED
 from tests.cases import case
 
 from . import reused

@@ -25,9 +25,9 @@ import requests
 import urllib3.exceptions
 from docker.errors import APIError, DockerException, TLSParameterError
 
-from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
-from autogen_codeact.sandbox.types.docker_hosts import DockerHost
-from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from codeact_sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.cases import case
 
 
@@ -186,7 +186,7 @@ def test_a_socket_without_permission(folder: Path) -> None:
         (folder / "s").chmod(0)
         attempt = textwrap.dedent("""
             import os, sys, docker
-            from autogen_codeact.sandbox.backends.docker.engine import connect
+            from codeact_sandbox.backends.docker.engine import connect
             if os.geteuid() == 0:
                 os.seteuid(65534)
             try:

@@ -14,17 +14,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from autogen_codeact.sandbox.backends.docker import default_image, image_requests
-from autogen_codeact.sandbox.backends.docker import image as docker_image
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image import (
+from codeact_sandbox.backends.docker import default_image, image_requests
+from codeact_sandbox.backends.docker import image as docker_image
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
     install_advice,
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
-from autogen_codeact.sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from codeact_sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.cases import case
 from tests.texts import ANY
 

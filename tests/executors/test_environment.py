@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.types.environment import (
+from codeact_sandbox.types.environment import (
     EnvironmentValue,
     dump,
     interpreter_variables,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
+from codeact_sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
 from tests.cases import case
 from tests.texts import ANY
 

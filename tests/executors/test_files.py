@@ -12,7 +12,7 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
-from autogen_codeact.sandbox.types.filenames import printable
+from codeact_sandbox.types.filenames import printable
 from tests.cases import case
 
 from . import reused

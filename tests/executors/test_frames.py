@@ -21,18 +21,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.blocks import to_result
-from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.messages import RunnerSettings, checked_entries
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.blocks import to_result
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.messages import RunnerSettings, checked_entries
 from tests.cases import case
 from tests.texts import ANY
 
 
 def _load_wire() -> ModuleType:
     """The runner's side, which the host never imports, by its path."""
-    path = Path(__file__).parents[2] / "sandbox" / "runner" / "shared" / "wire.py"
+    path = Path(__file__).parents[2] / "sandbox/codeact_sandbox/runner" / "shared" / "wire.py"
     spec = importlib.util.spec_from_file_location("runner_wire", path)
     assert spec is not None
     assert spec.loader is not None

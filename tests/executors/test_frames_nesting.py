@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
-from autogen_codeact.sandbox.host import protocol
+from codeact_sandbox.host import protocol
 from tests.cases import case
 
 

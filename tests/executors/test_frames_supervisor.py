@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.host import protocol
+from codeact_sandbox.host import protocol
 
 from .local_runner import LocalRunner
 from .test_frames import message, raw

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
-from autogen_codeact.sandbox.tools.payloads import read_call
-from autogen_codeact.sandbox.types.run_context import NO_CONTEXT
+from codeact_sandbox.host import protocol
+from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
+from codeact_sandbox.tools.payloads import read_call
+from codeact_sandbox.types.run_context import NO_CONTEXT
 
 from .host_tools import Tool
 from .local_runner import LocalRunner

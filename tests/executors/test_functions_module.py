@@ -25,8 +25,8 @@ from autogen_core.code_executor import (
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
 from autogen_codeact.executors.functions_module import source_function
-from autogen_codeact.sandbox.functions_source import PROMPT_TEMPLATE, describe, module_options
-from autogen_codeact.sandbox.types.options import check_module_name
+from codeact_sandbox.functions_source import PROMPT_TEMPLATE, describe, module_options
+from codeact_sandbox.types.options import check_module_name
 from tests.cases import case
 
 

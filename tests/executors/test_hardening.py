@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.launcher import LOCALHOST_LABEL
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
 
 from . import reused
 from .conftest import MakeExecutor

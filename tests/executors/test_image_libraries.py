@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox import AsyncSandbox
+from codeact_sandbox.backends.docker.engine import connect
 
 from .images import build_from
 

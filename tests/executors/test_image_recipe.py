@@ -9,13 +9,13 @@ import pytest
 from docker.api.client import APIClient
 
 from autogen_codeact import executors
-from autogen_codeact.sandbox.backends.docker import default_image
-from autogen_codeact.sandbox.backends.docker.default_image import build_default_image, why_no_bootstrap
-from autogen_codeact.sandbox.backends.docker.image import (
+from codeact_sandbox.backends.docker import default_image
+from codeact_sandbox.backends.docker.default_image import build_default_image, why_no_bootstrap
+from codeact_sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
 )
-from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image
-from autogen_codeact.sandbox.types.errors import SandboxStartError
+from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
+from codeact_sandbox.types.errors import SandboxStartError
 from tests.cases import case
 
 from .images import build_from, group_ends, silent

@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.runner.zygote import immortal
+from codeact_sandbox.runner.zygote import immortal
 
 from .sandboxes import out
 
 IMMORTAL = 2**32 - 1
 PROGRAM = """
 import sys, weakref
-from autogen_codeact.sandbox.runner.zygote import immortal
+from codeact_sandbox.runner.zygote import immortal
 
 class Kept: pass
 class Own: pass

@@ -11,10 +11,10 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.host.blocks import default_filename, filename_comment, make_request
-from autogen_codeact.sandbox.types.filenames import safe_name
-from autogen_codeact.sandbox.types.languages import LANGUAGES, Language, find_language, merge
-from autogen_codeact.sandbox.types.result import Result
+from codeact_sandbox.host.blocks import default_filename, filename_comment, make_request
+from codeact_sandbox.types.filenames import safe_name
+from codeact_sandbox.types.languages import LANGUAGES, Language, find_language, merge
+from codeact_sandbox.types.result import Result
 from tests.cases import case
 from tests.texts import ANY
 

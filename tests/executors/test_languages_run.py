@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.types.languages import LANGUAGES
+from codeact_sandbox.types.languages import LANGUAGES
 from tests.cases import case
 
 from . import reused

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.backends import owner
-from autogen_codeact.sandbox.backends.docker.labels import KIND, LIFE, OWNER, owner_labels, owner_state
+from codeact_sandbox.backends import owner
+from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, owner_labels, owner_state
 from tests.cases import case
 
 WAITING = """\
 import sys
-from autogen_codeact.sandbox.backends.docker.labels import owner_labels
+from codeact_sandbox.backends.docker.labels import owner_labels
 print(owner_labels(), flush=True)
 sys.stdin.read()
 """

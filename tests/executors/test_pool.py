@@ -20,9 +20,9 @@ from autogen_codeact.executors import (
     SandboxNotStarted,
     SandboxTimeout,
 )
-from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.managed_sandbox import LOST
-from autogen_codeact.sandbox.types.tool import ToolAnswer
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.managed_sandbox import LOST
+from codeact_sandbox.types.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
 from .sandboxes import block, out, run

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxTimeout
-from autogen_codeact.sandbox import pool as pool_module
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox import pool as pool_module
+from codeact_sandbox.backends.docker.engine import connect
 
 from ..abuse.test_h_cancel import CancelAt
 from .sandboxes import out, pause_container

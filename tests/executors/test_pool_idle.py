@@ -12,7 +12,7 @@ import pytest
 from autogen_codeact.executors import (
     SandboxNotStarted,
 )
-from autogen_codeact.sandbox.host.client import RunnerClient
+from codeact_sandbox.host.client import RunnerClient
 
 from .pooled import name_of, ready_names, signal_idle, until
 from .sandboxes import out

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 
 from .bubblewrapped import alive, descendants

@@ -22,8 +22,8 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 from tests.cases import case
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import ExecutorPool, Limits, SandboxDied
-from autogen_codeact.sandbox import pool_manager
+from codeact_sandbox import pool_manager
 
 from .pooled import KINDS, alive, left, name_of, signal_idle, until, what_is_new
 from .sandboxes import out, run

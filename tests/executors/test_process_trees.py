@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import autogen_codeact.sandbox
+import codeact_sandbox
 
 from .local_runner import NAMESPACES
 from .test_runner_old_python import needs_namespaces
 
-RUNNER = Path(autogen_codeact.sandbox.__file__).parent
+RUNNER = Path(codeact_sandbox.__file__).parent
 # Pauses between the list of processes and the reading of each, as on a busy machine.
 KILL = """
 import os, signal, sys, time

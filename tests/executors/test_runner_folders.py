@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.runner.shared import folders
+from codeact_sandbox.runner.shared import folders
 
 DEPTH = 1500
 

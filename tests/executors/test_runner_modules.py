@@ -15,11 +15,11 @@ from types import CodeType
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError
-from autogen_codeact.sandbox.host import runner_modules
-from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.connection import Connection
-from autogen_codeact.sandbox.host.messages import RunnerSettings
-from autogen_codeact.sandbox.host.protocol import Frame, Parser, pack
+from codeact_sandbox.host import runner_modules
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Connection
+from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import Frame, Parser, pack
 
 from .local_runner import LocalRunner, find_python
 from .sandboxes import out
@@ -188,7 +188,7 @@ class TestModulesOfThisPython:
 
     @pytest.mark.parametrize("optimize", ["0", "2"])
     def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize: str) -> None:
-        program = "import sys; from autogen_codeact.sandbox.host.runner_modules import compiled_frame as frame"
+        program = "import sys; from codeact_sandbox.host.runner_modules import compiled_frame as frame"
         program += "; sys.stdout.buffer.write(frame())"
         environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
         frame = subprocess.run(
@@ -284,7 +284,7 @@ class TestDocker:
 
 class TestBubblewrap:
     async def test_identity_of_a_python_changes_with_its_file(self, tmp_path: Path) -> None:
-        from autogen_codeact.sandbox.backends.bubblewrap.interpreter import Interpreter  # noqa: PLC0415
+        from codeact_sandbox.backends.bubblewrap.interpreter import Interpreter  # noqa: PLC0415
 
         program = tmp_path / "python3"
         program.write_text("one")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.host import bootstrap, protocol, runner_modules
-from autogen_codeact.sandbox.host.blocks import _KEEP_STATE
+from codeact_sandbox.host import bootstrap, protocol, runner_modules
+from codeact_sandbox.host.blocks import _KEEP_STATE
 from tests.cases import case
 
 from .local_runner import LocalRunner, find_python
 
-RUNNER = Path(__file__).parents[2] / "sandbox" / "runner"
+RUNNER = Path(__file__).parents[2] / "sandbox/codeact_sandbox/runner"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 SHELL = ["sh", "-c", _KEEP_STATE, "sh", "{file}"]
 

@@ -5,7 +5,7 @@ A refusal that looks the same without the filter proves nothing; the test prints
 
 import pytest
 
-from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.syscalls import SYSCALLS
 from tests.executors.filtered import MACHINE, NUMBERS, PLACES, UNLISTED, outcomes, require, run, run_in_docker
 from tests.executors.syscall_probe import ALLOWED, FOREIGN, MODES, REFUSED
 

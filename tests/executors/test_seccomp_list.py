@@ -10,9 +10,9 @@ import pytest
 from autogen_core import ComponentModel
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
-from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
+from codeact_sandbox.backends.syscalls import SYSCALLS
 from tests.cases import case
 from tests.executors.filtered import run_in_docker
 

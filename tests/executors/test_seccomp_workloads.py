@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from autogen_codeact.sandbox import Sandbox
-from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox import Sandbox
+from codeact_sandbox.backends.syscalls import SYSCALLS
 from tests.cases import case
 from tests.executors.filtered import MACHINE, PLACES, require, run
 

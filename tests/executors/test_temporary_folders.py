@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files import temporary_folder
-from autogen_codeact.sandbox.files.temporary_folder import (
+from codeact_sandbox.files import temporary_folder
+from codeact_sandbox.files.temporary_folder import (
     PREFIX,
     TemporaryFolder,
     abandoned_folders,
@@ -21,11 +21,11 @@ from autogen_codeact.sandbox.files.temporary_folder import (
     remove_abandoned,
     remove_folder,
 )
-from autogen_codeact.sandbox.leftovers import remove_leftovers_in_background
+from codeact_sandbox.leftovers import remove_leftovers_in_background
 
 MAKE = """
 import os, sys, tempfile
-from autogen_codeact.sandbox.files.temporary_folder import make_folder
+from codeact_sandbox.files.temporary_folder import make_folder
 tempfile.tempdir = sys.argv[1]
 path, lock = make_folder()
 (path / "data.csv").write_text("1")

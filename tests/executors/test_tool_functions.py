@@ -22,7 +22,7 @@ from pydantic import AllowInfNan, BaseModel, Field
 from typing_extensions import TypedDict
 
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
 
 from .stub_host import StubHost

@@ -28,8 +28,8 @@ from pydantic import BaseModel, Field
 from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from codeact_sandbox.tools import source
+from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
 from tests.processes import address
 

@@ -10,8 +10,8 @@ import pytest_asyncio
 from PIL import Image
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, ToolLimits
-from autogen_codeact.sandbox import AsyncSandbox
-from autogen_codeact.sandbox.tools.rich_values import rich_type
+from codeact_sandbox import AsyncSandbox
+from codeact_sandbox.tools.rich_values import rich_type
 from tests.cases import case
 
 from . import reused

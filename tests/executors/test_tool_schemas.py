@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.tools.json_schema import ArgumentSchema, plain_schema
+from codeact_sandbox.tools.json_schema import ArgumentSchema, plain_schema
 from tests.cases import case
 
 NONE_OF_BOTH = "a fits none of its types: a must be of type null, not 1; or a must be at least 3, not 1"

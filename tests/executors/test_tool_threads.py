@@ -12,8 +12,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolLimits
-from autogen_codeact.sandbox import HostTool
-from autogen_codeact.sandbox.types.tool import ToolStuckError
+from codeact_sandbox import HostTool
+from codeact_sandbox.types.tool import ToolStuckError
 
 from . import reused
 from .sandboxes import out

@@ -4,7 +4,7 @@ import pkgutil
 import subprocess
 import sys
 
-from autogen_codeact.sandbox import tools
+from codeact_sandbox import tools
 
 LOADED = """
 import importlib, sys

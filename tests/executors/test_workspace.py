@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files.host_folder import Skipped
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
-from autogen_codeact.sandbox.types.errors import SandboxError, SandboxFileError
-from autogen_codeact.sandbox.types.filenames import MAX_DEPTH
+from codeact_sandbox.files.host_folder import Skipped
+from codeact_sandbox.files.workspace import HostFile, Workspace
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError
+from codeact_sandbox.types.filenames import MAX_DEPTH
 
 from .workspaces import names, send
 
@@ -89,9 +89,9 @@ class TestOutgoing:
         self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As on kernels whose file times move in ticks: all the files' times are one and the same."""
-        monkeypatch.setattr("autogen_codeact.sandbox.files.workspace.signature_of", lambda status: (0, 0, 0, 0))
+        monkeypatch.setattr("codeact_sandbox.files.workspace.signature_of", lambda status: (0, 0, 0, 0))
         # A tick is much shorter than that; but the test may be held up between two steps.
-        monkeypatch.setattr("autogen_codeact.sandbox.files.workspace._FRESH_NS", 60 * 10**9)
+        monkeypatch.setattr("codeact_sandbox.files.workspace._FRESH_NS", 60 * 10**9)
         (root / "n").write_text("1")
         assert send(workspace) == {"n": b"1"}
         assert send(workspace) == {}

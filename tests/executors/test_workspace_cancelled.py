@@ -14,8 +14,8 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox.files import sync
-from autogen_codeact.sandbox.files.manifest import manifest_of
+from codeact_sandbox.files import sync
+from codeact_sandbox.files.manifest import manifest_of
 from tests.executors import reused
 from tests.executors.sandboxes import run
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.types.errors import SandboxFileError
-from autogen_codeact.sandbox.types.filenames import safe_name
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.errors import SandboxFileError
+from codeact_sandbox.types.filenames import safe_name
 from tests.cases import case
 from tests.texts import ANY
 
@@ -191,8 +191,8 @@ class TestStore:
 DISK_FULL = """
 import errno, os, subprocess, sys
 from pathlib import Path
-from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.types.errors import SandboxFileError
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.errors import SandboxFileError
 
 root = Path(sys.argv[1])
 mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(root)], capture_output=True, text=True)
@@ -231,7 +231,7 @@ def test_a_write_that_the_host_refuses_half_way(root: Path):
     script = """
         import os, resource, sys
         from pathlib import Path
-        from autogen_codeact.sandbox.files.workspace import Workspace
+        from codeact_sandbox.files.workspace import Workspace
         workspace = Workspace(Path(sys.argv[1]))
         workspace.prepare()
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files.workspace import Workspace
+from codeact_sandbox.files.workspace import Workspace
 
 from .workspaces import send
 

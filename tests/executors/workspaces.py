@@ -1,6 +1,6 @@
 """Helpers for tests of the host's side of the workspace."""
 
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from codeact_sandbox.files.workspace import HostFile, Workspace
 
 
 def names(files: list[HostFile]) -> list[str]:

@@ -21,7 +21,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.cli.support import COMMAND
 

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests.integrations.kernel import Kernel, Ran, started_kernel
 
 pytestmark = pytest.mark.usefixtures("docker_engine")

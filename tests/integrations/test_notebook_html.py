@@ -17,8 +17,8 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
 from autogen_codeact.integrations import notebook_html
-from autogen_codeact.sandbox.types.displays import Display, interleave
-from autogen_codeact.sandbox.types.result import STOPPED
+from codeact_sandbox.types.displays import Display, interleave
+from codeact_sandbox.types.result import STOPPED
 from tests.cases import case
 
 ALLOWED = {"div", "pre", "b", "img", "iframe"}

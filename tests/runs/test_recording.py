@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.runs import recorded
 from autogen_codeact.runs.messages import dump_message
-from autogen_codeact.sandbox import HostTool
+from codeact_sandbox import HostTool
 from tests.agents.codeact import python
 from tests.agents.support import scripted
 

@@ -30,8 +30,8 @@ from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
-from autogen_codeact.sandbox import Display
-from autogen_codeact.sandbox.types.tool import ToolImage
+from codeact_sandbox import Display
+from codeact_sandbox.types.tool import ToolImage
 
 
 def message(text):

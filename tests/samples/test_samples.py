@@ -13,7 +13,7 @@ import pytest
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.openai_server import OpenAIServer
 from tests.samples.expected import EXPECTED, RECORDED, SAMPLES, SHARED, assigned, messages

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.sandbox import (
+from codeact_sandbox import (
     AsyncSandbox,
     BubblewrapOptions,
     Limits,
@@ -18,7 +18,7 @@ from autogen_codeact.sandbox import (
     SandboxFileError,
     SandboxNotStarted,
 )
-from autogen_codeact.sandbox.pool import SandboxPool
+from codeact_sandbox.pool import SandboxPool
 from tests.cases import case
 from tests.executors import reused
 

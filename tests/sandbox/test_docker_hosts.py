@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
-from autogen_codeact.sandbox.backend_selection import choose_backend
-from autogen_codeact.sandbox.backends.docker.engine import tls_context
-from autogen_codeact.sandbox.types.docker_hosts import parse_hosts
+from codeact_sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
+from codeact_sandbox.backend_selection import choose_backend
+from codeact_sandbox.backends.docker.engine import tls_context
+from codeact_sandbox.types.docker_hosts import parse_hosts
 from tests.cases import case
 
 TLS = DockerTLS(ca="/c/ca.pem", cert="/c/cert.pem", key="/c/key.pem")

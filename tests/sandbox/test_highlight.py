@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox import highlight
-from autogen_codeact.sandbox.highlight import MAX_CHARS, MAX_LINE, Highlighter, pieces
+from codeact_sandbox import highlight
+from codeact_sandbox.highlight import MAX_CHARS, MAX_LINE, Highlighter, pieces
 
 LANGUAGES = ["python", "bash", "javascript", "json", "yaml", "sql", "r", "diff", "unknown"]
 

@@ -29,9 +29,9 @@ def modules_of(code: str) -> list[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import autogen_codeact.sandbox",
-        "import autogen_codeact.sandbox.types.options",
-        "from autogen_codeact.sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
+        "import codeact_sandbox",
+        "import codeact_sandbox.types.options",
+        "from codeact_sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
     ],
 )
 def test_the_sandbox_imports_no_autogen_no_docker_and_no_typer(code: str) -> None:
@@ -74,7 +74,7 @@ def test_imports_between_our_packages_point_down() -> None:
 
 def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
     known = {module_name(path) for path in source_files()}
-    types = "autogen_codeact.sandbox.types"
+    types = "codeact_sandbox.types"
     for path in (ROOT / "sandbox" / "types").glob("*.py"):
         assert all(name.startswith(types) for name in imported_by(path, known)), path.name
 

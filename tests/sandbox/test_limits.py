@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker import engine
-from autogen_codeact.sandbox.facts import known_facts
-from autogen_codeact.sandbox.types import limits as module
-from autogen_codeact.sandbox.types.limits import Limits, machine_memory
-from autogen_codeact.sandbox.types.options import DockerOptions
+from codeact_sandbox.backends.docker import engine
+from codeact_sandbox.facts import known_facts
+from codeact_sandbox.types import limits as module
+from codeact_sandbox.types.limits import Limits, machine_memory
+from codeact_sandbox.types.options import DockerOptions
 from tests.cases import case
 
 GIB = 1024**3

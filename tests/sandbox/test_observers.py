@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 
 events: list[tuple[Any, ...]] = []
 

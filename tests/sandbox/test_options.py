@@ -19,11 +19,11 @@ from autogen_codeact.executors import (
     ToolLimits,
     choose_executor,
 )
-from autogen_codeact.sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
-from autogen_codeact.sandbox.types.limits import Limits
-from autogen_codeact.sandbox.types.option_parsing import parse_options
-from autogen_codeact.sandbox.types.option_texts import parse_texts
-from autogen_codeact.sandbox.types.options import BubblewrapOptions, DockerOptions
+from codeact_sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
+from codeact_sandbox.types.limits import Limits
+from codeact_sandbox.types.option_parsing import parse_options
+from codeact_sandbox.types.option_texts import parse_texts
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.cases import case
 
 
@@ -199,7 +199,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
 PROGRAM = """
 from typing import Annotated
 from pydantic import Field
-from autogen_codeact.sandbox.types import options
+from codeact_sandbox.types import options
 
 class BubblewrapOptions(options.BubblewrapOptions):
     dummy: Annotated[int, Field(description="An option that was added.")] = 3
@@ -207,7 +207,7 @@ class BubblewrapOptions(options.BubblewrapOptions):
 options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
 
 import asyncio, inspect
-from autogen_codeact.sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, ExecutorPool
 from autogen_codeact.cli.mcp import sandbox_of
 from autogen_codeact.cli.sandbox_choice import SandboxChoice

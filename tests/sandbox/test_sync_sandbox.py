@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact import Sandbox
-from autogen_codeact.sandbox import OutputChunk, Result, SandboxDied
+from codeact_sandbox import OutputChunk, Result, SandboxDied
 from tests import processes
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox import AsyncSandbox, HostToolProtocol, ToolSource
-from autogen_codeact.sandbox.tools import source
-from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
-from autogen_codeact.sandbox.toolset import Toolset
-from autogen_codeact.sandbox.types.tool import ToolAnswer
+from codeact_sandbox import AsyncSandbox, HostToolProtocol, ToolSource
+from codeact_sandbox.tools import source
+from codeact_sandbox.tools.schema_tool import SchemaHostTool
+from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.tool import ToolAnswer
 from tests.executors import reused
 
 

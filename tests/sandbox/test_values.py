@@ -10,9 +10,9 @@ import pytest
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from autogen_codeact.sandbox import Artifact, Display, ErrorInfo, Result
-from autogen_codeact.sandbox.host.plain_values import decode
-from autogen_codeact.sandbox.runner.worker.values import encode
+from codeact_sandbox import Artifact, Display, ErrorInfo, Result
+from codeact_sandbox.host.plain_values import decode
+from codeact_sandbox.runner.worker.values import encode
 from tests.cases import case
 from tests.executors import reused
 

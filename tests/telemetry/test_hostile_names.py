@@ -2,10 +2,10 @@
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from autogen_codeact.sandbox import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
-from autogen_codeact.sandbox.types.result import ErrorInfo, Result, ToolCall
 from autogen_codeact.telemetry.sandboxes import SpanObserver
 from autogen_codeact.telemetry.spans import Spans
+from codeact_sandbox import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
+from codeact_sandbox.types.result import ErrorInfo, Result, ToolCall
 
 from .trees import Exported
 

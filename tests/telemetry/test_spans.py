@@ -16,9 +16,9 @@ from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
-from autogen_codeact.sandbox import Sandbox
 from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
+from codeact_sandbox import Sandbox
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, model_answer, scripted
 from tests.executors import reused

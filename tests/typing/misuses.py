@@ -14,8 +14,8 @@ from autogen_codeact.executors import (
     ToolLimits,
     choose_executor,
 )
-from autogen_codeact.sandbox import BubblewrapOptions, DockerOptions
-from autogen_codeact.sandbox import SandboxPool as PlainPool
+from codeact_sandbox import BubblewrapOptions, DockerOptions
+from codeact_sandbox import SandboxPool as PlainPool
 
 Sandbox()
 Sandbox(timeot=3)  # wrong

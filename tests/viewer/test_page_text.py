@@ -2,8 +2,8 @@
 
 import pytest
 
-from autogen_codeact.sandbox.types.filenames import printable_text
 from autogen_codeact.viewer.static import PAGE
+from codeact_sandbox.types.filenames import printable_text
 
 from ..abuse.test_k_invisible import IGNORABLE, LEGITIMATE
 

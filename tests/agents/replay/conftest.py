@@ -12,7 +12,7 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.agents.replay.support import Make
 from tests.executors import reused
 from tests.executors.egress.servers import Hosts, hosts_in

@@ -16,8 +16,8 @@ from autogen_codeact.executors import (
     Limits,
     SandboxCodeExecutor,
 )
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
+from codeact_sandbox.backends.docker.engine import connect
 from tests.executors import reused
 from tests.executors.bubblewrapped import pid_one
 

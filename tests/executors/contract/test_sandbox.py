@@ -14,7 +14,7 @@ import pytest_asyncio
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
-from autogen_codeact.sandbox.types.result import MEMORY_LINES
+from codeact_sandbox.types.result import MEMORY_LINES
 from tests.abuse.canaries import host_addresses
 from tests.cases import case
 from tests.executors import privileged

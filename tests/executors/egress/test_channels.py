@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import SandboxError, SandboxProtocolError
-from autogen_codeact.sandbox.egress import channel
-from autogen_codeact.sandbox.egress.connector import Connector
-from autogen_codeact.sandbox.egress.gateway import MAX_CHANNELS, Gateway
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.types.allowed_domains import Policy
+from codeact_sandbox.egress import channel
+from codeact_sandbox.egress.connector import Connector
+from codeact_sandbox.egress.gateway import MAX_CHANNELS, Gateway
+from codeact_sandbox.host import protocol
+from codeact_sandbox.types.allowed_domains import Policy
 from tests.executors.local_runner import LocalRunner, find_python
 from tests.executors.test_frames import HELLO, message, raw, sandbox
 from tests.executors.test_runner_old_python import VERSIONS, needs_namespaces

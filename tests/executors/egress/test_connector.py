@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.egress import connector
-from autogen_codeact.sandbox.egress.connector import Connector, in_order, is_own_address
-from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused
+from codeact_sandbox.egress import connector
+from codeact_sandbox.egress.connector import Connector, in_order, is_own_address
+from codeact_sandbox.types.allowed_domains import Policy, Refused
 from tests.abuse.canaries import host_addresses
 from tests.cases import case
 

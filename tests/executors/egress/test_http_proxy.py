@@ -2,8 +2,8 @@
 
 import pytest
 
-from autogen_codeact.sandbox.egress.http_proxy import ProxyRequest, check_headers, parse_head, read_request
-from autogen_codeact.sandbox.types.allowed_domains import Refused
+from codeact_sandbox.egress.http_proxy import ProxyRequest, check_headers, parse_head, read_request
+from codeact_sandbox.types.allowed_domains import Refused
 from tests.cases import case
 
 

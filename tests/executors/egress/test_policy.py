@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.types.allowed_domains import Policy, Refused, parse_entry
-from autogen_codeact.sandbox.types.host_names import is_address, normalise, why_not_public
+from codeact_sandbox.types.allowed_domains import Policy, Refused, parse_entry
+from codeact_sandbox.types.host_names import is_address, normalise, why_not_public
 from tests.cases import case
 from tests.texts import ANY
 

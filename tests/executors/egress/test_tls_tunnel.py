@@ -12,7 +12,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.egress.tls_tunnel import HELLO_LIMIT, NotTls, is_hello_retry_request, read_client_hello
+from codeact_sandbox.egress.tls_tunnel import HELLO_LIMIT, NotTls, is_hello_retry_request, read_client_hello
 from tests.cases import case
 
 

@@ -17,13 +17,13 @@ import pytest
 from docker.api.client import APIClient
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex, serve_index
-from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
-from autogen_codeact.sandbox.backends.docker.labels import OWNER, owner_labels
-from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
-from autogen_codeact.sandbox.packages import pip_config
-from autogen_codeact.sandbox.types.errors import SandboxStartError
+from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
+from codeact_sandbox.backends.docker.labels import OWNER, owner_labels
+from codeact_sandbox.egress.connection_log import ConnectionLog
+from codeact_sandbox.packages import pip_config
+from codeact_sandbox.types.errors import SandboxStartError
 from tests.executors.egress.servers import Hosts, hosts_in
 from tests.executors.images import build_from, make_wheel, run, silent
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError
-from autogen_codeact.sandbox.packages.pip_config import PipConfig
-from autogen_codeact.sandbox.packages.sources import download, make_sources
+from codeact_sandbox.packages.fetching import Fetcher, FetchError
+from codeact_sandbox.packages.pip_config import PipConfig
+from codeact_sandbox.packages.sources import download, make_sources
 from tests.cases import case
 from tests.executors.egress.servers import Hosts, Server, hosts_in
 

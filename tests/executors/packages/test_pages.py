@@ -1,6 +1,6 @@
 """Project pages are read from HTML, and written again with our own links."""
 
-from autogen_codeact.sandbox.packages.pages import (
+from codeact_sandbox.packages.pages import (
     ProjectFile,
     belongs_to,
     canonical_name,

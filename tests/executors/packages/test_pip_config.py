@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.packages import pip_config
-from autogen_codeact.sandbox.packages.credentials import Credentials
-from autogen_codeact.sandbox.packages.pip_config import PipConfig, read_options
+from codeact_sandbox.packages import pip_config
+from codeact_sandbox.packages.credentials import Credentials
+from codeact_sandbox.packages.pip_config import PipConfig, read_options
 
 
 @pytest.fixture

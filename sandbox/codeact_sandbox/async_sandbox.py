@@ -1,0 +1,153 @@
+"""`AsyncSandbox`: runs code in a sandbox and returns results."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+
+from codeact_sandbox.host.chunks import OutputChunk
+from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.toolset import Tool
+from codeact_sandbox.types.observers import Observer, Recorder
+from codeact_sandbox.types.option_types import SandboxKeywords
+from codeact_sandbox.types.options import BackendName, SandboxOptions
+from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import Block
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _of_managed(
+    method: Callable[Concatenate[ManagedSandbox, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, T]]:
+    """Return the method of `AsyncSandbox` that is one of `ManagedSandbox`."""
+
+    @wraps(method)
+    def call(self: AsyncSandbox, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return method(self._managed, *args, **kwargs)
+
+    return call
+
+
+class AsyncSandbox:
+    """Runs code in a hardened sandbox.
+
+    Use it with `async with`, or with `start` and `stop`. If it has not been started, the first block starts it. Cancelling the
+    task that awaits a block kills the block with everything that it started. It works in any event loop.
+
+    Args:
+        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the
+            options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
+        tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
+        approve_tool: Called before each call to a tool. The call is made only if it approves.
+        progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
+        recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
+        observers: Notified of starts, stops, blocks and calls; see `Observer`.
+        pool: A pool of sandboxes with the same options: the start takes one of them.
+        options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
+
+    Raises:
+        TypeError: An option is unknown or has a wrong type.
+        ValueError: A value is invalid; the message says which.
+    """
+
+    def __init__(
+        self,
+        backend: BackendName | SandboxOptions = "auto",
+        *,
+        tools: Sequence[Tool] = (),
+        approve_tool: ApproveTool | None = None,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
+        progress: Callable[[str], None] | None = None,
+        pool: SandboxPool | None = None,
+        **options: Unpack[SandboxKeywords],
+    ) -> None:
+        self._managed = ManagedSandbox(
+            backend,
+            tools=tools,
+            approve_tool=approve_tool,
+            recorder=recorder,
+            observers=observers,
+            progress=progress,
+            pool=pool,
+            caller=type(self),
+            **options,
+        )
+
+    start = _of_managed(ManagedSandbox.start)
+    stop = _of_managed(ManagedSandbox.stop)
+    restart = _of_managed(ManagedSandbox.restart)
+    run = _of_managed(ManagedSandbox.run)
+    put = _of_managed(ManagedSandbox.put)
+    get = _of_managed(ManagedSandbox.get)
+    write = _of_managed(ManagedSandbox.write)
+    read = _of_managed(ManagedSandbox.read)
+    list_files = _of_managed(ManagedSandbox.list_files)
+    facts = _of_managed(ManagedSandbox.facts)
+    checkpoint = _of_managed(ManagedSandbox.checkpoint)
+    rollback = _of_managed(ManagedSandbox.rollback)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already.
+
+        They stay attached while the sandbox is stopped, restarted or leased from a pool. Any thread may attach and detach; it
+        counts from the next block, start or stop on.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them, at once, in the middle of a block, too; repeated calls are harmless.
+        """
+        return self._managed.attach(recorder=recorder, observers=observers)
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder on the host whose files are exchanged with the workspace.
+
+        Raises:
+            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
+        """
+        return self._managed.work_dir
+
+    @property
+    def engine(self) -> str | None:
+        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
+        return self._managed.engine
+
+    def stream(
+        self, code: str, language: str = "python", timeout: float | None = None
+    ) -> AsyncGenerator[OutputChunk | Result, None]:
+        """Run code as `run` does, and yield its output while it is written.
+
+        The chunks together are the result's output, including the line after a timeout. If it is long, the head (half of
+        `limits.output`) comes while it is written, and the tail when the code has ended. Closing the stream kills the code.
+
+        Args:
+            code: The code.
+            language: Its language. Default: Python.
+            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
+
+        Yields:
+            An `OutputChunk` for each piece of output, and finally the `Result`.
+
+        Raises:
+            ValueError: The timeout is not a positive number.
+            SandboxError: Something around the code broke.
+            asyncio.CancelledError: The task was cancelled; the code is dead by then.
+        """
+        return self._managed.stream_all((Block(code, language),), timeout=timeout)

@@ -1,0 +1,175 @@
+"""Choosing a backend, and making sandboxes with it. The libraries of a backend are imported when it is used."""
+
+# ruff: noqa: PLC0415 - who uses one backend must not wait for the libraries of the other
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_system
+from codeact_sandbox.egress.gateway import Gateway
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.types import environment
+from codeact_sandbox.types.allowed_domains import Policy
+from codeact_sandbox.types.errors import SandboxUnavailable
+from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.option_parsing import only_for_bubblewrap
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from codeact_sandbox.types.paths import NO_INDEX, WORKSPACE
+
+Progress = Callable[[str], None]
+
+
+def make_client(
+    options: SandboxOptions,
+    tools: Mapping[str, Any],
+    progress: Progress | None = None,
+    resolve_name: Resolver = resolve_by_system,
+    *,
+    engine_wait_s: float = 60.0,
+    reusable: bool = False,
+) -> RunnerClient:
+    """Make the client of a sandbox that has not been started."""
+    gateway = _make_gateway(options, resolve_name)
+    settings = RunnerSettings(
+        mode=options.mode,
+        workspace=WORKSPACE,
+        preload=tuple(options.preload),
+        output_limit=options.limits.output,
+        split_streams=options.split_streams,
+        checkpoint=options.checkpoint,
+        memory_bytes=None,
+        proxy=gateway.settings if gateway is not None else None,
+        no_index=NO_INDEX if gateway is None else None,
+        tools=tools,
+        environment=environment.resolve(options.variables),
+        reusable=reusable,
+    )
+    if isinstance(options, DockerOptions):
+        from codeact_sandbox.backends.docker import backend as docker
+
+        return docker.make_client(options, settings, gateway, progress, engine_wait_s=engine_wait_s)
+    assert isinstance(options, BubblewrapOptions)
+    from codeact_sandbox.backends.bubblewrap.launcher import BubblewrapLauncher
+
+    name, limits = f"codeact-{uuid.uuid4().hex[:12]}", options.limits.resolved()
+    settings = replace(
+        settings,
+        output_limit=limits.output,
+        memory_bytes=limits.memory_bytes,
+        # There is no engine that sets them.
+        rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
+        rlimit_without_cgroup={"AS": limits.memory_bytes},
+        own_shm=True,
+    )
+    return RunnerClient(BubblewrapLauncher(options, name, limits), settings, name, gateway=gateway)
+
+
+def check_reusable(options: SandboxOptions) -> None:
+    """Check that a sandbox with some options can be used several times."""
+    if not isinstance(options, DockerOptions):
+        return
+    volumes = (options.extra_volumes or {}).values()
+    unfit = {
+        "extra_volumes": (
+            any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes),
+            'files in folders of the host stay; mount them with mode "ro"',
+        ),
+        "network": (options.network != "none", "what the code has done there can't be undone"),
+        "read_only": (not options.read_only, "the code could write to the whole root file system"),
+        "seccomp": (options.seccomp != "default", 'it is proven for the list of system calls of "default" only'),
+        "user": (
+            options.user is not None and options.user.partition(":")[0] in ("0", "root"),
+            "root could change files that are not emptied",
+        ),
+        "device_requests": (bool(options.device_requests), "the memory of devices is not emptied"),
+    }
+    for name, (found, reason) in unfit.items():
+        if found:
+            raise ValueError(f"max_uses above 1 is not possible with {name}=: {reason}")
+
+
+def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:
+    domains = options.allow_domains
+    connector = Connector(Policy(domains), resolve_name) if domains else None
+    index = None
+    if options.allow_pip:
+        from codeact_sandbox.packages.index import PackageIndex
+
+        index = PackageIndex(parse_size(options.limits.resolved().tmp), resolve=resolve_name)
+    return Gateway(connector, index) if connector is not None or index is not None else None
+
+
+def external_effects(options: SandboxOptions) -> str | None:
+    """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
+    if isinstance(options, DockerOptions):
+        from codeact_sandbox.backends.docker import backend as docker
+
+        if (reason := docker.external_effects(options)) is not None:
+            return reason
+    if options.bind_dir is None:
+        return None
+    return (
+        "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the "
+        "agent an executor with work_dir instead to have it rebuilt"
+    )
+
+
+def engines_in_use(options: SandboxOptions) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which the engines of `hosts` are watched, so that one that fails is known before it is needed."""
+    if not isinstance(options, DockerOptions) or not options.hosts:
+        return contextlib.nullcontext()
+    from codeact_sandbox.backends.docker.placement import placement
+
+    return placement().in_use(options.engines)
+
+
+def describe_engines(options: SandboxOptions) -> str | None:
+    """Return a sentence on each engine of `hosts`, or None without any."""
+    if not isinstance(options, DockerOptions) or not options.hosts:
+        return None
+    from codeact_sandbox.backends.docker.placement import placement
+
+    return placement().describe(options.engines)
+
+
+def only_for_docker(names: Iterable[str]) -> str | None:
+    """Return the first of some options that only Docker has, or None."""
+    only = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
+    return next((name for name in names if name in only), None)
+
+
+def backend_for(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend "auto" means for some options; blocks for some milliseconds."""
+    return "bubblewrap" if only_for_bubblewrap(options) else choose_backend(options)
+
+
+def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend is for some options; blocks for some milliseconds."""
+    return "docker" if {"docker_host", "hosts"} & set(options) else find_backend(only_for_docker(options))
+
+
+def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend this machine has; blocks for some milliseconds."""
+    from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
+    from codeact_sandbox.backends.docker.engine import connect
+
+    try:
+        with contextlib.closing(connect()):
+            return "docker"
+    except SandboxUnavailable as error:
+        without_docker = error
+    if docker_option is not None:
+        raise SandboxUnavailable(f"{docker_option}= needs Docker. {without_docker}") from without_docker
+    try:
+        check_bubblewrap()
+    except SandboxUnavailable as error:
+        raise SandboxUnavailable(
+            f"There is no sandbox on this machine. Docker: {without_docker} Or bubblewrap: {error}."
+        ) from error
+    return "bubblewrap"

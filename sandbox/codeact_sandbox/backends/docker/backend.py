@@ -1,0 +1,86 @@
+"""Makes Docker sandboxes from options."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+import uuid
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from codeact_sandbox.backends.docker.image import resolve_image
+from codeact_sandbox.backends.docker.image_requests import Progress
+from codeact_sandbox.backends.docker.launcher import DockerLauncher
+from codeact_sandbox.backends.docker.multi_engine import MultiEngineLauncher
+from codeact_sandbox.egress.gateway import Gateway
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.types.docker_hosts import EngineAddress
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.limits import MOST_DEFAULT_MEMORY
+from codeact_sandbox.types.options import DockerOptions
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+MAX_CONCURRENT_BLOCKS = 32
+PIDS_PER_BLOCK = 8
+
+
+def make_client(
+    options: DockerOptions,
+    settings: RunnerSettings,
+    gateway: Gateway | None,
+    progress: Progress | None,
+    *,
+    engine_wait_s: float,
+) -> RunnerClient:
+    """Make the client of a container that has not been started."""
+    name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
+    settings = replace(
+        settings,
+        no_index=settings.no_index if options.network == "none" else None,
+        memory_bytes=options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY,
+        rlimits={"NOFILE": options.limits.nofile},
+        concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
+        lease_s=options.lease,
+        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),
+    )
+    say = progress or _print_progress
+
+    def launcher(engine: EngineAddress) -> DockerLauncher:
+        def resolve(client: APIClient, cancelled: Future[None]) -> str:
+            packages = options.all_packages
+            return resolve_image(client, options.image, packages, progress=say, engine=engine, cancelled=cancelled)
+
+        return DockerLauncher(options, name, engine, say, resolve)
+
+    hosts = options.engines
+    chosen = MultiEngineLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
+    return RunnerClient(chosen, settings, name, gateway=gateway)
+
+
+def external_effects(options: DockerOptions) -> str | None:
+    """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
+    if options.network != "none":
+        return (
+            f"its sandbox has a network (network={options.network!r}), which its {{blocks}} could use if they were run again; "
+            "give the agent an executor with allow_domains instead to have it rebuilt"
+        )
+    if any("ro" not in mount.get("mode", "rw").split(",") for mount in (options.extra_volumes or {}).values()):
+        return (
+            "folders of the host are mounted in its sandbox (extra_volumes), which its {blocks} could change if they were "
+            'run again; mount them with mode "ro" to have it rebuilt'
+        )
+    return None
+
+
+def _covers_shm(target: str) -> bool:
+    """Return whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
+    mounted = posixpath.join("/", posixpath.normpath(target))
+    return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
+
+
+def _print_progress(line: str) -> None:
+    sys.stderr.write(f"codeact: {printable(line)}\n")

@@ -1,0 +1,366 @@
+"""Connecting to a Docker engine and, where none answers, saying why and what to do. Every function here blocks."""
+
+# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and programs that never use Docker should not wait for it
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import os
+import queue
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from codeact_sandbox.host.threads import start_thread
+from codeact_sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
+
+if TYPE_CHECKING:
+    import docker
+
+T = TypeVar("T")
+
+POOL_SIZE = 10
+REQUEST_TIMEOUT = 60
+"""Seconds for one request of a connected client: creating a container on a busy machine takes long."""
+MINIMUM_API_VERSION = "1.30"
+"""The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
+
+_memories: dict[str, int] = {}
+"""Memory in bytes of the machines of engines, by the engine's name; 0 where it does not say."""
+
+
+class EngineFailure(enum.Enum):
+    """Why no engine answers: what is wrong, then what to do about the user's own engine, then about one of `hosts`.
+
+    `{name}` is the engine's address or name, `{engine}` the same behind "the Docker engine".
+    """
+
+    NO_SOCKET = "No Docker engine at {name}: there is no such socket. ", "{start}.", "Start it, or correct its url."
+    REFUSED = "No Docker engine at {name}: nothing listens there. ", "{start}.", "Start it, or correct its url."
+    NO_PERMISSION = (
+        "No permission to use the Docker engine {engine}. ",
+        "Add yourself to its group with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker.",
+        "Its socket is for its group.",
+    )
+    BAD_ADDRESS = (
+        "{name} is not the address of a Docker engine ({error}). ",
+        "Correct DOCKER_HOST, docker_host or the Docker context: an address looks like unix:///var/run/docker.sock or "
+        "tcp://host:2376.",
+        "Correct its url.",
+    )
+    UNREACHABLE = (
+        "The machine of the Docker engine {engine} can't be reached ({error}). ",
+        "Check DOCKER_HOST and the network.",
+        "Check the network.",
+    )
+    NO_ANSWER = (
+        "The Docker engine {engine} does not answer in time. ",
+        "It may hang: restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
+        "It may hang: restart it.",
+    )
+    TLS = (
+        "No TLS connection to the Docker engine {engine} ({error}). ",
+        "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
+        "Check its tls: ca, cert and key.",
+    )
+    OLD_VERSION = (
+        "The Docker engine {engine} is too old: {error}. Upgrade Docker there",
+        ", or use another one with DOCKER_HOST.",
+        ".",
+    )
+    NOT_DOCKER = (
+        "What answers at {name} does not speak as a Docker engine ({error}). ",
+        "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
+        "If its port is for TLS, give its tls files.",
+    )
+    OTHER = (
+        "The Docker engine {engine} can't be used: {error}. ",
+        "Does `docker version` work?",
+        "Does `docker version` work there?",
+    )
+
+
+_ELSEWHERE = "; if the engine is elsewhere, set DOCKER_HOST or run `docker context use NAME`"
+_STARTS = {
+    "linux": "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop)",
+    "darwin": "Start Docker Desktop (or `colima start`)",
+    "win32": "Start Docker Desktop",
+}
+
+
+class OldApiError(Exception):
+    """The engine's API version is below `MINIMUM_API_VERSION`."""
+
+
+def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.APIClient:
+    """Connect to a Docker engine and check that it answers.
+
+    Args:
+        engine: The engine. A `DockerHost` is reached as it says. An address, such as `unix:///var/run/docker.sock` or
+            `tcp://host:2376`, has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default what the `docker`
+            command would use: DOCKER_HOST with these, else the current Docker context, else the platform's socket.
+        timeout: Seconds within which the engine answers or this function raises (default 5).
+
+    Returns:
+        A client for the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
+
+    Raises:
+        SandboxUnavailable: No engine answers; the message says why and what to do.
+    """
+    client, version = _reach(engine, None, timeout * 0.9)
+    vars(client)["_version"] = version
+    return client
+
+
+def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
+    """Check that an engine answers the request that costs it the least; `client` is what the last call has returned, if any."""
+    return _reach(engine, client, timeout)[0]
+
+
+def _reach(engine: EngineAddress, client: docker.APIClient | None, timeout: float) -> tuple[docker.APIClient, str]:
+    """Return a client of an engine that answers in time, and the engine's API version."""
+    import docker.constants
+
+    where: dict[str, Any] = {}
+    try:
+        if client is None:
+            where = _endpoint(engine)
+            # With "auto" the constructor itself sends a request, and leaves nothing to close if it fails.
+            version = docker.constants.MINIMUM_DOCKER_API_VERSION
+            client = _client(**where, version=version, timeout=REQUEST_TIMEOUT)
+        return client, in_time(partial(_ask_version, client, timeout), timeout)
+    except Exception as error:
+        if client is not None:
+            client.close()
+        if isinstance(error, SandboxUnavailable):
+            raise
+        shown = engine if isinstance(engine, DockerHost) else where.get("base_url") or "the default socket"
+        raise SandboxUnavailable(advice(classify(error), shown, error)) from error
+
+
+def _ask_version(client: docker.APIClient, timeout: float) -> str:
+    """Return the engine's API version. Unlike `/version`, `/_ping` makes the engine start no programs."""
+    import docker.errors
+    import docker.utils
+    import requests
+
+    check_socket(client)
+    with contextlib.closing(client.get(f"{client.base_url}/_ping", timeout=timeout, stream=True)) as answer:
+        try:
+            answer.raise_for_status()
+        except requests.HTTPError as error:
+            docker.errors.create_api_error_from_http_exception(error)
+        if not answer.content:
+            raise ConnectionResetError("it answers nothing")
+        version = str(answer.headers["Api-Version"])
+    if docker.utils.version_lt(version, MINIMUM_API_VERSION):
+        raise OldApiError(f"it has version {version} of Docker's API, and at least {MINIMUM_API_VERSION} is needed")
+    return version
+
+
+def check_socket(client: docker.APIClient) -> None:
+    """Raise an OSError if a local engine's socket accepts no connections. Without it the SDK leaves its own socket open."""
+    path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
+    if path is not None and hasattr(socket, "AF_UNIX"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+            attempt.settimeout(client.timeout)
+            attempt.connect(str(path))
+
+
+def is_local(client: docker.APIClient) -> bool:
+    """Return whether a client reaches its engine through a socket of this machine, so that both have the same files."""
+    return client.base_url == "http+docker://localhost"
+
+
+def memory_of(client: docker.APIClient, engine: str) -> int | None:
+    """Return the memory of an engine's machine in bytes; None for this machine. Each engine is asked once."""
+    if is_local(client) and sys.platform == "linux":
+        return None
+    if engine not in _memories:
+        with engine_errors("asking the engine for its memory"):
+            _memories[engine] = int(client.info().get("MemTotal") or 0)
+    return _memories[engine] or None
+
+
+@contextlib.contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Convert exceptions of the Docker SDK to those of this package."""
+    import docker.errors
+    import requests
+
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise SandboxStartError(f"The Docker engine refused while {doing}: {error.explanation or error}") from error
+    except (requests.RequestException, docker.errors.DockerException) as error:
+        raise SandboxUnavailable(f"While {doing}: {advice(classify(error), 'the address in use', error)}") from error
+
+
+def classify(error: BaseException) -> EngineFailure:
+    """Return which failure an exception stands for, from the exception and everything that it wraps."""
+    inside = list(_unwrap(error))
+    numbers = {each.errno for each in inside if isinstance(each, OSError)}
+    names = {cls.__name__ for each in inside for cls in type(each).__mro__}
+    matching = (failure for failure, its_numbers, its_names in _SIGNS if numbers & its_numbers or names & its_names)
+    return next(matching, EngineFailure.OTHER)
+
+
+def advice(
+    failure: EngineFailure, engine: DockerHost | str, error: BaseException, *, platform: str = sys.platform
+) -> str:
+    """Return a sentence or two on what is wrong with an engine and what to do about it."""
+    problem, own, listed = failure.value
+    if isinstance(engine, DockerHost):
+        return (problem + listed).format(name=engine.label, engine=engine.label, error=error)
+    start = _STARTS.get(platform, "Start Docker") + _ELSEWHERE
+    return (problem + own).format(name=engine, engine=f"at {engine}", error=error, start=start)
+
+
+def _endpoint(engine: EngineAddress) -> dict[str, Any]:
+    """Return the keyword arguments of `APIClient` for an engine's address, or for what the `docker` command would use."""
+    import docker.utils
+
+    address = engine or os.environ.get("DOCKER_HOST")
+    try:
+        if isinstance(address, DockerHost):
+            where: dict[str, Any] = {"base_url": address.url}
+            if address.tls is not None:
+                where["tls"] = _tls_config(address.tls)
+        elif address:
+            where = {**docker.utils.kwargs_from_env(environment={**os.environ, "DOCKER_HOST": address})}
+        else:
+            where = _context_endpoint()
+        # Raises on an address that the SDK can't read.
+        docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls")))
+    except SandboxUnavailable:
+        raise
+    except Exception as error:  # the SDK raises a bare Exception for a context file that it can't read
+        failure = classify(error)
+        known = failure if failure is EngineFailure.TLS else EngineFailure.BAD_ADDRESS
+        raise SandboxUnavailable(advice(known, address or "The current Docker context", error)) from error
+    if str(where.get("base_url")).startswith("ssh://"):
+        where["use_ssh_client"] = True
+    return where
+
+
+def _tls_config(tls: DockerTLS) -> Any:
+    from docker.errors import TLSParameterError
+    from docker.tls import TLSConfig
+
+    for field in ("ca", "cert", "key"):
+        path = getattr(tls, field)
+        if path is not None and not os.access(path, os.R_OK):
+            raise TLSParameterError(f"its {field} file {path} does not exist or can't be read")
+    certificate = (tls.cert, tls.key) if tls.cert is not None and tls.key is not None else None
+    return TLSConfig(client_cert=certificate, ca_cert=tls.ca, verify=tls.verify)
+
+
+def _context_endpoint() -> dict[str, Any]:
+    from docker.context import ContextAPI
+
+    name = os.environ.get("DOCKER_CONTEXT")
+    context: Any = ContextAPI.get_context(name)
+    if context is None:
+        raise SandboxUnavailable(
+            f"The Docker context {name or 'in use'} does not exist. "
+            "See `docker context ls`, then `docker context use default` or another one."
+        )
+    where: dict[str, Any] = {"base_url": context.Host}
+    if context.TLSConfig is not None:
+        where["tls"] = context.TLSConfig
+    return where
+
+
+def _client(**options: Any) -> docker.APIClient:
+    import docker
+
+    class Client(docker.APIClient):
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            # requests would use the bundle of REQUESTS_CA_BUNDLE instead of the authority in DOCKER_CERT_PATH.
+            own = self.verify if verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, own, cert)
+
+    client = Client(**options)
+    if client.base_url.startswith("https://"):
+        adapter: Any = client.get_adapter("https://")
+        # Its constructor accepts no context. The files of certificates are loaded into this one.
+        adapter.init_poolmanager(POOL_SIZE, POOL_SIZE, ssl_context=tls_context(verify=client.verify is not False))
+    return client
+
+
+def tls_context(*, verify: bool = True) -> ssl.SSLContext:
+    """Return a context for connections to an engine, without certificates."""
+    import urllib3.util.ssl_
+
+    context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
+    context.sslsocket_class = _TlsSocket
+    return context
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """A TLS socket that is closed if its connection is reset before the handshake; Python leaves it open then."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except ConnectionError:
+            if self.version() is None:  # there has been no handshake: the caller is the constructor
+                self.close()
+            raise
+
+
+def in_time(work: Callable[[], T], seconds: float) -> T:
+    """Run `work` in a thread, which goes on if it takes longer: a name server, or an engine that sends byte after byte, exceeds
+    no timeout of a socket.
+    """
+    # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
+    outcomes: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcomes.put(([work()], None))
+        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
+            outcomes.put(([], error))
+
+    start_thread("docker-probe", run)
+    try:
+        results, error = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {seconds:.1f} s") from None
+    if error is not None:
+        raise error
+    return results[0]
+
+
+def _unwrap(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over the exception and all that it wraps: causes, contexts, arguments, and urllib3's `reason`."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        current = waiting.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+            waiting += [each for each in inner if isinstance(each, BaseException)]
+
+
+# The failure, error numbers of OSError, and names of classes: by name, so that requests, urllib3 and docker need not be imported.
+_SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
+    (EngineFailure.TLS, set(), {"SSLError", "TLSParameterError"}),
+    (EngineFailure.NO_PERMISSION, {errno.EACCES, errno.EPERM}, set()),
+    (EngineFailure.NO_SOCKET, {errno.ENOENT, errno.ENOTDIR}, set()),
+    (EngineFailure.REFUSED, {errno.ECONNREFUSED, errno.ENOTSOCK}, set()),
+    (EngineFailure.UNREACHABLE, {errno.EHOSTUNREACH, errno.ENETUNREACH}, {"gaierror"}),
+    # Before the names of timeouts, which are bases of urllib3's errors for any connection that could not be made.
+    (EngineFailure.NOT_DOCKER, {errno.ECONNRESET, errno.EPIPE}, set()),
+    (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
+    (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
+    (EngineFailure.OLD_VERSION, set(), {"OldApiError"}),
+    (EngineFailure.NOT_DOCKER, set(), {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"}),
+)

@@ -1,0 +1,194 @@
+"""One block, from the files that it finds to the files and displays that it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from codeact_sandbox.files import display_files, sync
+from codeact_sandbox.files.manifest import manifest_of
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.host.blocks import BlockRequest, make_request, to_result
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import OutputCallback, Reply
+from codeact_sandbox.host.display_frames import Displays
+from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.replay import ReplayWorkspace
+from codeact_sandbox.tools.broker import BlockCalls
+from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError
+from codeact_sandbox.types.languages import Language
+from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
+from codeact_sandbox.types.options import SandboxOptions
+from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
+
+
+def request_of(
+    block: CodeAndLanguage, options: SandboxOptions, languages: Mapping[str, Language], *, scan: bool
+) -> BlockRequest | Result:
+    """Return what is sent for a block of a caller, or a result with the reason why it can't be run."""
+    return make_request(
+        block.code,
+        block.language,
+        session=options.mode == "session",
+        workspace=WORKSPACE,
+        languages=languages,
+        scan=scan,
+        cpu_seconds=options.limits.cpu_seconds,
+        delete_unnamed=options.delete_tmp_files,
+    )
+
+
+def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result: Result) -> None:
+    """Notify observers of a block that was not sent."""
+    notify(attached, "block_started", started)
+    notify(attached, "block_finished", BlockFinished(started, result))
+
+
+@dataclass
+class BlockRun:
+    """A block that runs in a sandbox, with what is exchanged before and after it.
+
+    Args:
+        client: The sandbox.
+        options: The sandbox's options.
+        tools: The sandbox's host tools.
+        workspace: The host's folder, or None if no files are exchanged.
+        context: What the caller adds to the block.
+        ident: The block's number.
+        replay: The workspace of a session that is being rebuilt, or None.
+    """
+
+    client: RunnerClient
+    options: SandboxOptions
+    tools: Toolset
+    workspace: Workspace | None
+    context: RunContext
+    ident: BlockId
+    replay: ReplayWorkspace | None = None
+
+    async def observed(
+        self,
+        attached: Sequence[Attachment],
+        block: CodeAndLanguage,
+        *send: *tuple[BlockRequest, float, OutputCallback | None],
+    ) -> Result:
+        """Run the block as `run` does, and notify the observers of its start and end."""
+        started = BlockStarted(self.ident.sandbox, self.ident.block, block.language, block.code)
+        notify(attached, "block_started", started)
+        result: Result | None = None
+        failed: str | None = None
+        try:
+            result = await self.run(block, *send)
+        except BaseException as error:
+            failed = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            notify(attached, "block_finished", BlockFinished(started, result, failed))
+        return result
+
+    async def run(
+        self, block: CodeAndLanguage, request: BlockRequest, timeout: float, listener: OutputCallback | None
+    ) -> Result:
+        """Run the block."""
+        gateway = self.client.gateway
+        mark = gateway.begin_block(shut=self.replay is not None) if gateway is not None else 0
+        files_before = await self._send_files()
+        calls = self._accept_calls(block, request)
+        kept: list[sync.Kept] = [None]
+        reply = await self._send(request, timeout, listener, calls, kept)
+        if self.replay is not None:
+            await self.replay.take(reply, request.filename)
+        result = to_result(reply, split_streams=self.options.split_streams)
+        result.files_before = files_before
+        await self._receive_files(result, reply, kept[0])
+        if calls is not None:
+            result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
+        if gateway is not None:
+            gateway.add_connections(result, mark)
+        return result
+
+    async def _send_files(self) -> dict[str, str] | None:
+        """Send what has changed on the host; return the marks of all files if the caller keeps a journal."""
+        workspace = self.workspace
+        if workspace is None:
+            return None
+        if self.client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS):
+            await sync.push_changes(workspace, self.client, self.options.limits)
+        if self.context.journalled:
+            with suppress(SandboxFileError):
+                return await manifest_of(workspace, self.client)
+        return None
+
+    def _accept_calls(self, block: CodeAndLanguage, request: BlockRequest) -> BlockCalls | None:
+        """Let the block call the host tools."""
+        if not self.tools.broker.tools or request.message["command"] is not None:
+            return None
+        request.message["tool_sources"] = self.tools.added_sources()
+        calls = self.tools.block(block, self.context, self.ident)
+        calls.sandbox = self.client.requests
+        calls.work_dir = self.workspace.root if self.workspace is not None else None
+        return calls
+
+    @property
+    def _folder(self) -> Workspace | Path | None:
+        """Where files that the host itself makes of the block go."""
+        return Path(self.options.bind_dir) if self.options.bind_dir is not None else self.workspace
+
+    async def _send(
+        self,
+        request: BlockRequest,
+        timeout: float,
+        listener: OutputCallback | None,
+        calls: BlockCalls | None,
+        kept: list[sync.Kept],
+    ) -> Reply:
+        """Send the block, and wait for its end and that of its calls."""
+        folder = self._folder
+        keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
+        try:
+            return await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
+        except SandboxError as error:
+            error.tool_calls = calls.log if calls is not None else ()
+            raise
+        finally:
+            if calls is not None:
+                await calls.close()
+
+    async def _receive_files(self, result: Result, reply: Reply, code_file: sync.Kept) -> None:
+        """Store what the block has made and shown."""
+        workspace = self.workspace
+        if workspace is not None and (reply.message.get("files") or self.client.blocks.undelivered):
+            result.artifacts = await sync.pull(workspace, self.client, reply)
+        result.code_file = await code_file if isinstance(code_file, asyncio.Future) else code_file
+        if reply.displays.count:
+            await self._add_displays(result, reply.displays)
+        if workspace is not None and workspace.notes:
+            result.notes = (*workspace.take_notes(), *result.notes)
+
+    async def _add_displays(self, result: Result, displays: Displays) -> None:
+        """Store what the block has shown, and add it to its result."""
+        folder = self._folder if self.replay is None else None
+        shown = await in_thread(display_files.store, result.displays, folder)
+        result.artifacts = display_files.merged(result.artifacts, shown.artifacts)
+        result.displays = tuple(shown.displays)
+        result.notes = (*shown.notes, *displays.notes(), *result.notes)
+        if isinstance(folder, Workspace) and shown.artifacts and self.client.alive:
+            await sync.push_changes(folder, self.client, self.options.limits)  # the code can read them, too
+
+
+async def run_program(client: RunnerClient, code: str, timeout: float) -> str:
+    """Run Python code, without host tools, in a new process, and return what it wrote; it is no block."""
+    python = client.hello.executable if client.hello is not None else "python3"
+    message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False, "scan": False}
+    more = {"cpu_seconds": None, "delete": False, "aside": True}
+    result = to_result(await client.blocks.run({**message, **more}, code.encode(), timeout), split_streams=False)
+    if result.exit_code != 0:
+        raise SandboxError(f"a program in the sandbox failed: {result.output[-500:]}")
+    return result.output

@@ -1,0 +1,294 @@
+"""The HTTP proxy for code in a sandbox: reads the request of each connection strictly, and serves or refuses it.
+
+What this proxy reads and what a server reads must be the same. So anything ambiguous is refused, and a plain HTTP request is
+not passed on as it came but rewritten, one for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import h11
+
+from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
+from codeact_sandbox.egress.connection_log import ConnectionLog, LogEntry
+from codeact_sandbox.egress.connector import Connector, Streams
+from codeact_sandbox.egress.tls_tunnel import UNRECOGNIZED_NAME, TunnelRefused, tunnel
+from codeact_sandbox.types.allowed_domains import Refused
+from codeact_sandbox.types.host_names import normalise, quoted, with_port
+
+HEAD_TIMEOUT_S = 10.0
+# h11 reads folded lines and bare line breaks, which other programs read otherwise.
+_AMBIGUOUS = re.compile(rb"\n[ \t]|\r(?!\n)|(?<!\r)\n|\0")
+_PORT = re.compile(r"[0-9]{1,5}")
+_HOP_BY_HOP = {
+    b"connection", b"host", b"keep-alive",
+    b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"upgrade",
+}  # fmt: skip
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True)
+class ProxyRequest:
+    """A request to the proxy.
+
+    Args:
+        tunnel: Whether it is CONNECT, for TLS; else it is plain HTTP.
+        host: The host, normalised.
+        port: The port.
+        target: Path and query for the host; empty for a tunnel.
+    """
+
+    tunnel: bool
+    host: str
+    port: int
+    target: bytes = b""
+
+    @property
+    def authority(self) -> str:
+        """Host and port."""
+        return with_port(self.host, self.port)
+
+
+class LocalService(Protocol):
+    """Answers the requests that name no host: those to the port itself, not through it."""
+
+    async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
+        """Answer one request."""
+        ...
+
+    async def close(self) -> None:
+        """Close its own connections."""
+        ...
+
+
+async def serve(
+    channel: Channel, connector: Connector | None, log: ConnectionLog, local: LocalService | None = None
+) -> None:
+    """Read the request of a connection, and serve or refuse it."""
+    entry = None
+    try:
+        head = await _read_head(channel)
+        if not head:
+            return
+        if local is not None and head.split(b" ", 2)[1:2] and head.split(b" ", 2)[1].startswith(b"/"):
+            if connector is None:
+                raise _rebuilding("the package index")
+            parser, message = parse_head(head)
+            await local.serve(channel, message, parser, log)
+            return
+        entry = log.add(channel)
+        parser, message = parse_head(head)
+        request = read_request(message)
+        entry.host, entry.port = request.host, request.port
+        check_headers(request, message)
+        streams = await _connect(connector, request)
+        try:
+            if request.tunnel:
+                await tunnel(channel, request.host, request.port, streams)
+            else:
+                await _forward(channel, request, streams, parser, message)
+        finally:
+            streams[1].transport.abort()
+    except ChannelClosed:
+        pass
+    except Refused as refusal:
+        await _refuse(channel, entry, refusal)
+    except (OSError, h11.ProtocolError) as error:
+        where = with_port(entry.host, entry.port) if entry and entry.host and entry.port else "its host"
+        await _refuse(channel, entry, Refused(f"the connection to {where} broke: {_reason(error)}", 502))
+
+
+async def _read_head(channel: Channel) -> bytes:
+    """Read the head of a request; empty if the client sent none."""
+    try:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            return await channel.read_head()
+    except asyncio.IncompleteReadError:
+        return b""
+    except asyncio.LimitOverrunError:
+        raise _malformed(f"its head is longer than {HEAD_LIMIT} bytes") from None
+    except TimeoutError:
+        raise Refused(f"the request to the sandbox's proxy was not complete after {HEAD_TIMEOUT_S:g} s", 408) from None
+
+
+async def _connect(connector: Connector | None, request: ProxyRequest) -> Streams:
+    if connector is None:
+        raise _rebuilding(request.authority)
+    return await connector.connect(request.host, request.port)
+
+
+def _rebuilding(what: str) -> Refused:
+    return Refused(f"{what} can't be reached while the session is rebuilt")
+
+
+async def _refuse(channel: Channel, entry: LogEntry | None, refusal: Refused) -> None:
+    if entry is not None:
+        entry.reason = str(refusal)
+        entry.allowed = refusal.status not in (400, 403)
+    if isinstance(refusal, TunnelRefused):
+        answer = UNRECOGNIZED_NAME
+    elif channel.received:
+        return  # behind the beginning of a response it would be read as a part of it
+    else:
+        # Python's clients show nothing of a response to CONNECT but its first line.
+        sentence = " ".join(str(refusal).encode("ascii", "replace").decode().split())
+        answer = (
+            f"HTTP/1.1 {refusal.status} {sentence}\r\nContent-Type: text/plain\r\n"
+            f"Content-Length: {len(sentence) + 1}\r\nConnection: close\r\n\r\n{sentence}\n"
+        ).encode()
+    with contextlib.suppress(ChannelClosed):
+        await channel.write(answer)
+
+
+def _malformed(why: str) -> Refused:
+    return Refused(f"the sandbox's proxy does not take this request: {why}", 400)
+
+
+def _reason(error: Exception) -> str:
+    # h11 quotes the line that it can't parse, however long it is.
+    return str(error).partition(": bytearray(")[0] or type(error).__name__
+
+
+def parse_head(head: bytes) -> tuple[h11.Connection, h11.Request]:
+    """Parse the head of a request."""
+    if _AMBIGUOUS.search(head):
+        raise _malformed("a line of its head is folded, or ends in half a line break, or holds a NUL")
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+    parser.receive_data(head)
+    try:
+        message = parser.next_event()
+    except h11.RemoteProtocolError as error:
+        raise _malformed(_reason(error)) from None
+    if not isinstance(message, h11.Request) or message.http_version not in (b"1.0", b"1.1"):
+        raise _malformed("it is not one of HTTP/1.1 or 1.0")
+    return parser, message
+
+
+def read_request(message: h11.Request) -> ProxyRequest:
+    """Read the host and port of a request."""
+    if message.method == b"CONNECT":
+        return ProxyRequest(True, *_host_and_port(message.target.decode("latin-1"), None))
+    scheme, separator, rest = message.target.partition(b"://")
+    if not separator:
+        raise _malformed("this is a proxy, so a request names its host: `GET http://host/path`")
+    if scheme.lower() != b"http":
+        found = quoted(scheme.decode("latin-1"))
+        raise _malformed(f"{found} does not go through a proxy like this; for https use CONNECT")
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+    host, port = _host_and_port(authority.decode("latin-1"), 80)
+    target = rest[len(authority) :]
+    if b"#" in target:
+        raise _malformed("its URL has a fragment")
+    if not target and message.method == b"OPTIONS":
+        target = b"*"
+    return ProxyRequest(False, host, port, target if target[:1] in (b"/", b"*") else b"/" + target)
+
+
+def _host_and_port(authority: str, default_port: int | None) -> tuple[str, int]:
+    if "@" in authority:
+        raise Refused(f"{quoted(authority)} has a user in front of the host: leave that out, and put it into a header")
+    host, colon, port = authority.rpartition(":")
+    if not colon or authority.endswith("]"):
+        host, port = authority, ""
+    if not port and default_port is None:
+        raise _malformed(f"{quoted(authority)} has no port")
+    if port and not _PORT.fullmatch(port):
+        raise _malformed(f"{quoted(authority)} has no port that is a number")
+    try:
+        name = normalise(host)
+    except ValueError as error:
+        raise Refused(f"{error}, so it is not in allow_domains") from None
+    number = int(port or default_port or 0)
+    if not 0 < number < 65536:
+        raise _malformed(f"{quoted(authority)} has no port from 1 to 65535")
+    return name, number
+
+
+def check_headers(request: ProxyRequest, message: h11.Request) -> None:
+    """Check that the headers name the same host as the first line, and that the end of the body is unambiguous."""
+    headers = dict(message.headers)
+    lengths = {b"content-length", b"transfer-encoding"} & headers.keys()
+    if len(lengths) > 1:
+        raise _malformed("it gives the length of its body more than once")
+    if request.tunnel and lengths:
+        raise _malformed("CONNECT has no body")
+    host = headers.get(b"host", request.authority.encode()).decode("latin-1")
+    # The port may be left out where the scheme has it; some clients leave it out of CONNECT, too.
+    with contextlib.suppress(Refused):
+        if _host_and_port(host, request.port if request.tunnel else 80) == (request.host, request.port):
+            return
+    raise Refused(f"the Host header {quoted(host)} is not the host of the request, {request.authority}: it must be")
+
+
+async def _forward(
+    channel: Channel, request: ProxyRequest, streams: Streams, inside: h11.Connection, message: h11.Request
+) -> None:
+    """Forward one plain HTTP request and its response."""
+    reader, writer = streams
+    outside = h11.Connection(h11.CLIENT)
+    host = request.authority.removesuffix(":80") if request.port == 80 else request.authority
+    headers = [(b"Host", host.encode()), *_end_to_end(message), (b"Connection", b"close")]
+    writer.write(outside.send(h11.Request(method=message.method, target=request.target, headers=headers)) or b"")
+    await writer.drain()
+    up = _forward_body(channel, writer, inside, outside)
+    await relay(channel, up, _forward_response(channel, reader, inside, outside), until_down_ends=True)
+
+
+def _end_to_end(message: h11.Request | h11.Response) -> Headers:
+    """Return the headers that are not for this connection alone."""
+    headers = message.headers
+    named = {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
+    dropped = _HOP_BY_HOP | (named - {b"content-length", b"transfer-encoding"})
+    return [(raw, value) for raw, value in headers.raw_items() if raw.lower() not in dropped]
+
+
+async def _forward_body(
+    channel: Channel, writer: asyncio.StreamWriter, inside: h11.Connection, outside: h11.Connection
+) -> None:
+    while True:
+        try:
+            event = inside.next_event()
+        except h11.RemoteProtocolError as error:
+            raise _malformed(_reason(error)) from None
+        if event is h11.NEED_DATA:
+            inside.receive_data(await channel.read())
+            continue
+        writer.write(outside.send(event if isinstance(event, h11.Data) else h11.EndOfMessage()) or b"")
+        await writer.drain()
+        if not isinstance(event, h11.Data):
+            return  # whatever follows the body is another request, which this connection does not carry
+
+
+async def _forward_response(
+    channel: Channel, reader: asyncio.StreamReader, inside: h11.Connection, outside: h11.Connection
+) -> None:
+    while True:
+        event = outside.next_event()
+        if event is h11.NEED_DATA:
+            outside.receive_data(await reader.read(PIECE))
+            continue
+        for response in _to_forward(event):
+            await channel.write(inside.send(response) or b"")
+        if isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+            channel.end()
+            return
+
+
+def _to_forward(event: object) -> Iterable[h11.Event]:
+    """Return what the sandbox receives for an event of the response."""
+    if isinstance(event, h11.InformationalResponse):
+        if event.status_code != 101:
+            yield event
+    elif isinstance(event, h11.Response):
+        headers = [*_end_to_end(event), (b"Connection", b"close")]
+        yield h11.Response(status_code=event.status_code, reason=event.reason, headers=headers)
+    elif isinstance(event, h11.Data):
+        yield h11.Data(data=event.data)
+    elif isinstance(event, h11.EndOfMessage):
+        yield h11.EndOfMessage()

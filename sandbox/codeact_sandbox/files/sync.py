@@ -1,0 +1,365 @@
+"""Moving files between `work_dir` on the host and `/workspace` in the sandbox, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from codeact_sandbox.files.file_writer import FileWriter
+from codeact_sandbox.files.workspace import HostFile, Workspace
+from codeact_sandbox.host.blocks import BlockRequest, artifact
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.waiting import in_thread, in_threads
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.limits import Limits, parse_size
+from codeact_sandbox.types.protected_names import ProtectedNameError, not_written_back
+from codeact_sandbox.types.result import Artifact
+
+CHUNK = 256 * 1024
+# Work for one call in a thread, so that others can run in between: chunks of a file, and files.
+CHUNKS_PER_CALL = 4
+FILES_PER_CALL = 256
+# Files that are transferred at the same time, so that many small ones don't wait for a reply each; the runner takes up to 64.
+MAX_TRANSFERS = 32
+MAX_TRANSFER_BYTES = 2 * 1024**2
+MAX_NOTES = 8
+MAX_LISTED = 50
+MAX_NAME_SHOWN = 200
+PAGE_BYTES = 4096
+QUICK_BYTES = 64 * 1024
+QUICK_STATS = 500
+"""What may be done on the event loop; more is done in a thread."""
+Kept = str | None | asyncio.Future[str | None]
+"""The path of the file with a block's code on the host, or None; a future of it while it is being written."""
+
+T = TypeVar("T")
+logger = logging.getLogger("codeact_sandbox")
+
+
+async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
+    """Send new and changed files of the host, before a block."""
+    for name in sandbox.blocks.undelivered:
+        workspace.differs(name)
+    if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
+        return
+    async with workspace.transfer_lock:
+        workspace.note(*await push(workspace, sandbox, limits))
+
+
+async def close(workspace: Workspace, *, let_finish: bool) -> None:
+    """Stop storing files."""
+    if let_finish:
+        async with workspace.transfer_lock:
+            await in_thread(workspace.close)
+    else:
+        await in_thread(workspace.close)
+
+
+async def push(
+    workspace: Workspace, sandbox: RunnerClient, limits: Limits, *, all_of_them: bool = False
+) -> tuple[str, ...]:
+    """Send new and changed files of the host.
+
+    A file that does not fit into the sandbox is left out and tried again before the next block, because this block may
+    free space.
+    """
+    files = await in_thread(workspace.outgoing)
+    if all_of_them and _needed_bytes(files) > parse_size(limits.resolved().workspace):
+        raise _no_room(files, limits)
+    notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
+    refused: list[str] = []
+    sent = 0
+    while sent < len(files) and len(refused) < MAX_NOTES:
+        # One by one after a refusal, so that the next ones are not sent in vain.
+        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: file.size)
+        errors = await _send(workspace, sandbox, batch)
+        workspace.mark_synced([file.name for file, error in zip(batch, errors, strict=True) if error is None])
+        sent += len(batch)
+        for file, error in zip(batch, errors, strict=True):
+            if isinstance(error, SandboxFileError) and not all_of_them:
+                advice = "; limits=Limits(workspace=..., files=...) makes room" if error.errno == errno.ENOSPC else ""
+                refused.append(f"{printable(file.name)} could not be written there ({error.strerror}{advice}).")
+            elif isinstance(error, SandboxFileError) and error.errno == errno.ENOSPC:
+                raise _no_room(files, limits) from error
+            elif error is not None:
+                raise error
+    return (*notes, *_notes(refused, more=len(files) - sent))
+
+
+def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
+    """Take the items that may be transferred at the same time; a large one counts as one chunk."""
+    room = MAX_TRANSFER_BYTES
+    for number, item in enumerate(items):
+        room -= min(size(item), CHUNK)
+        if room < 0:
+            return items[: max(1, number)]
+    return items
+
+
+def _notes(texts: Sequence[str], more: int = 0) -> list[str]:
+    notes = [f"Not sent to the sandbox: {text}" for text in texts[:MAX_NOTES]]
+    more += len(texts) - len(notes)
+    return [*notes, f"Not sent to the sandbox: {more} more files."] if more else notes
+
+
+def _needed_bytes(files: Iterable[HostFile]) -> int:
+    return sum(-(-file.size // PAGE_BYTES) * PAGE_BYTES for file in files)
+
+
+def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
+    limits = limits.resolved()
+    needed, room = _needed_bytes(files), parse_size(limits.workspace)
+    error = SandboxFileError(
+        f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "
+        f"has {room:,} bytes for at most {limits.files:,} files and folders. Give it more with "
+        f"limits=Limits(workspace='{needed // 1024**2 + 16}m', files=...), within its memory={limits.memory!r} (--disk "
+        f"{needed // 1024**2 + 16}m on the command line), show large files with data= (--data), or mount the folder with "
+        "bind_dir="
+    )
+    error.errno = errno.ENOSPC
+    return error
+
+
+async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
+    """Send some files at the same time, and return the exception of each, or None."""
+    small = [file for file in batch if file.size <= CHUNK]
+    contents = await in_thread(_read_all, workspace, small) if small else {}
+
+    async def send(file: HostFile) -> None:
+        content = contents.pop(file.name, None)
+        if isinstance(content, SandboxError):
+            raise content
+        chunks = [content] if content is not None else in_threads(workspace.read(file))
+        await sandbox.requests.write_file(file.name, file.mode, chunks)
+
+    return await asyncio.gather(*map(send, batch), return_exceptions=True)
+
+
+def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, bytes | SandboxError]:
+    contents: dict[str, bytes | SandboxError] = {}
+    for file in files:
+        try:
+            contents[file.name] = b"".join(workspace.read(file))
+        except SandboxError as error:
+            contents[file.name] = error
+    return contents
+
+
+async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
+    """Store new and changed files of a block on the host; one that could not be stored has a note with the reason."""
+    missed: dict[str, dict[str, Any]] = {}
+    pulling = _Pull(workspace)
+    try:
+        async with workspace.transfer_lock:
+            missed, sandbox.blocks.undelivered = sandbox.blocks.undelivered, {}
+            # Nearly always this is all: the files are few, and their content is in the reply.
+            await in_thread(pulling.begin, reply, missed)
+            while pulling.inline:
+                await in_thread(pulling.store_some)
+            while pulling.in_sandbox:
+                entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
+                await _fetch(workspace, sandbox, pulling, entries)
+                del pulling.in_sandbox[: len(entries)]
+            return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
+    except asyncio.CancelledError:
+        sandbox.blocks.add_undelivered(missed.values())
+        sandbox.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
+        raise
+
+
+@dataclass
+class _Refused:
+    """Files that were not stored for the same reason."""
+
+    number: int
+    reason: str
+    is_protected: bool
+    text: str
+    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+
+
+class _Pull:
+    """Stores the files of one block: those with content, then those still to be read in the sandbox; for threads."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.inline: list[tuple[dict[str, Any], bytes]] = []
+        self.in_sandbox: list[dict[str, Any]] = []
+        self.result: tuple[Artifact, ...] | None = None
+        self._workspace = workspace
+        self._stored: list[Artifact] = []
+        self._refused: dict[tuple[int, str], _Refused] = {}
+
+    def begin(self, reply: Reply, missed: dict[str, dict[str, Any]]) -> None:
+        """Sort the changed files, and store the first of those whose content is in the reply; finish if these are all."""
+        workspace, offset = self._workspace, 0
+        to_report: dict[str, bool] = {}
+        entries = checked_entries(reply.message.get("files", []))
+        late = missed.keys() - {entry["name"] for entry in entries}
+        for entry in (*entries, *({**missed[name], "late": True} for name in sorted(late))):
+            content: bytes | None = None
+            if (size := entry.get("inline")) is not None:
+                content = reply.data[offset : offset + size]
+                offset += size
+            if (part := workspace.protected.refused_part(entry["name"])) is not None:
+                workspace.differs(entry["name"])
+                if part not in to_report:
+                    to_report[part] = workspace.first_report(part)
+                if not to_report[part]:
+                    continue
+                content = b""  # it is refused without it
+            if content is None:
+                self.in_sandbox.append(entry)
+            else:
+                self.inline.append((entry, content))
+        self.store_some()
+        if not self.inline and not self.in_sandbox:
+            self.finish()
+
+    def store_some(self) -> None:
+        """Store some of the files whose content is in memory, as many as one call may store."""
+        self.store(self.inline[:FILES_PER_CALL])
+        del self.inline[:FILES_PER_CALL]
+
+    def store(self, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
+        """Store files whose content is in memory."""
+        for entry, content in entries:
+            try:
+                self.stored(entry, self._workspace.store(entry["name"], entry["mode"], [content]))
+            except SandboxFileError as error:
+                self.refuse(entry, error)
+
+    def stored(self, entry: dict[str, Any], path: Path) -> None:
+        """Record that a file was stored."""
+        self._stored.append(artifact(entry, path=path))
+
+    def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
+        """Record that a file was not stored, grouped by reason."""
+        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
+            return  # removed in the sandbox since
+        # Not the error: it would keep the content of the file in memory.
+        reason = str(error.reason or error.strerror or error)
+        number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
+        # A bad name is part of its reason, and there may be thousands of them.
+        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
+        if key not in self._refused:
+            name = printable(entry["name"])[:MAX_NAME_SHOWN]
+            text = f"the file {name} stays in the sandbox: {printable(str(error))}"
+            self._refused[key] = _Refused(number, printable(reason), isinstance(error, ProtectedNameError), text)
+        self._refused[key].entries.append((entry, reason))
+
+    def finish(self) -> tuple[Artifact, ...]:
+        """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
+        listed: list[Artifact] = []
+        for group in self._refused.values():
+            for entry, _ in group.entries:
+                self._workspace.differs(entry["name"])
+            if group.is_protected and not self._workspace.first_report(group.reason):
+                continue
+            count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
+            others = f" (and {count - 1:,} more)" if count > 1 else ""
+            logger.warning("%s%s", group.text, others)
+            room = max(0, MAX_LISTED - len(listed))
+            if count > room or group.is_protected or group.number == errno.EDQUOT:
+                self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
+            # Models read it, and must not see paths of the host.
+            listed += [
+                artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
+                for entry, reason in group.entries[:room]
+            ]
+        self.result = tuple(sorted([*self._stored, *listed], key=lambda item: item.name))
+        return self.result
+
+
+async def _fetch(
+    workspace: Workspace, sandbox: RunnerClient, pulling: _Pull, entries: Sequence[dict[str, Any]]
+) -> None:
+    """Get the content of some files and store them."""
+    small = [entry for entry in entries if entry["size"] < CHUNK]
+    large = [entry for entry in entries if entry["size"] >= CHUNK]
+    chunks = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
+    whole = []
+    for entry, chunk in zip(small, chunks, strict=True):
+        if isinstance(chunk, SandboxFileError):
+            pulling.refuse(entry, chunk)
+        elif isinstance(chunk, BaseException):
+            raise chunk
+        elif len(chunk) < CHUNK:
+            whole.append((entry, chunk))
+        else:  # it has grown since
+            large.append(entry)
+    if whole:
+        await in_thread(pulling.store, whole)
+    for entry in large:
+        try:
+            pulling.stored(entry, await copy_out(workspace, sandbox, entry["name"], entry["name"], entry["mode"]))
+        except SandboxFileError as error:
+            pulling.refuse(entry, error)
+
+
+async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
+    async with aclosing(sandbox.requests.read_file(name)) as pieces:
+        chunk, _ = await anext(pieces)
+        return chunk
+
+
+async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
+    """Copy a file of the sandbox to the host, chunk by chunk."""
+    # Not the thread's result: that is lost if this call is cancelled.
+    writers: list[FileWriter] = []
+
+    def begin(size: int) -> None:
+        writers.append(workspace.begin(target, mode, size))
+
+    waiting: list[bytes] = []
+    try:
+        async for chunk, size in sandbox.requests.read_file(name):
+            if size > workspace.max_file_bytes:
+                most = workspace.max_file_bytes
+                raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
+            if not writers:
+                await in_thread(begin, size)
+            waiting.append(chunk)
+            if len(waiting) == CHUNKS_PER_CALL:
+                await in_thread(writers[0].write, *waiting)
+                waiting = []
+        await in_thread(writers[0].write, *waiting)
+        return await in_thread(workspace.commit, writers[0])
+    finally:
+        for writer in writers:
+            await in_thread(writer.abandon)
+
+
+def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
+    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
+    name, code, delete = request.filename, request.code, request.message["delete"]
+    assert name is not None
+    if isinstance(folder, Path):
+        kept[0] = str(folder / name)
+    elif delete or (len(code) <= QUICK_BYTES and folder.contains(name, code)):
+        if delete:
+            folder.remove(name)
+        kept[0] = str(folder.root / name)
+    else:
+        kept[0] = asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, name, code)
+
+
+def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
+    part = workspace.protected.refused_part(filename)
+    if part is not None:
+        if workspace.first_report(part):
+            workspace.note(f"Not copied to work_dir: {printable(filename)}: {not_written_back(part)}")
+        return None
+    try:
+        return str(workspace.store(filename, 0o644, [code]))
+    except SandboxError as error:
+        logger.warning("the code was not kept on the host: %s", printable(str(error)))
+        return None

@@ -1,0 +1,198 @@
+"""Temporary folders of executors, and the removal of those whose process was killed.
+
+The process that owns a folder locks it, and the kernel releases the lock when that process ends in any way. So a folder that
+can be locked has no owner any more, also if its owner ran in another container or before a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from codeact_sandbox.types.errors import SandboxFileError
+
+if sys.platform != "win32":
+    import fcntl
+
+logger = logging.getLogger("codeact_sandbox")
+
+PREFIX = "codeact-work-"
+# The whole name, so that a folder of the user, such as codeact-work-1, never matches.
+_NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
+REMOVE_TIMEOUT_S = 60.0
+_ENTRIES_AT_ONCE = 1000
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class TemporaryFolder:
+    """The folder of an executor without `work_dir`; removed with the process, or at the next start if that was killed."""
+
+    def __init__(self) -> None:
+        try:
+            self.path, lock = make_folder()
+        except OSError as error:
+            problem = SandboxFileError(
+                f"No temporary work_dir can be made in {temporary_place()}: {error.strerror}. Free some space, or pass "
+                "`work_dir=`."
+            )
+            problem.errno = error.errno
+            raise problem from error
+        self._remove = weakref.finalize(self, remove_folder, self.path, lock)
+
+    async def remove(self) -> None:
+        """Remove it with its content in a thread, which continues after `REMOVE_TIMEOUT_S`."""
+        removing = asyncio.get_running_loop().run_in_executor(None, self._remove)
+        done, _ = await asyncio.wait({removing}, timeout=REMOVE_TIMEOUT_S)
+        if not done:
+            logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)
+
+
+def temporary_place() -> str:
+    """Return the folder for temporary folders: that of `tempfile`.
+
+    `tempfile` finds it by making a file, which stays without its owner's name if this process is killed then. So it is asked
+    only where neither TMPDIR nor /tmp can be written to.
+    """
+    place = os.path.abspath(tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - what is made in it is private
+    return place if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) else tempfile.gettempdir()
+
+
+def make_folder() -> tuple[Path, int | None]:
+    """Make a folder for this process; also returns the descriptor that holds its lock, None where there are no such locks."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary_place()))
+        try:
+            lock = _lock(path)
+        except (BlockingIOError, FileNotFoundError):
+            # Another process took it for an abandoned folder, and removes it or has removed it.
+            continue
+        except OSError:
+            return path, None
+        if os.fstat(lock).st_nlink:
+            return path, lock
+        os.close(lock)
+
+
+def remove_folder(path: Path, lock: int | None) -> None:
+    """Remove a folder that this process has made, and release its lock; what can't be removed stays."""
+    if lock is None:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        _empty(lock, math.inf)
+        os.rmdir(path)
+    os.close(lock)
+
+
+def abandoned_folders(until: float = math.inf) -> list[Path]:
+    """List the folders of this user whose process has ended, sorted by name. This call blocks."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError), os.scandir(temporary_place()) as entries:
+        for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                with _locked(Path(entry.path)) as lock:
+                    if lock is not None:
+                        found.append(Path(entry.path))
+    return sorted(found)
+
+
+def owner_of(path: Path) -> str:
+    """Return the id of the process that made a folder, for display."""
+    return path.name.removeprefix(PREFIX).partition("-")[0]
+
+
+def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
+    """Remove a folder whose process has ended, or raise; False if it does not exist or has another owner. This call blocks."""
+    with _locked(path) as lock:
+        if lock is None:
+            return False
+        if not _empty(lock, time.monotonic() + timeout_s):
+            raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
+        os.rmdir(path)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Lock a folder of this user and yield its descriptor; None if a process has locked it or another user owns it."""
+    try:
+        lock = _lock(path)
+    except OSError:
+        yield None
+        return
+    try:
+        # Any user can create this name in a shared temporary folder, and the folder may have been removed since.
+        found = os.fstat(lock)
+        yield lock if found.st_uid == os.geteuid() and found.st_nlink else None
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    if sys.platform == "win32":
+        raise OSError("no locks")
+    fd = os.open(path, _OPEN_FLAGS)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _empty(root: int, until: float) -> bool:
+    """Remove the content of a folder, without following links; False if the time is over.
+
+    What is in nested folders is moved up to the top, so neither their depth nor the length of their paths matters.
+    """
+    new_names = (f"{PREFIX}{time.monotonic_ns()}-{number}" for number in itertools.count())
+    while entries := _some_entries(root):
+        for name, is_folder in entries:
+            if time.monotonic() > until:
+                return False
+            if not is_folder:
+                os.unlink(name, dir_fd=root)
+                continue
+            if _is_removed(name, root):
+                continue
+            inner = os.open(name, _OPEN_FLAGS, dir_fd=root)
+            try:
+                nested = _some_entries(inner)
+                for each, is_nested_folder in nested:
+                    if not is_nested_folder:
+                        os.unlink(each, dir_fd=inner)
+                    elif not _is_removed(each, inner):
+                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
+            finally:
+                os.close(inner)
+            if len(nested) < _ENTRIES_AT_ONCE:
+                os.rmdir(name, dir_fd=root)
+    return True
+
+
+def _is_removed(name: str, parent: int) -> bool:
+    """Remove a folder if it is empty, which takes less than to look."""
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError:
+        return False
+    return True
+
+
+def _some_entries(folder: int) -> list[tuple[str, bool]]:
+    with os.scandir(folder) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, _ENTRIES_AT_ONCE)
+        ]

@@ -1,0 +1,106 @@
+"""Single files that users copy into and out of a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+from codeact_sandbox.files import sync
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.waiting import in_thread, in_threads
+from codeact_sandbox.types.errors import SandboxFileError
+from codeact_sandbox.types.filenames import safe_name
+from codeact_sandbox.types.protected_names import ProtectedNames
+
+MAX_READ_BYTES = 256 * 1024**2
+
+
+async def put(client: RunnerClient, source: Path | str, name: str | None = None) -> None:
+    """Copy a file from the host into the workspace.
+
+    Args:
+        client: The sandbox.
+        source: The file on the host.
+        name: Its path relative to the workspace. Default: its own name.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It can't be read, or the sandbox can't store it.
+    """
+    source = Path(source)
+    name = safe_name(name if name is not None else source.name)
+    await client.requests.write_file(name, 0o644, in_threads(_chunks(source)))
+
+
+async def get(client: RunnerClient, name: str, target: Path | str) -> Path:
+    """Copy a file from the workspace to the host.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        target: The file on the host; it is replaced if it exists.
+
+    Returns:
+        The file on the host.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
+    """
+    target = Path(target)
+    # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
+    folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
+    await in_thread(folder.prepare)
+    return await sync.copy_out(folder, client, safe_name(name), target.name, 0o644)
+
+
+async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
+    """Write a file into the workspace; text is encoded as UTF-8.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        data: Its content.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: The sandbox can't store it.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
+    await client.requests.write_file(safe_name(name), 0o644, pieces)
+
+
+async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """Read a file of the workspace.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        max_bytes: How many bytes it may have. Default: 256 MiB.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
+    """
+    content = bytearray()
+    async for chunk, size in client.requests.read_file(safe_name(name)):
+        content += chunk
+        if max(size, len(content)) > max_bytes:
+            raise SandboxFileError(f"{name} has {size:,} bytes; at most {max_bytes:,} are read into memory")
+    return bytes(content)
+
+
+async def list_files(client: RunnerClient) -> list[str]:
+    """List the regular files in the workspace."""
+    return [entry["name"] for entry in await client.requests.list_files()]
+
+
+def _chunks(source: Path) -> Generator[bytes]:
+    try:
+        with source.open("rb", buffering=0) as file:
+            while chunk := file.read(sync.CHUNK):
+                yield chunk
+    except OSError as error:
+        raise SandboxFileError(error.errno, error.strerror, str(source)) from error

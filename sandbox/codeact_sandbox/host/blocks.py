@@ -1,0 +1,221 @@
+"""A block: the request to the runner, or a refusal that the model can act on, its run, and the result from the reply."""
+
+from __future__ import annotations
+
+import itertools
+import mimetypes
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from typing import Any, TypeVar, get_args
+
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.errors import SandboxProtocolError
+from codeact_sandbox.types.filenames import safe_name
+from codeact_sandbox.types.languages import Language
+from codeact_sandbox.types.limits import MAX_PAYLOAD
+from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
+
+MAX_CODE = MAX_PAYLOAD - 64 * 1024
+SHELLS = ("sh", "bash")
+REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")
+"""Types of the errors of blocks that never ran."""
+# What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
+_KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
+
+_FILENAME = re.compile(r"\s*filename:(.*)")
+_COMMENT_ENDS = ("*/", "-->", "#>")
+
+R = TypeVar("R", bound=Result)
+_OUTCOMES = {outcome: outcome for outcome in get_args(Outcome)}
+_STATES = {state: state for state in get_args(State)}  # from the best to the worst
+
+
+@dataclass(frozen=True)
+class BlockRequest:
+    """A request to the runner.
+
+    Args:
+        message: The request.
+        code: The code.
+        filename: File in the workspace that holds the code, or None.
+    """
+
+    message: dict[str, Any]
+    code: bytes
+    filename: str | None
+
+
+def make_request(
+    code: str,
+    label: str,
+    *,
+    session: bool,
+    workspace: str,
+    languages: Mapping[str, Language],
+    scan: bool = False,
+    cpu_seconds: float | None = None,
+    delete_unnamed: bool = False,
+) -> BlockRequest | Result:
+    """Turn code into a request, or into a result with the reason why it can't be run."""
+    language = languages.get(label.strip().lower())
+    if language is None:
+        known = ", ".join(sorted({language.name for language in languages.values()}))
+        return _refusal(127, "UnknownLanguage", f"The language {label[:100]!r} can't be run here. Use one of: {known}.")
+    encoded = code.encode("utf-8", "replace")
+    if len(encoded) > MAX_CODE:
+        return _refusal(
+            1, "CodeTooLarge", f"The code has {len(encoded):,} bytes; at most {MAX_CODE:,} can be run at once."
+        )
+    comment = filename_comment(code, language)
+    try:
+        filename = safe_name(comment) if comment is not None else None
+    except ValueError as error:
+        outside = comment is not None and (comment.startswith("/") or ".." in comment.split("/"))
+        why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
+        return _refusal(1, "BadFilename", f"{why} {error}")
+    in_interpreter = language.command == ("python3",) and language.name == "python"
+    keep_state = session and language.name in SHELLS
+    command: list[str] | None = [*language.command, "{file}"]
+    if in_interpreter:
+        command = None  # the interpreter already runs
+    elif keep_state:
+        command = [*language.command, "-c", _KEEP_STATE, language.name, "{file}"]
+    named = filename is not None
+    if filename is None and not (session and (language.name == "python" or keep_state)):
+        filename = default_filename(code, language)
+    path = f"{workspace}/{filename}" if filename is not None else None
+    message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
+    if filename is not None:
+        message["hide"] = path
+        message["delete"] = delete_unnamed and not named
+    return BlockRequest(message, encoded, filename)
+
+
+def filename_comment(code: str, language: Language) -> str | None:
+    """Return the file name that the first line requests, as in `# filename: plot.py`.
+
+    The second line counts if the first is such as `#!/bin/sh` or `<?php`.
+    """
+    first, _, rest = code.partition("\n")
+    if first.startswith(("#!", "<?php")):
+        first = rest.partition("\n")[0]
+    for opening in language.comments:
+        if first.startswith(opening):
+            match = _FILENAME.fullmatch(first[len(opening) :].rstrip())
+            if match is not None:
+                name = match[1].strip()
+                for end in _COMMENT_ENDS:
+                    name = name.removesuffix(end)
+                return name.strip()
+    return None
+
+
+def default_filename(code: str, language: Language) -> str:
+    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension."""
+    # Lone surrogates in a model's code can't be encoded strictly, and must not prevent the block from running.
+    digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"tmp_code_{digest}.{language.extension}"
+
+
+def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
+    return Result(exit_code, sentence, outcome="error", error=ErrorInfo(kind, sentence))
+
+
+def to_result(reply: Reply, *, split_streams: bool) -> Result:
+    """Make the result of one block, without its files."""
+    message = reply.message
+    try:
+        dropped = [int(count) for count in message["dropped"]]
+        texts: list[str] = []
+        displays: tuple[Display, ...] = ()
+        for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)]):
+            data, tail = reply.streams.get(kind, bytearray()), int(message["tail"][index])
+            head = len(data) - tail if dropped[index] else len(data)
+            texts.append(data[:head].decode("utf-8", "replace"))
+            if dropped[index]:
+                texts[-1] += f"\n[... {dropped[index]:,} bytes dropped ...]\n{data[head:].decode('utf-8', 'replace')}"
+            if index == 0 and reply.displays.kept:
+                displays = reply.displays.placed(partial(_text_offset, data, head, dropped[0]))
+        if message["outcome"] == "cancel":
+            message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
+        error = message["error"]
+        outcome, state = _OUTCOMES[message["outcome"]], _STATES[message["state"]]
+        return Result(
+            exit_code=int(message["exit_code"]),
+            output="".join(texts) + last_line(outcome, state),
+            outcome=outcome,
+            stdout=texts[0] if split_streams else None,
+            stderr=texts[1] if split_streams else None,
+            value=reply.value,
+            value_repr=None if message["value"] is None else _text_of(message["value"]),
+            error=_error_info(error) if error else None,
+            duration_s=float(message["duration_s"]),
+            truncated=sum(dropped),
+            state=state,
+            number=int(message["number"]),
+            restored_before=int(message["before"] or 0),
+            notes=tuple(map(_text_of, message["notes"])),
+            displays=displays,
+        )
+    except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
+        raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+def _text_offset(data: bytearray, head: int, dropped: int, at: int) -> int | None:
+    """Return where in the text of an output something is that has an offset in its bytes, or None if it was cut there."""
+    if dropped and at > head:
+        return None
+    return len(data[:at].decode("utf-8", "replace"))
+
+
+def _text_of(value: Any) -> str:
+    """Return text that UTF-8 can encode: lone surrogates, which JSON can contain, become escapes."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _error_info(error: Mapping[str, Any]) -> ErrorInfo:
+    line = error["line"]
+    return ErrorInfo(_text_of(error["type"]), _text_of(error["message"]), None if line is None else int(line))
+
+
+def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
+    """Make an `Artifact` from an entry of the runner's list of changed files."""
+    name = str(entry["name"])
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Artifact(name, int(entry["size"]), media_type, **more)
+
+
+def combine(results: Sequence[R]) -> R:
+    """Combine the results of several blocks as AutoGen's executors do."""
+    if len(results) == 1:
+        return results[0]
+    last = results[-1]
+    split = last.stdout is not None
+    files = {item.name: item for result in results for item in result.artifacts}
+    starts = itertools.accumulate((len(result.output) for result in results), initial=0)
+    displays = [
+        replace(each, offset=None if each.offset is None else start + each.offset)
+        for start, result in zip(starts, results, strict=False)
+        for each in result.displays
+    ]
+    return replace(
+        last,
+        output="".join(result.output for result in results),
+        code_file=next((result.code_file for result in results if result.code_file), None),
+        stdout="".join(result.stdout or "" for result in results) if split else None,
+        stderr="".join(result.stderr or "" for result in results) if split else None,
+        duration_s=sum(result.duration_s for result in results),
+        truncated=sum(result.truncated for result in results),
+        artifacts=tuple(files.values()),
+        tool_calls=tuple(call for result in results for call in result.tool_calls),
+        connections=tuple(each for result in results for each in result.connections),
+        state=max((result.state for result in results), key=list(_STATES).index),
+        notes=tuple(note for result in results for note in result.notes),
+        displays=tuple(displays),
+        files_before=None,
+    )

@@ -1,0 +1,269 @@
+"""The host's client of a runner, from its start to its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from codeact_sandbox.host import bootstrap, protocol
+from codeact_sandbox.host.connection import Connection, State
+from codeact_sandbox.host.messages import Hello, RunnerSettings
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.requests import Requests
+from codeact_sandbox.host.runner_modules import RunnerModules
+from codeact_sandbox.host.running_blocks import RunningBlocks
+from codeact_sandbox.host.stream import ByteStream, Launcher
+from codeact_sandbox.host.threads import start_thread
+from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
+from codeact_sandbox.types.environment import interpreter_variables
+from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import Result
+
+KEEP_ALIVES_PER_LEASE = 4
+# An engine that starts dozens of containers at once answers none of them in time.
+STARTS_AT_ONCE = 8
+CANCEL_TIMEOUT_S = 5.0
+RESET_SLACK_S = 1.0
+MAX_PROBLEM = 500
+_starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
+
+
+class Gateway(Protocol):
+    """Connects the code to the allowed hosts."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the supervisor's end."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no connection."""
+
+    def attach(self, connection: Connection, name: str) -> None:
+        """Start to serve a connection that is not open yet."""
+
+    def begin_block(self, *, shut: bool) -> int:
+        """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
+
+    def add_connections(self, result: Result, mark: int) -> None:
+        """Add the connections since the start of a block to its result."""
+
+    def shut(self) -> None:
+        """End every connection and refuse new ones, until the next block that is not part of a replay."""
+
+    def renew(self) -> bool:
+        """Forget the connections of the use so far; return whether that is possible."""
+
+    def close(self) -> None:
+        """End every connection."""
+
+
+class RunnerClient:
+    """A runner in a sandbox, from start to stop.
+
+    Args:
+        launcher: Starts the sandbox.
+        settings: How its runner behaves.
+        name: Name of the sandbox, for messages.
+        start_timeout_s: How long the runner may take to send its hello, in seconds.
+        grace_s: How long after a block's deadline its result may come, in seconds.
+        gateway: Connects the code to the allowed hosts, or None for no network.
+    """
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        settings: RunnerSettings,
+        name: str,
+        *,
+        start_timeout_s: float = 60.0,
+        grace_s: float = 10.0,
+        gateway: Gateway | None = None,
+    ) -> None:
+        self.name = name
+        self.requests = Requests(name, self.stop)
+        """Requests about files and the session."""
+        self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
+        self._grace_s = grace_s
+        self.settings = settings
+        self.gateway = gateway
+        self._launcher = launcher
+        self._start_timeout_s = start_timeout_s
+        self.hello: Hello | None = None
+        """The runner's first message; None before the start."""
+        self._stop_lock = threading.Lock()
+        self.give_back: Callable[[RunnerClient], bool] | None = None
+        """Called at the end of a use; returns whether the sandbox stays for another one."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run blocks."""
+        return self.requests.connection is not None and self.requests.connection.state is State.READY
+
+    @property
+    def engine(self) -> str | None:
+        """Name of the engine that runs it, if the user has chosen one."""
+        return self._launcher.host_name
+
+    @property
+    def python(self) -> Hashable | None:
+        """What identifies its Python and the packages of its image; None if that is not known."""
+        return self._launcher.python
+
+    def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
+        """Call a function when a started sandbox has ended, for whatever reason."""
+        assert self.requests.connection is not None
+        self.requests.connection.ended.add_done_callback(lambda ended: callback(ended.result()))
+
+    async def start(self) -> Hello:
+        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time."""
+        engine = self._launcher.engine
+        async with _starts[engine] if engine is not None else contextlib.nullcontext():
+            return await self._start()
+
+    def cancel_start(self) -> None:
+        """Let a start that runs fail early where it takes long."""
+        self._launcher.cancel()
+
+    async def _start(self) -> Hello:
+        launched = Completion[ByteStream]()
+        start_thread(f"codeact-start-{self.name}", self._launch, launched, daemon=False)
+        try:
+            stream = await asyncio.wrap_future(launched)
+        except asyncio.CancelledError:
+            await self._undo_launch(launched)
+            raise
+        finally:
+            # Its exception refers to this function's variables: together they would keep sockets open.
+            del launched
+        try:
+            return await self._configure(stream)
+        except BaseException:
+            await asyncio.to_thread(self.stop_blocking)
+            raise
+
+    def _launch(self, launched: Future[ByteStream]) -> None:
+        try:
+            boot = bootstrap.boot(interpreter_variables(self.settings.environment))
+            launched.set_result(self._launcher.launch(boot))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
+            self._launcher.close()
+            launched.set_exception(error)
+            del launched  # as in `_start`
+
+    async def _undo_launch(self, launched: Future[ByteStream]) -> None:
+        """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
+        undone = Completion[None]()
+        self._launcher.cancel()
+
+        def undo() -> None:
+            try:
+                if launched.exception() is None:
+                    launched.result().close()
+                    self._launcher.kill()
+                    self._launcher.close()
+            finally:
+                undone.set_result(None)
+
+        start_thread(f"codeact-undo-{self.name}", undo, daemon=False)
+        with contextlib.suppress(SandboxTimeout):
+            await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
+
+    async def _configure(self, stream: ByteStream) -> Hello:
+        """Send the runner its modules and its configuration, and wait for its hello."""
+        lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
+        keep_alive_s = lease_s / KEEP_ALIVES_PER_LEASE if lease_s is not None else None
+        connection = self.requests.connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
+        if self.gateway is not None:
+            self.gateway.attach(connection, self.name)
+        self.blocks.take_calls(connection)
+        modules = RunnerModules(connection, self._launcher.python)
+        connection.open()
+        modules.send()
+        connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
+        try:
+            message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
+        except SandboxTimeout:
+            modules.forget()
+            raise
+        except SandboxError as error:
+            modules.forget()
+            if stream.lost is not None:
+                raise SandboxUnavailable(f"the sandbox did not start: {stream.lost}") from error
+            raise SandboxStartError(f"the sandbox did not start: {error}") from error
+        hello = self.hello = Hello.parse(message)
+        hello.check()
+        return hello
+
+    async def stop(self) -> None:
+        """Stop it and everything in it; repeated calls are harmless."""
+        await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self.stop_blocking)))
+
+    async def end_use(self) -> None:
+        """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
+        if self.give_back is None or not self.give_back(self):
+            await self.stop()
+
+    def renew(self) -> RunnerClient | None:
+        """Return the client for the next use, which has nothing of this one; None if something of this use still goes on.
+
+        This one can't be used any more; `reset_blocking` comes first.
+        """
+        # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
+        if not self._stop_lock.acquire(blocking=False):
+            return None
+        try:
+            with self.requests.lock:
+                connection = self.requests.connection
+                if connection is None or not connection.is_quiet or not self.blocks.idle:
+                    return None
+                if self.gateway is not None and not self.gateway.renew():
+                    return None
+                following = RunnerClient(
+                    self._launcher,
+                    self.settings,
+                    self.name,
+                    start_timeout_s=self._start_timeout_s,
+                    grace_s=self._grace_s,
+                    gateway=self.gateway,
+                )
+                # The numbers go on: an answer that comes late can't be taken for one of the next use.
+                following.hello, following.requests.idents = self.hello, self.requests.idents
+                following.requests.connection, self.requests.connection = connection, None
+                self.requests.given_back = True
+                following.blocks.take_calls(connection)
+            return following
+        finally:
+            self._stop_lock.release()
+
+    def reset_blocking(self, timeout_s: float) -> str | None:
+        """End and remove everything of the uses so far, in a thread; return None, or why it must not be used again."""
+        try:
+            reply = self.requests.send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
+        except TimeoutError:
+            return f"it was not reset within {timeout_s:g} s"
+        except SandboxError as error:
+            return str(error)
+        problem = reply.message.get("problem", "it gave no answer")
+        return None if problem is None else printable(str(problem)[:MAX_PROBLEM])
+
+    def stop_blocking(self) -> None:
+        """Stop it, in a thread; a second call waits for the first."""
+        with self._stop_lock:
+            if self.requests.given_back:
+                return
+            connection = self.requests.connection
+            try:
+                if connection is not None:
+                    connection.close(self._grace_s)
+                self._launcher.kill()
+            finally:
+                if self.gateway is not None:
+                    self.gateway.close()
+                self._launcher.close()

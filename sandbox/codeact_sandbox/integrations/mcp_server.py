@@ -1,0 +1,204 @@
+"""An MCP server that gives its client a sandbox: `codeact mcp`. It works with the package `mcp` 1 and 2."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
+from codeact_sandbox.image_check import ImageRefused, check_image
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.filenames import printable
+
+try:
+    from mcp.server.mcpserver import Context, Image, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+except ImportError:
+    from mcp.server.fastmcp import Context, Image
+    from mcp.server.fastmcp import FastMCP as MCPServer
+    from mcp.server.fastmcp.exceptions import ToolError
+
+INSTRUCTIONS = (
+    "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
+    "call. Files are relative to the working directory."
+)
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_IMAGES = 8
+"""Images that one call returns. The result lists the others by name."""
+MAX_IMAGE_BYTES = 4 * 1024**2
+MAX_TEXT_BYTES = 256 * 1024
+"""Size of the largest text file that `read_file` returns."""
+MAX_NAMES = 200
+"""Names of files in one result."""
+PROGRESS_INTERVAL_S = 0.1
+"""Time between two notifications with output of a running block."""
+
+
+def make_server(sandbox: AsyncSandbox) -> MCPServer:
+    """Make a server for one client.
+
+    Args:
+        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client disconnects.
+
+    Returns:
+        The server; `run_stdio_async()` serves standard input and output.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await sandbox.stop()
+
+    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING")
+    tools = _Tools(sandbox)
+    for tool in (tools.run_code, tools.read_file, tools.write_file, tools.list_files, tools.restart):
+        server.tool(structured_output=False)(tool)
+    return server
+
+
+class _Tools:
+    """The tools. The client's model reads the docstrings of the public methods."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def run_code(
+        self, ctx: Context, code: str, language: str = "python", timeout: float | None = None
+    ) -> list[str | Image]:
+        """Run code. Return what it prints, the value of its last expression, and the images that it shows or saves.
+
+        Python variables stay from call to call, also when a call fails.
+
+        Args:
+            code: The code.
+            language: "python", "sh" or "bash".
+            timeout: Seconds that the code may take. Default: the limit of the server.
+        """
+        with _tool_errors():
+            async with _progress(ctx) as report:
+                async for item in self._sandbox.stream(code, language, timeout):
+                    if isinstance(item, OutputChunk):
+                        if item.text:
+                            report(item.text)
+                    else:
+                        result = item
+            if result.exit_code != 0:
+                raise ToolError(_describe(result))
+            images, notes = await self._images(result)
+            return [_describe(result, *notes), *images]
+
+    async def read_file(self, name: str) -> str | Image:
+        """Return the content of a text file or an image.
+
+        Args:
+            name: Path of the file, relative to the working directory.
+        """
+        with _tool_errors():
+            data = await self._sandbox.read(name, MAX_IMAGE_BYTES)
+        with contextlib.suppress(ImageRefused):
+            return await _image(data)
+        if len(data) > MAX_TEXT_BYTES:
+            raise ToolError(f"{name} is too large ({len(data):,} bytes). Print the part that you need with run_code.")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise ToolError(f"{name} is not a text file ({len(data):,} bytes). Read it with run_code.") from None
+
+    async def write_file(self, name: str, content: str) -> str:
+        """Write a text file. An existing file of that name is replaced.
+
+        Args:
+            name: Path of the file, relative to the working directory.
+            content: The text.
+        """
+        with _tool_errors():
+            await self._sandbox.write(name, content)
+        return f"Wrote {len(content.encode()):,} bytes to {name}."
+
+    async def list_files(self) -> str:
+        """List the files of the working directory, one a line."""
+        with _tool_errors():
+            names = await self._sandbox.list_files()
+        return "\n".join(_shown(names)) or "There are no files."
+
+    async def restart(self) -> str:
+        """Start a new session: variables, functions and imports are gone, files stay."""
+        with _tool_errors():
+            await self._sandbox.restart()
+        return "The session was restarted. Variables, functions and imports are gone. The files are still there."
+
+    async def _images(self, result: Result) -> tuple[list[Image], list[str]]:
+        """Return the images that a block has shown, made or changed, and say which ones can't be shown."""
+        images: list[Image] = []
+        notes: list[str] = []
+        shown = {display.name: display.image[0] for display in result.displays if display.image is not None}
+        files = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
+        names = dict.fromkeys([*shown, *(each.name for each in files)])
+        for name in itertools.islice(names, MAX_IMAGES):
+            try:
+                data = shown[name] if name in shown else await self._sandbox.read(name, MAX_IMAGE_BYTES)
+                images.append(await _image(data))
+            except (ImageRefused, SandboxError, ValueError) as error:
+                notes.append(f"The image {printable(name)} is not shown: {error}")
+        return images, notes
+
+
+async def _image(data: bytes) -> Image:
+    """Check an image, because clients and models fail at broken ones."""
+    content, media_type = await asyncio.to_thread(check_image, data)
+    return Image(data=content, format=media_type.removeprefix("image/"))
+
+
+@contextlib.asynccontextmanager
+async def _progress(ctx: Context) -> AsyncIterator[Callable[[str], None]]:
+    """Send output as progress notifications, several pieces in one."""
+    waiting: list[str] = []
+
+    async def send() -> None:
+        for number in itertools.count(1):
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
+            if waiting:
+                text = "".join(waiting)
+                waiting.clear()
+                await ctx.report_progress(number, message=text)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield waiting.append
+    finally:
+        sending.cancel()  # what still waits is part of the result
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _tool_errors() -> Iterator[None]:
+    """Convert errors of a call or of the sandbox into errors that the client's model can read."""
+    try:
+        yield
+    except (SandboxError, ValueError) as error:
+        raise ToolError(str(error)) from error
+
+
+def _describe(result: Result, *more: str) -> str:
+    """Describe a result for the model: output, failure, notes and files."""
+    output = apply_carriage_returns(result.output)
+    parts = [output.rstrip("\n")] if output.strip() else []
+    if result.exit_code != 0:
+        parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
+    parts += [f"Note: {note}" for note in (*result.notes, *more)]
+    if result.artifacts:
+        parts += ["Changed files:", *_shown([each.name for each in result.artifacts])]
+    return "\n".join(parts) or "The code printed nothing."
+
+
+def _shown(names: list[str]) -> list[str]:
+    """Return one line for each file, but not more than a model can read."""
+    lines = [printable(name) for name in names[:MAX_NAMES]]
+    if len(names) > MAX_NAMES:
+        lines.append(f"and {len(names) - MAX_NAMES:,} more files")
+    return lines

@@ -1,0 +1,537 @@
+"""A sandbox that is started, used and replaced when it has ended: what is below `AsyncSandbox` and the executors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+
+from codeact_sandbox import backend_selection as select
+from codeact_sandbox.block_run import BlockRun, notify_refused, request_of, run_program
+from codeact_sandbox.egress.connector import Resolver, resolve_by_system
+from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
+from codeact_sandbox.files import transfers
+from codeact_sandbox.host.blocks import combine
+from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import OutputCallback
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.waiting import CrossLoopSemaphore
+from codeact_sandbox.leftovers import remove_leftovers_in_background
+from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.preparation import prepare
+from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.toolset import Tool, Toolset
+from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted
+from codeact_sandbox.types.languages import merge
+from codeact_sandbox.types.limits import parse_size, parse_timeout
+from codeact_sandbox.types.observers import (
+    BlockId,
+    BlockStarted,
+    Observer,
+    Recorder,
+    SandboxStarted,
+    SandboxStopped,
+    notify,
+)
+from codeact_sandbox.types.option_parsing import merge_options, options_of
+from codeact_sandbox.types.option_types import SandboxKeywords
+from codeact_sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
+from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
+from codeact_sandbox.types.tool import HostToolProtocol
+from codeact_sandbox.work_folder import WorkFolder
+
+STOPPED = "the sandbox has been stopped: call start() before running more code"
+LOST = (
+    "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
+)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _with_client(
+    function: Callable[Concatenate[RunnerClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[ManagedSandbox, P], Coroutine[Any, Any, T]]:
+    """Return the method that calls a function with the running sandbox, or with a new one if it has ended."""
+
+    @wraps(function)
+    async def call(self: ManagedSandbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await function(await self._ready(), *args, **kwargs)
+
+    return call
+
+
+class ManagedSandbox:
+    """Runs blocks in one sandbox, which is started when it is needed and replaced when it has ended.
+
+    The arguments are those of `AsyncSandbox`.
+    """
+
+    resolve_name: Resolver = staticmethod(resolve_by_system)
+    """Finds the addresses of the hosts in `allow_domains`, in a thread."""
+    timeout = 60.0
+    """Wall-clock seconds that a block may take."""
+    starts = 0
+    """Number of sandboxes started. If it has changed, what the last one contained is gone."""
+    unrecorded = 0
+    """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+
+    def __init__(
+        self,
+        backend: BackendName | SandboxOptions = "auto",
+        *,
+        tools: Sequence[Tool] | Toolset = (),
+        approve_tool: ApproveTool | None = None,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
+        progress: Callable[[str], None] | None = None,
+        pool: SandboxPool | None = None,
+        caller: type | None = None,
+        **options: Unpack[SandboxKeywords],
+    ) -> None:
+        given: Mapping[str, Any] = options
+        if pool is not None and backend == "auto":
+            given = merge_options(pool.options.given(), given)
+            backend = pool.options.backend
+        self._caller = caller or type(self)
+        self.options = options_of(backend, given, self._caller)
+        self.timeout = self.options.timeout
+        self._undecided = given if backend == "auto" and isinstance(self.options, DockerOptions) else None
+        self.blocks = 0
+        """Number of blocks run in this sandbox."""
+        self.client: RunnerClient | None = None
+        """The client of the running sandbox's runner."""
+        self.name: str | None = None
+        """Name of the last sandbox."""
+        self.tools: Toolset = (
+            tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
+        )
+        self.attachments = self.tools.broker.attachments
+        """The recorders and observers."""
+        if recorder is not None or observers:
+            self.attach(recorder=recorder, observers=observers)
+        self._progress = progress
+        self._pool = pool
+        if pool is not None:
+            pool.check(self.options, self.tools)
+        self._languages = merge(self.options.languages)
+        self._folder = WorkFolder()
+        self._stopped = False
+        self._lost = False
+        self._lifecycle = CrossLoopSemaphore()
+        self._session = CrossLoopSemaphore()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the sandbox; do nothing if it is running.
+
+        Raises:
+            SandboxError: It did not start; nothing is left of it.
+        """
+        async with self._lifecycle:
+            self._stopped = False
+            await self._running()
+
+    async def stop(self) -> None:
+        """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless.
+
+        With `stop_container=False` the container is kept for the next `start`.
+        """
+        async with self._lifecycle:
+            self._stopped = True
+            try:
+                if not isinstance(self.options, DockerOptions) or self.options.stop_container:
+                    self._lost = False
+                    await self._stop()
+            finally:
+                await self.tools.stop()
+
+    async def restart(self) -> None:
+        """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
+
+        Raises:
+            SandboxError: It did not start.
+        """
+        async with self._lifecycle:
+            await self._stop(keep_folder=True)
+            self._stopped = self._lost = False
+            await self.tools.start()
+            await self._start()
+
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, and return what detaches them: see `AsyncSandbox.attach`."""
+        return self.attachments.attach(recorder, observers)
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder on the host whose files are exchanged with the workspace.
+
+        Raises:
+            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
+        """
+        return self._folder.path(self.options)
+
+    @property
+    def engine(self) -> str | None:
+        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
+        return self.client.engine if self.client is not None else None
+
+    @property
+    def facts_of_pool(self) -> dict[Hashable, dict[str, Any]] | None:
+        """What its pool knows of sandboxes in which no code has run; None without a pool, with `data`, and once code has run."""
+        return self._pool.facts if self._pool is not None and not self.options.data and not self.blocks else None
+
+    @property
+    def mode(self) -> Mode:
+        """`process` or `session`."""
+        return self.options.mode
+
+    # Host tools
+
+    def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
+        """Let the code call more functions of the host, from the next block on; those that it has already are ignored.
+
+        Args:
+            tools: As for the constructor.
+            approve_tool: Called before each call to any tool. The call is made only if it approves.
+
+        Raises:
+            TypeError: Something is not a tool.
+            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
+        """
+        self.tools.add(tools, approve_tool)
+
+    def offer_tool(self, tool: HostToolProtocol) -> None:
+        """Let the code call a function that belongs to its caller itself: it is not listed, and its calls need no approval.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        self.tools.offer(tool)
+
+    @property
+    def known_tools(self) -> tuple[HostToolProtocol, ...] | None:
+        """The functions of the host that the code can call; None if there are sources of tools that have not been started."""
+        return self.tools.known
+
+    async def list_tools(self) -> tuple[HostToolProtocol, ...]:
+        """List the host tools; starts their sources, not the sandbox."""
+        if self.tools.known is not None:
+            return self.tools.known
+        async with self._lifecycle:
+            return await self.tools.start()
+
+    def new_client(self) -> RunnerClient:
+        """Make the client of a sandbox with these options that has not been started."""
+        remove_leftovers_in_background()
+        return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
+
+    async def _running(self) -> RunnerClient:
+        client = self.client
+        await self.tools.start()
+        if client is None or not client.alive:
+            self._lost = self._lost or client is not None
+            await self._stop(keep_folder=True)
+            client = await self._start()
+        return client
+
+    async def _start(self) -> RunnerClient:
+        began = time.monotonic()
+        if self._undecided is not None:
+            found = await asyncio.to_thread(select.choose_backend, self._undecided)
+            self.options = options_of(found, self._undecided, self._caller)
+            self._undecided = None
+        fresh = await self._folder.open(self.options)
+        try:
+            client = await self._started_client()
+        except BaseException:
+            # A folder of earlier blocks must survive an engine that is unavailable for a moment.
+            await self._folder.release(keep=not fresh)
+            raise
+        self.client = client
+        self.starts, self.unrecorded = self.starts + 1, 0
+        started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
+        notify(self.attachments.current, "sandbox_started", started)
+        return client
+
+    async def _started_client(self) -> RunnerClient:
+        """Start a sandbox, or take one of the pool, and prepare it for the first block."""
+        client = await self._pool.acquire() if self._pool is not None else self.new_client()
+        self.name = client.name
+        if self._pool is None:
+            await client.start()
+        self.tools.started(client.settings.tools)
+        try:
+            # A sandbox that replaces one that has died must start even if the files have become too large for it.
+            self.blocks = await prepare(
+                client, self.options, self._folder.workspace, self._languages, all_files=not self._lost
+            )
+        except BaseException:
+            await client.stop()
+            raise
+        return client
+
+    async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
+        client, self.client = self.client, None
+        reasons: list[SandboxError] = []
+        began = time.monotonic()
+        try:
+            if client is not None:
+                if not client.alive:
+                    client.when_ended(reasons.append)
+                await (client.end_use() if reusable else client.stop())
+        finally:
+            await self._folder.close(keep=keep_folder)
+            if client is not None:
+                error = str(reasons[0]) if reasons else None
+                stopped = SandboxStopped(client.name, error, time.monotonic() - began)
+                notify(self.attachments.current, "sandbox_stopped", stopped)
+
+    async def _discard(self, client: RunnerClient) -> None:
+        """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
+        async with self._lifecycle:
+            if self.client is client:
+                self._lost = True
+                await self._stop(keep_folder=True, reusable=False)
+
+    # Running code
+
+    async def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
+        """Run code; the sandbox is started if it is not running.
+
+        Args:
+            code: The code.
+            language: Its language. Default: Python.
+            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
+
+        Returns:
+            What it did; an error in the code is a result, not an exception.
+
+        Raises:
+            ValueError: The timeout is not a positive number.
+            SandboxError: Something around the code broke.
+            asyncio.CancelledError: The task was cancelled; the code is dead by then. The exception's `result` has its output.
+        """
+        return await self.run_all((Block(code, language),), timeout=timeout)
+
+    async def run_all(
+        self,
+        blocks: Sequence[CodeAndLanguage],
+        context: RunContext = NO_CONTEXT,
+        *,
+        timeout: float | None = None,
+        chunks: OutputChunks | None = None,
+    ) -> Result:
+        """Run blocks one after the other, up to the first that fails, and return one result for all.
+
+        Args:
+            blocks: The blocks, at least one.
+            context: What the caller adds to the blocks. Default: nothing.
+            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
+            chunks: Gets their output while it is written. Default: nobody.
+        """
+        if not blocks:
+            raise ValueError("No code blocks to execute.")
+        for block in blocks:
+            check_block(block)
+        limit = parse_timeout(timeout) if timeout is not None else self.timeout
+        # In a session no other call's block runs between the blocks of one call.
+        async with self._session if self.options.mode == "session" else contextlib.nullcontext():
+            client = await self._ready()
+            results: list[Result] = []
+            for number, block in enumerate(blocks):
+                listener = chunks.listener(number) if chunks is not None else None
+                lost = self._lost
+                try:
+                    result = await self._run_block(client, block, context, limit, listener=listener)
+                except SandboxError as error:
+                    earlier = (call for each in results for call in each.tool_calls)
+                    error.tool_calls = (*earlier, *error.tool_calls)
+                    raise
+                if lost:
+                    result.notes, result.state = (LOST, *result.notes), "lost"
+                    self._lost = False
+                results.append(result)
+                if chunks is not None:
+                    chunks.finish(number, result)
+                if result.exit_code != 0:
+                    break
+            return results[0] if len(results) == 1 else combine(results)
+
+    async def _ready(self) -> RunnerClient:
+        client = self.client
+        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
+            return client
+        async with self._lifecycle:
+            if self._stopped:
+                raise SandboxNotStarted(STOPPED)
+            return await self._running()
+
+    def interrupt(self) -> bool:
+        """Stop the blocks that run; the session stays as it was before them.
+
+        Whoever awaits such a block gets its result: the outcome `crashed`, the exit code 130 and an error of type `Stopped`.
+
+        Returns:
+            Whether a block was running.
+        """
+        client = self.client
+        return client is not None and client.blocks.interrupt()
+
+    async def start_if_needed(self) -> None:
+        """Start the sandbox if it is not running, as a block does."""
+        await self._ready()
+
+    async def run_in_new_process(self, code: str, timeout: float) -> str:
+        """Run Python code, without host tools, in a new process: it sees nothing of the session, and is no block.
+
+        Raises:
+            SandboxError: It failed, or something around it broke.
+        """
+        async with self._session if self.options.mode == "session" else contextlib.nullcontext():
+            return await run_program(await self._ready(), code, timeout)
+
+    def stream_all(
+        self,
+        blocks: Sequence[CodeAndLanguage],
+        context: RunContext = NO_CONTEXT,
+        *,
+        timeout: float | None = None,
+        on_start: Callable[[asyncio.Future[Any]], object] | None = None,
+    ) -> AsyncGenerator[OutputChunk | Result, None]:
+        """Run blocks as `run_all` does, yield an `OutputChunk` for each piece of output, and finally the `Result`.
+
+        Args:
+            blocks: The blocks, at least one.
+            context: What the caller adds to the blocks. Default: nothing.
+            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
+            on_start: Called with the task that runs the blocks, which may be cancelled.
+        """
+
+        def run(chunks: OutputChunks) -> Coroutine[Any, Any, Result]:
+            return self.run_all(blocks, context, timeout=timeout, chunks=chunks)
+
+        return stream_output(run, parse_size(self.options.limits.output), on_start)
+
+    async def _run_block(
+        self,
+        client: RunnerClient,
+        block: CodeAndLanguage,
+        context: RunContext,
+        timeout: float,
+        *,
+        listener: OutputCallback | None = None,
+        replay: ReplayWorkspace | None = None,
+        observed: bool = True,
+    ) -> Result:
+        options, workspace = self.options, self._folder.workspace
+        attached = self.attachments.current if observed else ()
+        request = request_of(block, options, self._languages, scan=workspace is not None)
+        if isinstance(request, Result):
+            notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
+            return request
+        self.unrecorded += not context.journalled
+        self.blocks += 1
+        ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
+        run = BlockRun(client, options, self.tools, workspace if replay is None else None, context, ident, replay)
+        if attached:
+            return await run.observed(attached, block, request, timeout, listener)
+        return await run.run(block, request, timeout, listener)
+
+    @property
+    def known_facts(self) -> SandboxFacts:
+        """What code finds in the sandbox, as far as it follows from the options."""
+        return known_facts(self.options)
+
+    async def facts(self) -> SandboxFacts:
+        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
+
+        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
+        """
+        return await facts_of(self)
+
+    # Files
+
+    put = _with_client(transfers.put)
+    get = _with_client(transfers.get)
+    write = _with_client(transfers.write)
+    read = _with_client(transfers.read)
+    list_files = _with_client(transfers.list_files)
+
+    # The session's memory
+
+    async def checkpoint(self) -> None:
+        """Save the session's memory, until the next call or `stop`.
+
+        Raises:
+            ValueError: There is no session, or a block is running.
+        """
+        await (await self._ready_session()).requests.command(Frame.TAKE_CHECKPOINT, {})
+
+    async def rollback(self) -> None:
+        """Restore the session's memory to the last `checkpoint()`; can be repeated.
+
+        Files, file offsets, threads and subprocesses are not restored.
+
+        Raises:
+            ValueError: There is no session or no checkpoint, or a block is running.
+        """
+        await (await self._ready_session()).requests.command(Frame.ROLL_BACK, {})
+        self.unrecorded += 1
+
+    async def _ready_session(self) -> RunnerClient:
+        if self.options.mode != "session":
+            raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
+        return await self._ready()
+
+    # Replay
+
+    @contextlib.asynccontextmanager
+    async def replaying(self, known_marks: Iterable[str]) -> AsyncIterator[ReplayWorkspace]:
+        """Let the session run blocks without effects outside it; at the end its workspace has the host's files again.
+
+        `known_marks` are those of the files that the blocks need. All processes and threads of the blocks are ended; if that
+        fails, the sandbox is stopped. It raises `ExternalEffectsError` if they could have an effect outside the sandbox.
+        """
+        async with self._session:
+            client = await self._ready()
+            if (reason := select.external_effects(self.options)) is not None:
+                raise ExternalEffectsError(reason)
+            workspace = self._folder.workspace
+            assert workspace is not None
+            # Files made by the start are stored on the host after the first block, as in every session.
+            await self._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), self.timeout, observed=False)
+            run_block = partial(self._run_block, client, timeout=self.timeout, observed=False)
+            replay = ReplayWorkspace(client, workspace, run_block)
+            try:
+                if client.gateway is not None:
+                    client.gateway.shut()
+                await replay.begin(set(known_marks))
+                yield replay
+                await replay.end()
+            except BaseException:
+                await asyncio.shield(asyncio.ensure_future(self._discard(client)))
+                raise

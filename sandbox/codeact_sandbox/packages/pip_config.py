@@ -1,0 +1,151 @@
+"""What the host's pip is configured for: its indexes, and how they are reached."""
+
+from __future__ import annotations
+
+import configparser
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+logger = logging.getLogger("codeact_sandbox")
+
+DEFAULT_TIMEOUT_S = 15.0
+"""Pip's own default, in seconds without an answer."""
+SYSTEM_FILE = Path("/etc/pip.conf")
+_SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
+_FALSE = ("", "0", "no", "off", "false")
+
+
+@dataclass(frozen=True)
+class PipConfig:
+    """The options of pip that say where packages come from; credentials may be in the URLs.
+
+    Args:
+        indexes: URLs of indexes in the simple layout.
+        find_links: Folders, and URLs or paths of pages with links to packages.
+        trusted_hosts: Hosts, with or without a port, whose certificates are not checked.
+        cert: Path of a file or folder with certificates of authorities, or None for the usual ones.
+        client_cert: Path of a client certificate and its key, or None.
+        proxy: URL of a proxy, or None for those of the environment.
+        timeout_s: Seconds without an answer after which a server counts as unreachable.
+        no_index: Whether `find_links` is to be the only source.
+    """
+
+    indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    cert: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    no_index: bool = False
+
+    @classmethod
+    def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
+        """Read the configuration as the host's pip does: its files, then its environment variables."""
+        environment = os.environ if environment is None else environment
+        options = read_options(environment)
+        index = options.get("index-url") or _default_index()
+        indexes = (*([index] if index else ()), *_words(options.get("extra-index-url")))
+        no_index = _is_true(options.get("no-index"))
+        return cls(
+            indexes=() if no_index else tuple(dict.fromkeys(indexes)),
+            find_links=tuple(_words(options.get("find-links"))),
+            trusted_hosts=tuple(_words(options.get("trusted-host"))),
+            cert=_path(
+                options.get("cert") or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
+            ),
+            client_cert=_path(options.get("client-cert")),
+            proxy=options.get("proxy") or None,
+            timeout_s=_seconds(options.get("timeout")),
+            no_index=no_index,
+        )
+
+
+def read_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that pip would use, by their long names; later sources replace earlier ones."""
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+    for path in _files(environment):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            logger.warning("the configuration of pip in %s can't be read: %s", path, type(error).__name__)
+            continue
+        for section in sections.keys() & parser.sections():
+            sections[section].update({_long_name(name): value for name, value in parser.items(section) if value})
+    options = {**sections["global"], **sections["install"]}
+    for name, value in environment.items():
+        if name.startswith("PIP_") and value:
+            options[_long_name(name.removeprefix("PIP_"))] = value
+    return options
+
+
+def _long_name(name: str) -> str:
+    name = name.lower().replace("_", "-").removeprefix("--")
+    return _SHORT_NAMES.get(name, name)
+
+
+def home_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the user's home, or None: a user that only has a number, as in many containers, has none."""
+    try:
+        return Path(environment.get("HOME") or Path.home())
+    except RuntimeError:
+        return None
+
+
+def _files(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Return pip's configuration files, the least important first."""
+    only = environment.get("PIP_CONFIG_FILE")
+    if only == os.devnull:
+        return
+    home = home_folder(environment)
+    if sys.platform == "darwin":
+        yield Path("/Library/Application Support/pip/pip.conf")
+    for folder in (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
+        yield Path(folder) / "pip" / "pip.conf"
+    yield SYSTEM_FILE
+    if not (only and Path(only).exists()):
+        if home is not None:
+            yield home / ".pip" / "pip.conf"
+        if home is not None and sys.platform == "darwin":
+            yield home / "Library/Application Support/pip/pip.conf"
+        settings = environment.get("XDG_CONFIG_HOME") or (home and home / ".config")
+        if settings:
+            yield Path(settings) / "pip" / "pip.conf"
+    yield Path(sys.prefix) / "pip.conf"
+    if only:
+        yield Path(only)
+
+
+def _words(text: str | None) -> list[str]:
+    return (text or "").split()
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").strip().lower() not in _FALSE
+
+
+def _path(text: str | None) -> str | None:
+    return str(Path(text).expanduser()) if text else None
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        seconds = float(text) if text else DEFAULT_TIMEOUT_S
+    except ValueError:
+        return DEFAULT_TIMEOUT_S
+    return seconds if 0 < seconds < 3600 else DEFAULT_TIMEOUT_S
+
+
+def _default_index() -> str | None:
+    """Return the index that pip uses if none is configured; only pip itself knows it."""
+    try:
+        from pip._internal.models.index import PyPI  # noqa: PLC0415 - the host's environment may have no pip
+    except ImportError:
+        return None
+    found = getattr(PyPI, "simple_url", None)
+    return found if isinstance(found, str) else None

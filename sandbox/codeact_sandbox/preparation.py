@@ -1,0 +1,80 @@
+"""What a started sandbox gets before its first block: files, functions and `init_command`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codeact_sandbox.files import sync
+from codeact_sandbox.files.data import check_data
+from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.host.blocks import make_request, to_result
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.types.errors import SandboxStartError
+from codeact_sandbox.types.languages import Language
+from codeact_sandbox.types.options import DockerOptions, SandboxOptions
+from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import Block
+
+PREPARE_TIMEOUT_S = 60.0
+
+
+async def prepare(
+    client: RunnerClient,
+    options: SandboxOptions,
+    workspace: Workspace | None,
+    languages: Mapping[str, Language],
+    *,
+    all_files: bool,
+) -> int:
+    """Send files and functions, and run `init_command`; return how many blocks were run for it."""
+    blocks = 0
+    await check_data(client, options.data)
+    if workspace is not None:
+        workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
+    if options.functions_source is not None:
+        module = options.functions_module
+        await client.requests.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])
+        failed = "the functions failed to load"
+        if options.functions_packages and not isinstance(options, DockerOptions):
+            needed = ", ".join(options.functions_packages)
+            failed += f"; they need {needed}: install that for the Python that the sandbox runs, or use Docker"
+        # Without a list of changed files: an import writes __pycache__.
+        await _run(client, options, languages, Block(f"import {module}"), failed=failed, scan=False)
+        blocks += 1
+    if options.init_command is not None:
+        scan = workspace is not None
+        block = Block(options.init_command, "sh")
+        reply = await _run(client, options, languages, block, failed="init_command failed", scan=scan)
+        blocks += 1
+        if workspace is not None:
+            await sync.pull(workspace, client, reply)
+    return blocks
+
+
+async def _run(
+    client: RunnerClient,
+    options: SandboxOptions,
+    languages: Mapping[str, Language],
+    block: Block,
+    *,
+    failed: str,
+    scan: bool,
+) -> Reply:
+    session = options.mode == "session"
+    request = make_request(
+        block.code,
+        block.language,
+        session=session,
+        workspace=WORKSPACE,
+        languages=languages,
+        scan=scan,
+        delete_unnamed=True,
+    )
+    assert not isinstance(request, Result)
+    reply = await client.blocks.run(request.message, request.code, PREPARE_TIMEOUT_S)
+    result = to_result(reply, split_streams=options.split_streams)
+    if result.exit_code != 0:
+        raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
+    return reply

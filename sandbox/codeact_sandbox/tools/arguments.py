@@ -1,0 +1,215 @@
+"""Arguments and results of Python functions, validated and dumped by pydantic; its errors as sentences."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+import typing
+import warnings
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic.json_schema import PydanticJsonSchemaWarning
+from pydantic_core import CoreSchema
+
+from codeact_sandbox.tools.answers import is_image_class
+from codeact_sandbox.tools.payloads import least_size
+from codeact_sandbox.types.tool import ToolArgumentError
+
+MAX_PROBLEMS = 5
+MAX_LISTED = 500
+FIRST_ITEMS = 10
+T = TypeVar("T")
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+_BYTES_AS_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
+
+
+class Arguments:
+    """The parameters of a function."""
+
+    def __init__(self, name: str, types: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        # Beside text, base64 could not be told from it.
+        base64 = not any(map(_mixes_text_and_bytes, types.values()))
+        config = ConfigDict(**_CONFIG, **(_BYTES_AS_BASE64 if base64 else {}))
+        # Aliases, because not every name can be that of a model's field.
+        fields: dict[str, Any] = {
+            f"p{number}": (_described(kind), Field(defaults.get(each, ...), alias=each))
+            for number, (each, kind) in enumerate(types.items())
+        }
+        self._names = dict(zip(fields, types, strict=True))
+        try:
+            self._model = create_model("Arguments", __config__=config, **fields)
+            self.schema = _schema_of(self._model)
+        except Exception:
+            for each, kind in types.items():
+                _check_type(name, each, kind, config)
+            raise
+
+    def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert JSON values to Python values by name, without the defaults."""
+        if not values and not self._names:
+            return {}
+        made = validated(lambda given: self._model.model_validate_json(json.dumps(given)), values)
+        return {name: getattr(made, field) for field, name in self._names.items() if field in made.model_fields_set}
+
+
+class Result:
+    """The result of a function."""
+
+    def __init__(self, kind: Any) -> None:
+        try:
+            self._adapter = TypeAdapter[Any](kind, config=ConfigDict(**_CONFIG, **_BYTES_AS_BASE64))
+        except PydanticUserError:  # a type with a configuration of its own
+            self._adapter = TypeAdapter[Any](kind)
+        self.schema = self._adapter.json_schema(mode="serialization")
+
+    def dump(self, value: Any) -> Any:
+        """Convert a result to JSON values."""
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+
+
+def result_of(kind: Any) -> Result | None:
+    """Return what dumps results of a type; None for one that pydantic does not know."""
+    try:
+        return Result(kind)
+    except Exception:  # noqa: BLE001 - a type of the author's own: each value is converted by its own type
+        return None
+
+
+def check_result(name: str, kind: Any) -> None:
+    """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do."""
+    for part in typing.get_args(kind) or (kind,):
+        if not isinstance(part, type) or is_image_class(part) or hasattr(part, "tolist"):
+            continue
+        if result_of(part) is not None:
+            continue
+        raise ValueError(
+            f"The tool `{name}` returns a {part.__module__}.{part.__qualname__}, which can't be sent to the sandbox. Return a "
+            "plain value, a dataclass, a pydantic model, an array, a table, an image or a path."
+        )
+
+
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # a default that JSON can't represent
+        return model.model_json_schema()
+
+
+def _check_type(name: str, parameter: str, kind: Any, config: ConfigDict) -> None:
+    try:
+        _schema_of(create_model("Argument", __config__=config, value=(_described(kind), ...)))
+    except Exception as error:
+        why = str(error).partition("\n")[0]
+        raise ValueError(
+            f"The parameter `{parameter}` of the tool `{name}` is of a type that can't be checked ({kind}): {why} Take a plain "
+            "value, a dataclass or a pydantic model."
+        ) from error
+
+
+class _StopAtFirst:
+    """Makes pydantic stop at the first invalid item of a list, because reporting all takes long.
+
+    Its own `FailFast` can't be applied to the members of a union.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: CoreSchema = _with_fail_fast(handler(source))
+        return schema
+
+
+def _with_fail_fast(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_with_fail_fast, schema))
+    if not isinstance(schema, dict):
+        return schema
+    more = {"fail_fast": True} if schema.get("type") in ("list", "set", "frozenset") else {}
+    return {key: item if key in _OPAQUE else _with_fail_fast(item) for key, item in schema.items()} | more
+
+
+_OPAQUE = frozenset({"default", "metadata", "expected", "serialization"})
+
+
+def _described(kind: Any) -> Any:
+    """Return the type with its strings in `Annotated` as description."""
+    words: list[Any] = [_StopAtFirst()]
+    if typing.get_origin(kind) is Annotated:
+        kind, *more = typing.get_args(kind)
+        words = [Field(description=each) if isinstance(each, str) else each for each in more] + words
+    return Annotated[(kind, *words)]
+
+
+def _mixes_text_and_bytes(kind: Any) -> bool:
+    arguments = typing.get_args(kind)
+    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    return (is_union and {str, bytes} <= set(arguments)) or any(
+        _mixes_text_and_bytes(each) for each in arguments if not inspect.isclass(each)
+    )
+
+
+def validated(validate: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:
+    """Validate arguments."""
+    try:
+        return validate(dict(arguments))
+    except ValidationError as error:
+        if error.error_count() <= MAX_LISTED:
+            raise ToolArgumentError(problems_of(error)) from None
+        count = error.error_count()
+    except ValueError as error:
+        raise ToolArgumentError(problems_of(error)) from None
+    # Listing all errors would take long, so only the first items are validated again.
+    try:
+        validate(_first_of(dict(arguments), 0))
+    except (ValidationError, ValueError) as error:
+        raise ToolArgumentError(f"{problems_of(error)}; in all {count:,} values don't fit") from None
+    raise ToolArgumentError(f"{count:,} values do not fit the tool's annotations")
+
+
+def _first_of(value: Any, depth: int) -> Any:
+    # All arguments are needed at the top level.
+    most = None if depth == 0 else FIRST_ITEMS
+    if isinstance(value, dict):
+        return {key: _first_of(item, depth + 1) for key, item in islice(value.items(), most)}
+    return [_first_of(item, depth + 1) for item in value[:most]] if isinstance(value, list) else value
+
+
+def problems_of(error: Exception) -> str:
+    """Return what is wrong with arguments, as sentences."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors(include_url=False, include_context=False)
+    lines = [_sentence(item) for item in found[:MAX_PROBLEMS]]
+    more = [f"and {len(found) - MAX_PROBLEMS} more"] if len(found) > MAX_PROBLEMS else []
+    return "; ".join(lines + more)
+
+
+def _sentence(item: Any) -> str:
+    path = _path(item["loc"])
+    if item["type"] in ("missing", "missing_argument"):
+        return f"{path} is missing"
+    if item["type"] == "extra_forbidden":
+        return f"{path} is not known"
+    return f"{path}: {item['msg']}, not {_shown(item['input'])}"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    first, *rest = location or ("the arguments",)
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        value = value[:100]
+    text = repr(value) if least_size(value, 1000) <= 1000 else f"a long {type(value).__name__}"
+    return text if len(text) <= 100 else text[:99] + "…"

@@ -1,0 +1,444 @@
+"""Runs host tools for the blocks of a sandbox: approved, within limits, recorded, and cancelled with the block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.requests import Requests
+from codeact_sandbox.tools.answers import as_tool_image
+from codeact_sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.call_files import CallFiles, FileBudget
+from codeact_sandbox.tools.function import HostTool, contained
+from codeact_sandbox.tools.payloads import (
+    Request,
+    describe_error,
+    read_call,
+    traceback_of,
+    write_answer,
+    write_error,
+)
+from codeact_sandbox.tools.stub import sources
+from codeact_sandbox.types.errors import SandboxProtocolError
+from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.observers import (
+    Attachments,
+    BlockId,
+    CallFinished,
+    CallIntent,
+    Recorder,
+    notify,
+    recorders,
+)
+from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
+from codeact_sandbox.types.run_context import RunContext
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
+from codeact_sandbox.types.tool_limits import ToolLimits
+
+logger = logging.getLogger("codeact_sandbox")
+
+CANCEL_GRACE_S = 1.0
+RECORD_TIMEOUT_S = 30.0
+_NUMBER = struct.Struct("!I")
+
+
+class NotAllowed(Exception):
+    """A call that is not made."""
+
+    def __init__(self, kind: str, reason: str, *bases: str, refused: bool | None = None) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+        self.bases = list(bases)
+        self.refused = kind == "ToolRefused" if refused is None else refused
+
+
+class ToolBroker:
+    """The host tools of a sandbox, with their limits and approval."""
+
+    def __init__(
+        self,
+        tools: Sequence[HostToolProtocol],
+        limits: ToolLimits,
+        approve: ApproveTool | None = None,
+    ) -> None:
+        self.tools: dict[str, HostToolProtocol] = {}
+        self.limits = limits
+        self.approve = approve
+        self.attachments = Attachments()
+        """Recorders and observers of the sandbox."""
+        self.without_approval: set[str] = set()
+        self.replace((), tools)
+
+    def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
+        """Replace some of the tools by others."""
+        staying = {name: tool for name, tool in self.tools.items() if tool not in old}
+        names = [*staying, *(tool.name for tool in new)]
+        if double := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two host tools have the same name ({', '.join(double)}): rename one")
+        for name in names:
+            if not name.isidentifier() or name.startswith("_"):
+                raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
+        self.tools = {**staying, **{tool.name: tool for tool in new}}
+
+    def approval_for(self, tool: HostToolProtocol) -> ApproveTool | None:
+        """Return what approves the calls to a tool; None if they need no approval."""
+        return None if tool.name in self.without_approval else self.approve
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings with which the runner starts."""
+        return {
+            "sources": sources(list(self.tools.values())),
+            "in_flight": self.limits.in_flight,
+            "call_bytes": parse_size(self.limits.call_bytes),
+        }
+
+    def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
+        """Return the handler of the calls of one block, for the running event loop."""
+        return BlockCalls(self, code, language, context, block)
+
+
+@dataclass(eq=False)
+class _Call:
+    number: int
+    position: int
+    began: float
+    name: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    outcome: CallOutcome | None = None
+    result: Any = None
+    error: ErrorInfo | None = None
+    duration_s: float = 0.0
+    images: tuple[ToolImage, ...] = ()
+    error_bases: tuple[str, ...] = ()
+    intent: CallIntent | None = None
+    recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+    timer: asyncio.TimerHandle | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class BlockCalls:
+    """The calls of one block."""
+
+    def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
+        self._broker = broker
+        self._block = block
+        self._attached = broker.attachments.current
+        self._limits = broker.limits
+        self._code, self._language = code, language
+        self._loop = asyncio.get_running_loop()
+        # Tools run with the context variables of the block's caller, not those of the connection's thread.
+        self._context = contextvars.copy_context()
+        self._caller = context
+        self._send: Callable[[bytes], None] | None = None
+        self._open: set[int] = set()
+        self._cancelled: set[int] = set()
+        # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.
+        self._calls: list[_Call | ToolCall] = []
+        self._running: dict[int, _Call] = {}
+        self._waiting: deque[tuple[_Call, bytes]] = deque()
+        self._tasks: dict[asyncio.Task[None], _Call] = {}
+        self._records: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self._over_budget = 0
+        self._bytes_in = self._bytes_out = 0
+        self._files = FileBudget(parse_size(broker.limits.file_bytes))
+        self.sandbox: Requests | None = None
+        """Exchanges files with the sandbox for tools that take or return them."""
+        self.work_dir: Path | None = None
+        """The folder on the host whose files are in the workspace."""
+
+    @property
+    def log(self) -> tuple[ToolCall, ...]:
+        """The calls so far, in the order they began."""
+        return tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the calls for the block's result."""
+        if not self._over_budget:
+            return ()
+        return (
+            f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget.",
+        )
+
+    def open(self, send: Callable[[bytes], None]) -> None:
+        """Send answers with this function from now on."""
+        self._send = send
+
+    # In the connection's thread
+
+    def on_frame(self, kind: bytes, payload: bytes) -> None:
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame."""
+        if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
+            raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
+        (number,) = _NUMBER.unpack_from(payload)
+        if kind == Frame.CANCEL_CALL:
+            if number in self._open and number not in self._cancelled:
+                self._cancelled.add(number)
+                self._schedule(self._on_cancel, number)
+            return
+        if number in self._open or len(self._open) >= self._limits.in_flight:
+            raise SandboxProtocolError("the sandbox sent more calls at once than its limits allow")
+        self._open.add(number)
+        self._schedule(self._on_call, number, payload[_NUMBER.size :])
+
+    def _schedule(self, work: Callable[..., None], *arguments: Any) -> None:
+        # If the loop has been closed, the block's caller has gone.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
+
+    # On the event loop
+
+    def _on_call(self, number: int, payload: bytes) -> None:
+        if self._ended:
+            return
+        call = _Call(number, len(self._calls) + 1, time.monotonic())
+        if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > parse_size(self._limits.bytes_in):
+            self._refuse_for_budget(call)
+            return
+        self._bytes_in += len(payload)
+        self._calls.append(call)
+        self._running[number] = call
+        self._waiting.append((call, payload))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._start_next)
+
+    def _start_next(self) -> None:
+        """Start one call in each round of the event loop: an async tool can compute for long before it awaits something."""
+        call, payload = self._waiting.popleft()
+        if self._waiting:
+            self._loop.call_soon(self._start_next)
+        if call.outcome is None:  # not cancelled meanwhile
+            call.task = self._loop.create_task(self._serve(call, payload))
+            self._tasks[call.task] = call
+            call.task.add_done_callback(self._tasks.pop)
+
+    def _refuse_for_budget(self, call: _Call) -> None:
+        self._over_budget += 1
+        self._answer(call.number, self._refusal)
+
+    @cached_property
+    def _refusal(self) -> bytes:
+        """What each call beyond the budget is answered; written once, because code may make any number of them."""
+        limits = self._limits
+        reason = f"a block may make {limits.calls:,} calls to host tools, with {limits.bytes_in} of arguments; this is one more"
+        return write_error("ToolBudgetExceeded", reason, ["RuntimeError"])
+
+    async def _serve(self, call: _Call, payload: bytes) -> None:
+        """Make one call; all exceptions of a tool end here."""
+        try:
+            request = await self._read(call, payload)
+            answers = self._caller.answers
+            if answers is None:
+                answer = await self._make_call(call, request)
+            else:
+                call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
+                answer = await answers(request.name, request.copies[1])
+            images = tuple(map(as_tool_image, answer.images))
+            body, result = await self._written(answer.value)
+            if call.outcome is None:
+                call.images = images
+                self._bytes_out += len(body)
+                self._finish(call, "ok", body, result)
+        except NotAllowed as error:
+            self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and similar exceptions would end the host's event loop
+            kind, message, bases = describe_error(error)
+            if isinstance(error, ToolArgumentError):
+                kind = "TypeError"
+            elif call.outcome is None and not isinstance(error, asyncio.CancelledError):
+                # Without its arguments, which may contain secrets. Not a warning, because the code gets and handles the error.
+                logger.info("the host tool %s failed:\n%s", call.name, traceback_of(error))
+            self._fail(call, "error", kind, message, bases)
+
+    async def _written(self, value: Any) -> tuple[bytes, Any]:
+        body, result = await write_answer(value, parse_size(self._limits.answer_bytes))
+        if self._bytes_out + len(body) > parse_size(self._limits.bytes_out):
+            raise ValueError(
+                f"the results for one block may have {self._limits.bytes_out}; with this one they have more"
+            )
+        return body, result
+
+    async def _read(self, call: _Call, payload: bytes) -> Request:
+        try:
+            request = await read_call(payload, 3 if self._broker.approve is not None else 2)
+        except ValueError as error:
+            raise NotAllowed("BadCall", str(error), "ValueError") from None
+        call.name, call.arguments = request.name, request.copies[0]
+        return request
+
+    async def _make_call(self, call: _Call, request: Request) -> ToolAnswer:
+        """Make a call if it is approved and recorded."""
+        tool = self._caller.tools.get(request.name) or self._broker.tools.get(request.name)
+        if tool is None:
+            known = ", ".join(self._broker.tools)
+            raise NotAllowed(
+                "UnknownTool", f"there is no host tool {request.name[:200]!r}; there are: {known}", "NameError"
+            )
+        approve = self._broker.approval_for(tool)
+        if approve is not None:
+            waiting = ToolApprovalRequest(
+                tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
+            )
+            await self._approve(approve, waiting)
+        await self._record_intent(call, tool)
+        call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
+        return await self._run(tool, request.copies[1])
+
+    async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
+        if self.sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
+            return await tool.run(arguments)
+        files = CallFiles(self.sandbox, self._files, self.work_dir)
+        try:
+            return await tool.run(arguments, files)
+        finally:
+            await files.close()
+
+    async def _approve(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
+        try:
+            answer = await approve(request)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            logger.exception("the approval of a call to the host tool %s failed", request.name)
+            kind, message, _ = describe_error(error)
+            raise NotAllowed("ToolRefused", f"it could not be approved: {kind}: {message}") from None
+        if not isinstance(answer, ToolApproval):
+            raise NotAllowed("ToolRefused", f"approve_tool must return a ToolApproval, not a {type(answer).__name__}")
+        if answer.approved is not True:
+            raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
+
+    async def _record_intent(self, call: _Call, tool: HostToolProtocol) -> None:
+        call.intent = self._intent(call, idempotent=getattr(tool, "idempotent", False) is True)
+        for recorder in recorders(self._attached):
+            try:
+                async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
+                    await contained(recorder.call_starting(call.intent))
+            except Exception as error:  # noqa: BLE001 - of the caller's own code
+                raise NotAllowed("ToolRefused", f"it was not made, because {_not_recorded(call, error)}") from None
+            if call.outcome is not None:  # cancelled, but the recorder suppressed the cancellation
+                raise asyncio.CancelledError
+        notify(self._attached, "call_started", call.intent)
+
+    def _intent(self, call: _Call, *, idempotent: bool = False) -> CallIntent:
+        return CallIntent(self._block, call.position, call.name, call.arguments, idempotent)
+
+    def _out_of_time(self, call: _Call) -> None:
+        text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
+        self._fail(call, "timeout", "TimeoutError", text, ["TimeoutError"])
+        self._cancel(call)
+
+    def _on_cancel(self, number: int) -> None:
+        call = self._running.get(number)
+        if call is not None:
+            self._fail(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
+            self._cancel(call)
+
+    def _fail(
+        self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
+    ) -> None:
+        if call.outcome is None:
+            call.error, call.error_bases = ErrorInfo(kind, message), tuple(bases)
+            self._finish(call, outcome, write_error(kind, message, bases, refused=refused))
+
+    def _finish(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
+        """Set the outcome of a call, and answer it when the outcome is recorded."""
+        call.outcome, call.result = outcome, result
+        call.duration_s = time.monotonic() - call.began
+        if call.timer is not None:
+            call.timer.cancel()
+        del self._running[call.number]
+        recording = recorders(self._attached) if self._caller.answers is None else []
+        if not recording:
+            self._deliver(call, body)
+            return
+        record = self._loop.create_task(self._record(call, body, recording))
+        self._records.add(record)
+        record.add_done_callback(self._records.discard)
+
+    async def _record(self, call: _Call, body: bytes, recording: Sequence[Recorder]) -> None:
+        for recorder in recording:
+            try:
+                async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
+                    await contained(recorder.call_finished(self._finished(call)))
+            except Exception as error:  # noqa: BLE001 - of the caller's own code
+                message = f"the host tool has run, but {_not_recorded(call, error)}"
+                if call.outcome == "ok":
+                    call.outcome, call.result, call.images = "error", None, ()
+                    call.error, call.error_bases = ErrorInfo("RuntimeError", message), ("RuntimeError",)
+                    body = write_error("RuntimeError", message, ["RuntimeError"])
+        self._deliver(call, body)
+
+    def _finished(self, call: _Call) -> CallFinished:
+        return CallFinished(call.intent or self._intent(call), _tool_call(call))
+
+    def _deliver(self, call: _Call, body: bytes) -> None:
+        self._calls[call.position - 1] = ended = _tool_call(call)
+        if self._caller.on_call is not None:
+            self._caller.on_call(ended)
+        if self._attached and self._caller.answers is None:
+            notify(self._attached, "call_finished", self._finished(call))
+        if not self._ended:
+            self._answer(call.number, body)
+
+    def _answer(self, number: int, body: bytes) -> None:
+        assert self._send is not None
+        self._cancelled.discard(number)
+        self._open.discard(number)
+        self._send(_NUMBER.pack(number) + body)
+
+    def _cancel(self, call: _Call) -> None:
+        if call.task is not None:
+            call.task.cancel()
+
+    def end(self) -> None:
+        """Cancel the calls that run, and answer nothing any more."""
+        self._ended = True
+        for call in list(self._running.values()):
+            self._fail(call, "cancelled", "CancelledError", "the block ended first", [])
+            self._cancel(call)
+
+    async def close(self) -> None:
+        """Cancel the calls, give their tools a second to clean up, and wait until all calls are recorded."""
+        self.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CANCEL_GRACE_S)
+        if self._records:
+            await asyncio.wait(self._records, timeout=RECORD_TIMEOUT_S)
+        for task, call in self._tasks.items():
+            if not task.done():
+                logger.warning("the host tool %s goes on though its block has ended", call.name)
+
+
+def _not_recorded(call: _Call, error: Exception) -> str:
+    logger.exception("recording a call to the host tool %s failed", call.name)
+    kind, message, _ = describe_error(error)
+    if isinstance(error, TimeoutError) and not message:
+        return f"it was not recorded within {RECORD_TIMEOUT_S:g} s"
+    return f"it could not be recorded: {kind}: {message}"
+
+
+def _tool_call(call: _Call) -> ToolCall:
+    outcome = call.outcome or "cancelled"
+    return ToolCall(
+        call.name,
+        call.arguments,
+        outcome,
+        call.result,
+        call.error,
+        call.duration_s,
+        call.images,
+        error_bases=call.error_bases,
+    )

@@ -1,0 +1,139 @@
+"""Files that one call of a host tool exchanges with the sandbox: within a limit, and removed from the host with the call."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Generator
+from contextlib import aclosing
+from pathlib import Path
+
+from codeact_sandbox.files.temporary_folder import TemporaryFolder
+from codeact_sandbox.host.requests import CHUNK, Requests
+from codeact_sandbox.host.waiting import in_thread, in_threads
+from codeact_sandbox.types.filenames import safe_name
+from codeact_sandbox.types.paths import WORKSPACE
+
+CHUNKS_PER_CALL = 4
+# The supervisor reads and writes for the host, and code must not see these through it.
+SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
+
+
+class FileBudget:
+    """How many bytes the running calls of a block may exchange as files."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def take(self, count: int) -> None:
+        """Take some of it."""
+        if self.used + count > self.limit:
+            raise ValueError(
+                f"it is too large: the calls of a block may exchange {self.limit:,} bytes as files at a time"
+            )
+        self.used += count
+
+
+class CallFiles:
+    """The files of one call."""
+
+    def __init__(self, sandbox: Requests, budget: FileBudget, work_dir: Path | None) -> None:
+        self._sandbox = sandbox
+        self._budget = budget
+        self._work_dir = work_dir
+        self._taken = 0
+        self._folder: TemporaryFolder | None = None
+        self._copies = 0
+
+    async def close(self) -> None:
+        """Remove the copies on the host."""
+        self._budget.used -= self._taken
+        self._taken = 0
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await asyncio.shield(asyncio.ensure_future(folder.remove()))
+
+    async def read(self, path: str) -> bytes:
+        """Return the content of a file of the sandbox."""
+        pieces: list[bytes] = []
+        async with aclosing(self._sandbox.read_file(_checked(path))) as reading:
+            async for piece, size in reading:
+                self._take_piece(len(piece), size)
+                pieces.append(piece)
+        return await in_thread(b"".join, pieces)
+
+    async def copy_in(self, path: str) -> Path:
+        """Copy a file of the sandbox into a temporary folder of the host; the copy is removed with the call."""
+        name = posixpath.basename(_checked(path))
+        safe_name(name)
+        if self._folder is None:
+            self._folder = await in_thread(TemporaryFolder)
+        # A folder of its own, because two arguments may have the same name.
+        self._copies += 1
+        target = self._folder.path / str(self._copies) / name
+        await in_thread(target.parent.mkdir)
+        await in_thread(target.touch)
+        waiting: list[bytes] = []
+        async with aclosing(self._sandbox.read_file(path)) as reading:
+            async for piece, size in reading:
+                self._take_piece(len(piece), size)
+                waiting.append(piece)
+                if len(waiting) == CHUNKS_PER_CALL:
+                    await in_thread(_append, target, waiting)
+                    waiting = []
+        await in_thread(_append, target, waiting)
+        return target
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file of the sandbox."""
+        self._take(len(data))
+        await self._sandbox.write_file(path, 0o644, (data[at : at + CHUNK] for at in range(0, len(data), CHUNK)))
+
+    async def copy_out(self, source: Path) -> str:
+        """Copy a file of the host into the workspace, and return its path there.
+
+        A file in `work_dir` gets the path that it has there, any other its own name.
+        """
+        name, size = await in_thread(self._describe, source)
+        self._take(size)
+        await self._sandbox.write_file(name, 0o644, in_threads(_chunks(source, size)))
+        return f"{WORKSPACE}/{name}"
+
+    def _describe(self, source: Path) -> tuple[str, int]:
+        path = source.resolve(strict=True)
+        if not path.is_file():
+            raise TypeError(f"the tool returned the path {source.name!r}, which is not a file")
+        work_dir = self._work_dir.resolve() if self._work_dir is not None else None
+        inside = work_dir is not None and path.is_relative_to(work_dir)
+        name = path.relative_to(work_dir).as_posix() if inside and work_dir is not None else source.name
+        return safe_name(name), path.stat().st_size
+
+    def _take_piece(self, count: int, size: int) -> None:
+        """Take a piece of a file; a file that can't fit is refused at its first piece, whatever else the sandbox says."""
+        self._take(size if size > self._budget.limit else count)
+
+    def _take(self, count: int) -> None:
+        self._budget.take(count)
+        self._taken += count
+
+
+def _checked(path: str) -> str:
+    """Check the path of a file of the sandbox, which untrusted code has sent."""
+    if not path.startswith("/") or "\0" in path or posixpath.normpath(path) != path:
+        raise ValueError("the path of a file must be absolute, without . and ..")
+    if any(path == folder or path.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
+        raise ValueError("files of /dev, /proc and /sys can't be passed to host tools")
+    return path
+
+
+def _append(target: Path, pieces: list[bytes]) -> None:
+    with target.open("ab") as file:
+        file.writelines(pieces)
+
+
+def _chunks(source: Path, size: int) -> Generator[bytes]:
+    with source.open("rb") as file:
+        while size > 0 and (piece := file.read(min(CHUNK, size))):
+            size -= len(piece)
+            yield piece

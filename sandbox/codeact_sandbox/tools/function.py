@@ -1,0 +1,328 @@
+"""`HostTool`: a Python function of the host as a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import typing
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from io import IOBase
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+from codeact_sandbox.host.threads import Threads
+from codeact_sandbox.tools.answers import is_image_class, to_answer
+from codeact_sandbox.tools.arguments import Arguments, check_result, result_of
+from codeact_sandbox.tools.call_files import CallFiles
+from codeact_sandbox.tools.names import checked_name
+from codeact_sandbox.tools.payloads import is_small, offload
+from codeact_sandbox.tools.rich_values import RichType, rich_type
+from codeact_sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
+from codeact_sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
+from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage, ToolStuckError
+
+T = TypeVar("T")
+_EMPTY = inspect.Parameter.empty
+_RETURN = "return"
+MAX_ITEMS = 100_000
+"""Items of an iterator that a tool returns."""
+OTHER_THREAD = "created in a thread can only be used in that same thread"
+OPEN_IN_TOOL = (
+    "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "
+    "called."
+)
+STUCK = (
+    "the thread of this tool is still busy with an earlier call, which took too long or whose block has ended: no call can be "
+    "made until that one returns"
+)
+
+
+class OwnThread(Threads):
+    """One thread, in which all calls of a tool run one after the other.
+
+    If nobody waits any more for a call that is running, because it took too long or the block has ended, further calls fail until
+    it returns: the thread can't be stopped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(most=1, idle_s=None)
+        self._abandoned: Future[Any] | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function in the thread, as `Threads.run` does."""
+        if self._abandoned is not None and not self._abandoned.done():
+            raise ToolStuckError(STUCK)
+        job = self.submit(function)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            if job.running():
+                self._abandoned = job
+            raise
+
+
+class HostTool(StubbedTool):
+    """A typed function as a host tool. Give one where the function needs an option; other functions are passed as they are.
+
+    A parameter whose class has `cancel()` and `link_future()`, such as AutoGen's `CancellationToken`, is not shown: each call
+    gets a new object, which is cancelled with the call.
+
+    Args:
+        function: The function, sync or async; a `functools.partial` or a bound method will do, a lambda won't.
+        thread: Where a sync function runs. "shared" (the default): in one of a few threads, several calls at the same time.
+            "own": all its calls in one thread, one after the other. What belongs to a thread, such as a connection of sqlite3,
+            must be made by the function itself.
+        idempotent: Whether calling it again does no harm, as with a search. A run log then does not wait for the disk before and
+            after a call. Default: no.
+
+    Raises:
+        ValueError: The function can't be a tool, or `thread` is something else; the message says why.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, thread: Literal["shared", "own"] = "shared", idempotent: bool = False
+    ) -> None:
+        if thread not in ("shared", "own"):
+            raise ValueError(f"thread must be 'shared' or 'own', not {thread!r}")
+        self.function = function
+        self.idempotent = idempotent
+        self._threads = OwnThread() if thread == "own" else Threads()
+        name = _name_of(function)
+        self.origin = f"the function {_location_of(function)}"
+        self._is_async = _is_async(function)
+        hints = _hints(function, name)
+        parameters = _parameters(function, name)
+        self._token = next(((p.name, hints[p.name]) for p in parameters if _is_token(hints.get(p.name))), None)
+        shown = [p for p in parameters if self._token is None or p.name != self._token[0]]
+        self._positional = [p for p in parameters if p.kind == p.POSITIONAL_ONLY]
+        self._rich = {p.name: rich for p in shown if (rich := rich_type(hints.get(p.name))) is not None}
+        self._rich_required = [p.name for p in shown if p.name in self._rich and p.default is _EMPTY]
+        plain = [p for p in shown if p.name not in self._rich]
+        self._arguments = Arguments(
+            name,
+            {each.name: hints.get(each.name, Any) for each in plain},
+            {each.name: each.default for each in plain if each.default is not _EMPTY},
+        )
+        returned = hints.get(_RETURN)
+        self._rich_result = rich_type(returned)
+        if is_image_class(returned):
+            returned = str  # its description
+        self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
+        if self._result is None and self._rich_result is None and _RETURN in hints:
+            check_result(name, returned)
+        self.exchanges_files = bool(self._rich) or self._rich_result is not None
+        """Whether `run` takes the files of the call."""
+        self.stub = self._write(name, shown, hints)
+        weakref.finalize(self, self._threads.close)
+
+    async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
+        """Validate the arguments and call the function.
+
+        Args:
+            arguments: By name, as JSON values.
+            files: What exchanges files with the sandbox. Default None: values that need files are refused.
+
+        Raises:
+            ToolArgumentError: They do not fit.
+            Exception: What the function raised.
+        """
+        if missing := [name for name in self._rich_required if name not in arguments]:
+            raise ToolArgumentError("; ".join(f"{name} is missing" for name in missing))
+        plain = {name: value for name, value in arguments.items() if name not in self._rich}
+        values = {
+            name: await self._rich[name].load(name, arguments[name], files) for name in self._rich.keys() & arguments
+        }
+        validate = self._arguments.validate
+        values |= validate(plain) if is_small(plain) else await offload(True, lambda: validate(plain))
+        if self._token is None:
+            value = await self._call(values)
+        else:
+            name, kind = self._token
+            token = kind()
+            try:
+                value = await self._call({**values, name: token})
+            except asyncio.CancelledError:
+                token.cancel()
+                raise
+        images: tuple[ToolImage, ...] = ()
+        if self._rich_result is not None:
+            if self._rich_result.kind == "image":
+                images = (await offload(True, lambda: to_answer(value, self.name))).images
+            return ToolAnswer(await self._rich_result.dump(value, files), images)
+        dump = self._result.dump if self._result is not None else None
+        if is_small(value):
+            return to_answer(value, self.name, dump)
+        return await offload(True, lambda: to_answer(value, self.name, dump))
+
+    async def _call(self, values: dict[str, Any]) -> Any:
+        positional = [values.pop(each.name, each.default) for each in self._positional]
+        if self._is_async:
+            value = await contained(self.function(*positional, **values))
+        else:
+            value = await self._in_thread(lambda: _collected(self.function(*positional, **values)))
+            if inspect.isawaitable(value):  # a sync function around an async one
+                value = await contained(value)
+        if isinstance(value, Iterator):  # of an async function
+            value = await self._threads.run(lambda: _collected(value))
+        return value
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        try:
+            return await self._threads.run(work)
+        except Exception as error:
+            # The class is not imported for it: a program without sqlite3 has no such error.
+            if type(error).__module__ != "sqlite3" or OTHER_THREAD not in str(error):
+                raise
+            raise type(error)(f"{error} {OPEN_IN_TOOL.format(name=self.name)}") from error
+
+    def _write(self, name: str, shown: list[inspect.Parameter], hints: Mapping[str, Any]) -> Stub:
+        schema = self._arguments.schema
+        result = self._result.schema if self._result is not None else {}
+        texts = TypeTexts(merged_definitions(schema, result))
+        properties = schema.get("properties", {})
+        parameters = [
+            _rich_parameter(each, self._rich[each.name])
+            if each.name in self._rich
+            else _parameter(
+                each, properties[each.name], texts.of(properties[each.name], each.name), typed=each.name in hints
+            )
+            for each in shown
+        ]
+        description = inspect.getdoc(_plain(self.function)) or ""
+        if self._rich_result is not None:
+            text, word = self._rich_result.text, self._rich_result.word
+            return write_stub(name, parameters, text, description, texts.classes, rich_result=word)
+        returned = texts.of(result, f"{name}_result") if _RETURN in hints else None
+        return write_stub(name, parameters, returned, description, texts.classes)
+
+
+def _collected(value: Any) -> Any:
+    """Return the items of an iterator; anything else as it is.
+
+    This runs where the tool does: the thread that serializes results serves all sandboxes, and an iterator may never end.
+    """
+    if not isinstance(value, Iterator) or isinstance(value, IOBase):
+        return value
+    items = list(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise TypeError(f"the tool returned an iterator with more than {MAX_ITEMS:,} items")
+    return items
+
+
+def _is_token(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "cancel") and hasattr(kind, "link_future")
+
+
+async def contained(call: Awaitable[Any]) -> Any:
+    """Await a tool; what would end the event loop, or look like a cancellation when there was none, becomes a RuntimeError."""
+    task = asyncio.current_task()
+    try:
+        return await call
+    except asyncio.CancelledError:
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the tool was cancelled on the host") from None
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+
+def merged_definitions(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the definitions of two schemas: a class in both also has the keys that only results have."""
+    of_arguments, of_result = definitions_of(arguments), definitions_of(result)
+    merged = {**of_result, **of_arguments}
+    for name in of_arguments.keys() & of_result.keys():
+        if "properties" in of_arguments[name]:
+            more = of_result[name].get("properties", {})
+            merged[name] = {**of_arguments[name], "properties": {**more, **of_arguments[name]["properties"]}}
+    return merged
+
+
+def _parameter(parameter: inspect.Parameter, schema: Mapping[str, Any], text: str, *, typed: bool) -> Parameter:
+    required = parameter.default is _EMPTY
+    return Parameter(
+        name=parameter.name,
+        key=parameter.name,
+        type=text if typed else None,
+        default=None if required else shown_default(schema),
+        values=() if required or "default" not in schema else (schema["default"],),
+        kind=parameter.kind,
+        description=note_of(schema),
+    )
+
+
+def _rich_parameter(parameter: inspect.Parameter, rich: RichType) -> Parameter:
+    required = parameter.default is _EMPTY
+    return Parameter(
+        name=parameter.name,
+        key=parameter.name,
+        type=rich.text,
+        default=None if required else "None" if parameter.default is None else "...",
+        values=(None,) if parameter.default is None else (),
+        kind=parameter.kind,
+        description="; ".join(filter(None, (rich.note, f"dtype {rich.dtype}" if rich.dtype is not None else ""))),
+        rich=rich.word,
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if inspect.isclass(function):
+        raise ValueError(f"The class `{function.__name__}` can't be a tool; give a function or a method of an object.")
+    name = getattr(_plain(function), "__name__", None)
+    if name is None:
+        raise ValueError(f"{function!r} has no name to call it by; give a function made with `def`.")
+    if name == "<lambda>":
+        raise ValueError("A `<lambda>` has no name to call it by; give a function made with `def`.")
+    return checked_name(name)
+
+
+def _plain(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _location_of(function: Callable[..., Any]) -> str:
+    plain = _plain(function)
+    return f"{getattr(plain, '__module__', None) or '?'}.{getattr(plain, '__qualname__', plain)}"
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    plain = inspect.unwrap(_plain(function))
+    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_plain(function))
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    plain = _plain(function)
+    if not hasattr(inspect.unwrap(plain), "__annotations__"):
+        return {}  # a builtin
+    try:
+        return typing.get_type_hints(plain, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"The annotations of `{name}` can't be read: {error}. What they name must be there when the program runs, in "
+            "the function's module."
+        ) from None
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"`{name}` has no signature that Python can tell; wrap it in a function made with `def`."
+        ) from None
+    for each in parameters:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            stars = "*" if each.kind == each.VAR_POSITIONAL else "**"
+            raise ValueError(
+                f"The tool `{name}` takes `{stars}{each.name}`, which tells nobody what to give; name its parameters, or "
+                "take a list or a dict."
+            )
+    # What a partial binds by keyword is its owner's, and may be a secret.
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return [each for each in parameters if each.name not in bound]

@@ -1,0 +1,241 @@
+"""Calls and answers as JSON: parsed as untrusted input, serialized within limits, and large ones not on the event loop.
+
+The C code that parses and serializes JSON lets no other thread run meanwhile, so large values are processed in Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import itertools
+import json
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic_core import from_json
+
+from codeact_sandbox.types.filenames import printable
+
+T = TypeVar("T")
+SMALL_BYTES = 16 * 1024
+# A list or dict can take a hundred times as much memory as its JSON.
+MOST_CONTAINERS = 50_000
+# A validator reports each argument that it does not know, in C code that no other thread can interrupt.
+MAX_ARGUMENTS = 1_000
+MAX_NESTING = 100
+TYPE_LIMIT = 200
+MESSAGE_LIMIT = 16 * 1024
+# One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
+_EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
+# Bytes serialized or parsed at a time, because no other thread runs during that.
+PIECE = 32 * 1024
+PIECE_ITEMS = 500
+_NUMBERS = frozenset({int, float, bool, type(None)})
+_STRING_OR_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call.
+
+    Args:
+        name: The tool.
+        copies: Copies of the arguments by name; each may be changed by its user.
+    """
+
+    name: str
+    copies: tuple[dict[str, Any], ...]
+
+
+async def read_call(payload: bytes, copies: int) -> Request:
+    """Read a call."""
+    if len(payload) <= SMALL_BYTES:
+        return _read_call(payload, copies)
+    return await offload(True, lambda: _read_call(payload, copies))
+
+
+def _read_call(payload: bytes, copies: int) -> Request:
+    try:
+        call = _decode(payload)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the call is no JSON that the host reads: {error}") from None
+    match call:
+        case {"name": str(), "arguments": dict()}:
+            pass
+        case _:
+            raise ValueError("the call is not an object with a name and arguments by name")
+    if (count := len(call["arguments"])) > MAX_ARGUMENTS:
+        raise ValueError(f"the call has {count:,} arguments; at most {MAX_ARGUMENTS:,} can be sent")
+    more = (_decode(payload)["arguments"] for _ in range(copies - 1))
+    return Request(call["name"], (call["arguments"], *more))
+
+
+def _decode(payload: bytes) -> Any:
+    """Parse JSON with a limited number of lists and objects."""
+    if payload.count(b"[") + payload.count(b"{") > MOST_CONTAINERS:
+        # Those in strings do not count. One by one, because other threads can run between them.
+        found = sum(each[0] in b"[{" for each in _STRING_OR_OPENING.finditer(payload))
+        if found > MOST_CONTAINERS:
+            raise ValueError(f"more than {MOST_CONTAINERS:,} lists and objects")
+    return from_json(payload)
+
+
+async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    """Write a result."""
+    if is_small(value):
+        return _write_answer(value, limit)
+    return await offload(True, lambda: _write_answer(value, limit))
+
+
+def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    if least_size(value, limit) > limit:
+        raise ValueError(
+            f"the result is larger than the {limit:,} bytes that can be sent: return less, or a part of it"
+        )
+    pieces: list[str] = []
+    try:
+        copy = _write_pieces(value, pieces, 0)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the tool's result is no JSON: {error}") from None
+    data = "".join(pieces).encode()
+    if len(data) > limit:
+        raise ValueError(
+            f"the result has {len(data):,} bytes; at most {limit:,} can be sent: return less, or a part of it"
+        )
+    return b'{"value":' + data + b"}", copy
+
+
+def json_text(value: Any) -> str:
+    """Write what `read_call` has read; call it in a thread if that is not small."""
+    if is_small(value):
+        return json.dumps(value)
+    pieces: list[str] = []
+    _write_pieces(value, pieces, 0)
+    return "".join(pieces)
+
+
+def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
+    """Serialize a value piece by piece, and return a copy of it as JSON values."""
+    if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:
+        pieces.append(_dumped(value))
+        return from_json(pieces[-1])
+    if isinstance(value, dict):
+        return _write_parts(iter(value.items()), dict, "{}", pieces, depth)
+    return _write_parts(iter(value), list, "[]", pieces, depth)
+
+
+def _write_parts(items: Any, kind: Any, brackets: str, pieces: list[str], depth: int) -> Any:
+    copy = kind()
+    pieces.append(brackets[0])
+    while part := kind(itertools.islice(items, PIECE_ITEMS)):
+        if len(part) > 1 and least_size(part, PIECE) > PIECE:
+            # One by one: a single item may be large.
+            for each in [{key: item} for key, item in part.items()] if kind is dict else [[item] for item in part]:
+                _add(copy, _write_one(each, pieces, depth))
+                pieces.append(",")
+        else:
+            _add(copy, _write_one(part, pieces, depth))
+            pieces.append(",")
+    pieces[-1] = brackets[1]
+    return copy
+
+
+def _write_one(part: Any, pieces: list[str], depth: int) -> Any:
+    """Serialize the items of a list or an object, without its brackets."""
+    if len(part) > 1 or least_size(part, PIECE) <= PIECE:
+        text = _dumped(part)
+        pieces.append(text[1:-1])
+        return from_json(text)
+    if isinstance(part, list):
+        return [_write_pieces(part[0], pieces, depth + 1)]
+    ((key, item),) = part.items()
+    key = _dumped({key: 0})[1:-2]
+    pieces.append(key)
+    return {json.loads(key.rstrip(":")): _write_pieces(item, pieces, depth + 1)}
+
+
+def _add(copy: Any, more: Any) -> None:
+    copy.update(more) if isinstance(copy, dict) else copy.extend(more)
+
+
+def _dumped(value: Any) -> str:
+    text = json.dumps(value, separators=(",", ":"))
+    if "\\ud" in text:
+        # A lone surrogate, as in a file name that is not UTF-8, can't be encoded.
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return text
+
+
+def is_small(value: Any) -> bool:
+    """Whether it is plain JSON, and small enough to be checked and serialized without a thread."""
+    left, todo = SMALL_BYTES, [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, dict | list | tuple):
+            left -= 8 * len(item)
+            if left >= 0:
+                todo.extend(item.values() if isinstance(item, dict) else item)
+        elif item is not None and not isinstance(item, int | float):
+            return False
+        if left < 0:
+            return False
+    return True
+
+
+def least_size(value: Any, enough: int) -> int:
+    """A lower bound of the size of something as JSON; stops when it is above `enough`."""
+    size, todo = 0, [value]
+    while todo and size <= enough:
+        item = todo.pop()
+        if isinstance(item, str):
+            size += len(item) + 2
+        elif isinstance(item, Mapping):
+            size += 2 + 4 * len(item)
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            size += 2 + len(item)
+            # Most long lists contain only numbers, which are already counted.
+            if size <= enough and not _NUMBERS.issuperset(map(type, item)):
+                todo.extend(item)
+        else:
+            size += 1
+    return size
+
+
+def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
+    """Write an exception."""
+    error = {"name": kind, "message": message, "bases": bases, "refused": refused}
+    return json.dumps({"error": error}, separators=(",", ":")).encode()
+
+
+def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
+    """The name, the message and the builtin classes of an exception, whatever its own methods do."""
+    kind = type(error)
+    bases = [base.__name__ for base in kind.__mro__[:-3] if getattr(builtins, base.__name__, None) is base]
+    try:
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        message.encode()
+    except UnicodeEncodeError:
+        message = message.encode("utf-8", "replace").decode()
+    except BaseException:  # noqa: BLE001 - whatever its __str__ raises
+        message = "its message could not be shown"
+    return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception for a log, with a limited length and without control characters."""
+    text = "".join(traceback.format_exception(error, limit=-20))
+    if len(text) > MESSAGE_LIMIT:
+        text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"
+    return printable(text.rstrip(), keep="\n")
+
+
+async def offload(needed: bool, work: Callable[[], T]) -> T:
+    """Run a function, in a thread if that is needed because it may take long."""
+    return await asyncio.get_running_loop().run_in_executor(_EXECUTOR, work) if needed else work()

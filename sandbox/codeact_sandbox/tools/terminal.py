@@ -1,0 +1,206 @@
+"""Asks the user at the terminal, one question at a time, so that an answer counts for one question only.
+
+Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
+after a withdrawn question a yes must include the code from the new prompt.
+
+A user may take hours, so no thread waits: the event loop of the caller watches the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import select
+import sys
+import termios
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from codeact_sandbox.host.threads import Threads
+from codeact_sandbox.host.waiting import CrossLoopSemaphore
+
+_TURN = CrossLoopSemaphore()
+_WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped terminal blocks who writes to it
+POLL_S = 0.05
+QUIET_S = 0.5
+"""Seconds between a question and its prompt; input typed until then is discarded."""
+MAX_LINE_BYTES = 64 * 1024
+
+NO_TERMINAL = "there is nobody to ask: this program has no terminal"
+CLOSED = "there is nobody to ask any more: the terminal was closed"
+
+
+class _Screen:
+    """The state of the terminal, shared by all questions."""
+
+    withdrawn = False
+    """Whether the last question was withdrawn, so that the user may still be answering it."""
+
+
+def _ignore(_: str) -> None:
+    """Do nothing with an answer."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question.
+
+    Args:
+        about: Its subject, in a few words.
+        text: Shown first, on standard error.
+        prompt: Shown half a second later; from then on answers count.
+        grants: Answers, in lower case, that allow the call; after a withdrawn question they need the shown code.
+        timeout: Seconds to wait from the prompt on; None for no limit.
+        free: Whether any line is an answer, as for `input()`, also one that was typed before the prompt. If the last question was
+            withdrawn, input typed before the prompt does not count here either.
+    """
+
+    about: str
+    text: str
+    prompt: str
+    grants: Collection[str]
+    timeout: float | None = None
+    free: bool = False
+
+
+async def ask_line(prompt: str) -> str:
+    """Ask the user at the terminal for a line of text, as `input()` does, and hold no thread meanwhile."""
+    return await ask(Question("your message", "", prompt, (), free=True))
+
+
+async def ask(
+    question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
+) -> str:
+    """Ask, and wait for a line. Cancelling it withdraws the question."""
+    if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
+        raise EOFError(NO_TERMINAL)
+    async with _TURN:
+        if skip():
+            return "y"
+        terminal = _Terminal()
+        try:
+            line = await _ask(question, terminal)
+        finally:
+            terminal.close()
+        on_answer(line)
+        return line
+
+
+async def _ask(question: Question, terminal: _Terminal) -> str:
+    code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
+    settle = not question.free or _Screen.withdrawn
+    _Screen.withdrawn = True  # until there is an answer
+    try:
+        await _write(question.text)
+        if settle:
+            await asyncio.sleep(QUIET_S)
+        async with asyncio.timeout(question.timeout):
+            return await _read_answer(question, terminal, code, settle=settle)
+    except (asyncio.CancelledError, TimeoutError):
+        with contextlib.suppress(EOFError):
+            terminal.discard_input()
+        _WRITER.submit(lambda: _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n"))
+        raise
+
+
+async def _read_answer(question: Question, terminal: _Terminal, code: str, *, settle: bool) -> str:
+    needed = ""
+    if code and not question.free:
+        needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n"
+    while True:
+        if settle:
+            terminal.discard_input()
+        await _write(needed + question.prompt)
+        line = await terminal.read_line()
+        if question.free:
+            _Screen.withdrawn = False
+            return line
+        answer = line.strip().removesuffix(code).rstrip()
+        if answer.lower() not in question.grants or line.strip().endswith(code):
+            _Screen.withdrawn = False
+            return answer
+
+
+async def _write(text: str) -> None:
+    if text:
+        await _WRITER.run(lambda: _show(text))
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+class _Terminal:
+    """The terminal on standard input; read without Python's buffer, which may contain earlier input.
+
+    It is opened once more, so that reading does not block, while standard input stays as it is for everybody who has it, such as
+    the shell. Its modes are left alone.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._fd = _reopen(sys.stdin.fileno())
+        except (OSError, ValueError):
+            raise EOFError(CLOSED) from None
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        os.close(self._fd)
+
+    def discard_input(self) -> None:
+        """Discard typed input, also a partial line."""
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except (termios.error, OSError, ValueError):
+            raise EOFError(CLOSED) from None
+
+    async def read_line(self) -> str:
+        """Wait for a line, without its line end."""
+        typed = b""
+        while not typed.endswith((b"\n", b"\r")):
+            await self._wait_for_input()
+            try:
+                piece = os.read(self._fd, 4096)
+            except BlockingIOError:  # somebody else has read it
+                continue
+            except OSError:
+                piece = b""
+            if not piece:
+                raise EOFError(CLOSED)
+            typed = (typed + piece)[-MAX_LINE_BYTES:]
+        return typed.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+
+    async def _wait_for_input(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        while not self._has_input():
+            try:
+                loop.add_reader(self._fd, ready.set)
+            except (NotImplementedError, OSError):  # some loops and some systems can't watch a terminal
+                await asyncio.sleep(POLL_S)
+                continue
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(self._fd)
+            ready.clear()
+
+    def _has_input(self) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+def _reopen(fd: int) -> int:
+    """Return a descriptor of the same terminal, which does not block if the terminal can be opened."""
+    try:
+        opened = os.open(os.ttyname(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return os.dup(fd)
+    if os.fstat(opened).st_rdev == os.fstat(fd).st_rdev:  # the name may be that of another terminal, in a container
+        return opened
+    os.close(opened)
+    return os.dup(fd)

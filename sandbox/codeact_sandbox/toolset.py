@@ -1,0 +1,165 @@
+"""The host tools of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
+from codeact_sandbox.tools.function import HostTool
+from codeact_sandbox.tools.source import ToolSource
+from codeact_sandbox.tools.stub import sources
+from codeact_sandbox.types.observers import BlockId
+from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
+from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
+from codeact_sandbox.types.tool_limits import ToolLimits
+
+Tool = Callable[..., Any] | HostToolProtocol | ToolSource
+"""A typed Python function, sync or async, an object of the `HostToolProtocol` protocol, or a source of such objects."""
+
+
+class Toolset:
+    """The host tools of a sandbox; those of sources are known once they are started.
+
+    Args:
+        tools: The tools.
+        limits: How much a block may use of them. None for the default.
+        approve: Called before each call, which is made only if it approves. None to allow all.
+
+    Raises:
+        TypeError: Something is not a tool, or `approve` can't be called.
+        ValueError: A tool can't be used; the message says why.
+    """
+
+    how_to_rename: ClassVar[str] = "Rename one."
+
+    def __init__(
+        self, tools: Sequence[Any] = (), limits: ToolLimits | None = None, approve: ApproveTool | None = None
+    ) -> None:
+        self._at_start: frozenset[str] = frozenset()
+        self._approve = self._approving = _checked(approve)
+        self._ready: list[HostToolProtocol | ToolSource] = []
+        self._in_use: tuple[HostToolProtocol, ...] = ()
+        self._added: tuple[Any, ...] = ()
+        self.known: tuple[HostToolProtocol, ...] | None = ()
+        """All tools; None before `start` if there are sources of tools to start."""
+        self.broker = ToolBroker((), limits or ToolLimits(), approve)
+        """What runs the tools."""
+        self._given = self._adopt(tools)
+
+    def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
+        """Make a host tool, or a source of host tools, of what the user gave."""
+        if isinstance(tool, ToolSource) or is_host_tool(tool):
+            return tool
+        if not callable(tool):
+            raise TypeError(f"{tool!r} is not a tool: give a typed function")
+        return HostTool(tool)
+
+    def is_same(self, one: object, other: object) -> bool:
+        """Return whether two things are the same tool."""
+        return one is other or one == other
+
+    def add(self, tools: Sequence[Any], approve: ApproveTool | None = None) -> None:
+        """Add tools, from the next block on; those of sources are known after `start`.
+
+        Tools that were added before are ignored, so that several users can share a sandbox.
+        """
+        if approve is not None and self._approving not in (None, approve):
+            raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
+        checked = _checked(approve)
+        if isinstance(tools, Sequence) and not isinstance(tools, str):
+            here = (*self._given, *self._added)
+            tools = [each for each in tools if not any(self.is_same(each, tool) for tool in here)]
+        self._added += self._adopt(tools)
+        self._approving = self._approving or checked
+        self.broker.approve = self._approving
+
+    def offer(self, tool: HostToolProtocol) -> None:
+        """Add an internal tool: no list shows it, and its calls need no approval."""
+        if self.broker.tools.get(tool.name) != tool:
+            self.broker.replace((), [tool])
+            self.broker.without_approval.add(tool.name)
+
+    def _adopt(self, tools: Sequence[Any]) -> tuple[Any, ...]:
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+            raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
+        ready = [*self._ready, *map(self.adapt, tools)]
+        self._check_names([each for each in ready if not isinstance(each, ToolSource)])
+        if len(ready) > len(self._ready):
+            self._ready = ready
+            self._know()
+            self._use(self.known or ())
+        return tuple(tools)
+
+    def _know(self) -> None:
+        """List the tools if no source has to be started for it."""
+        tools = [each for each in self._ready if not isinstance(each, ToolSource)]
+        self.known = tuple(tools) if len(tools) == len(self._ready) else None
+
+    def _use(self, tools: Sequence[HostToolProtocol]) -> None:
+        self.broker.replace(self._in_use, tools)
+        self._in_use = tuple(tools)
+
+    def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
+        known = {"ToolError", "ToolRefused"}
+        for tool in tools:
+            if tool.name in known:
+                origin = getattr(tool, "origin", f"a {type(getattr(tool, 'tool', tool)).__name__}")
+                raise ValueError(
+                    f"Two tools, or a tool and an exception, would be called `{tool.name}` in the sandbox; the second is "
+                    f"{origin}. {self.how_to_rename}"
+                )
+            known.add(tool.name)
+
+    async def start(self) -> tuple[HostToolProtocol, ...]:
+        """Start the sources of tools that don't run yet."""
+        if self.known is not None:
+            return self.known
+        tools: list[HostToolProtocol] = []
+        try:
+            for each in self._ready:
+                tools += await each.start() if isinstance(each, ToolSource) else [each]
+            self._check_names(tools)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await self.stop()
+            raise
+        self._use(tools)
+        self.known = tuple(tools)
+        return self.known
+
+    async def stop(self) -> None:
+        """Stop the sources of tools that were started here; may be repeated."""
+        self._know()
+        stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
+        for end in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(end, BaseException):
+                raise end
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the runner gets at its start."""
+        return self.broker.settings()
+
+    def started(self, settings: Mapping[str, Any] | None) -> None:
+        """Record which tools a sandbox has known since its start."""
+        self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
+
+    def added_sources(self) -> list[tuple[str, Any]]:
+        """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
+        if self.broker.tools.keys() <= self._at_start:
+            return []
+        return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
+
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
+        """Return the handler of the calls of one block (its `code` and `language`)."""
+        return self.broker.block(block.code, block.language, context, ident)
+
+
+def _checked(approve: ApproveTool | None) -> ApproveTool | None:
+    if approve is not None and (not callable(approve) or inspect.isclass(approve)):
+        raise TypeError(f"approve_tool must be a function or a policy such as AskPerson(), not {approve!r}")
+    return approve

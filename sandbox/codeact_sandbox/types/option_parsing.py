@@ -1,0 +1,79 @@
+"""Options of a sandbox from the arguments of those who make one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from codeact_sandbox.types.keyword_model import M, argument_error, check_names
+from codeact_sandbox.types.limits import Limits
+from codeact_sandbox.types.options import (
+    OPTIONS,
+    WRONG_LIMITS,
+    SandboxOptions,
+)
+
+
+def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None = None) -> M:
+    """Make options from keyword arguments, with errors in the form that Python's own arguments have.
+
+    Args:
+        model: The model.
+        given: The arguments.
+        caller: The class that the user called, for messages. Default: the model.
+
+    Raises:
+        TypeError: An argument is unknown or has a wrong type.
+        ValueError: A value is invalid; the message says which.
+    """
+    if isinstance(limits := given.get("limits"), dict):
+        raise TypeError(WRONG_LIMITS.format(limits))
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        raise argument_error(error, caller or model, given, [*model.model_fields, *Limits.model_fields]) from None
+
+
+def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with others in their place; limits by name replace `limits`, and the other way round."""
+    replaced = (
+        set(Limits.model_fields) if "limits" in others else {"limits"} if Limits.model_fields.keys() & others else set()
+    )
+    return {**{name: value for name, value in options.items() if name not in replaced}, **others}
+
+
+def session_by_default(options: SandboxOptions) -> SandboxOptions:
+    """Return options with the mode "session" if none was given, as `Sandbox` and `AsyncSandbox` have it."""
+    return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
+
+
+def only_for_bubblewrap(names: Collection[str]) -> bool:
+    """Return whether one of some options is an option of bubblewrap and not of Docker."""
+    return bool(set(names) & OPTIONS["bubblewrap"].names() - OPTIONS["docker"].names())
+
+
+def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: type) -> SandboxOptions:
+    """Return the options of a sandbox from the arguments of `Sandbox` and `AsyncSandbox`, whose default mode is "session".
+
+    Args:
+        backend: "auto", "docker", "bubblewrap", or all options.
+        given: The options by name. With "auto", one that only bubblewrap has means bubblewrap.
+        caller: The class that the user called, for messages.
+
+    Raises:
+        TypeError: An option is unknown or has a wrong type.
+        ValueError: A value is invalid; the message says which.
+    """
+    if isinstance(backend, SandboxOptions):
+        if given:
+            raise TypeError(f"{', '.join(given)}: options are given either as {type(backend).__name__} or by name")
+        return session_by_default(backend)
+    if backend not in ("auto", *OPTIONS):
+        raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
+    if backend == "auto":
+        # Otherwise the start finds out; Docker has all the others.
+        backend = "bubblewrap" if only_for_bubblewrap(given) else "docker"
+    check_names(caller, given, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
+    return parse_options(OPTIONS[backend], {"mode": "session", **given}, caller)

@@ -1,0 +1,86 @@
+"""The options by name, for type checkers and editors, which see no generated names; `options.py` says what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.limits import Limits
+from codeact_sandbox.types.tool_limits import ToolLimits
+
+
+class LimitKeywords(TypedDict, total=False):
+    """The fields of `Limits`."""
+
+    memory: str | int | None
+    cpus: float
+    pids: int
+    nofile: int
+    workspace: str | int
+    tmp: str | int
+    files: int
+    output: int
+    cpu_seconds: float | None
+
+
+class CommonKeywords(LimitKeywords, total=False):
+    """The fields of `SandboxOptions`, and limits by name."""
+
+    timeout: float
+    work_dir: Path | str | None
+    bind_dir: Path | str | None
+    data: Sequence[Path | str]
+    functions_source: str | None
+    functions_packages: Sequence[str]
+    functions_module: str
+    init_command: str | None
+    delete_tmp_files: bool
+    mode: Literal["process", "session"]
+    limits: Limits
+    environment: Mapping[str, str] | Sequence[str] | None
+    preload: Sequence[str]
+    languages: Mapping[str, str | Sequence[str]] | None
+    split_streams: bool
+    checkpoint: bool
+    allow_domains: Sequence[str]
+    allow_pip: bool
+    tool_limits: ToolLimits | None
+    write_back: Sequence[str]
+
+
+class DockerKeywords(CommonKeywords, total=False):
+    """The fields of `DockerOptions`, without those that executors take by position."""
+
+    auto_remove: bool
+    stop_container: bool
+    device_requests: Sequence[Mapping[str, Any]] | None
+    extra_volumes: Mapping[str, Mapping[str, str]] | None
+    extra_hosts: Mapping[str, str] | None
+    user: str | None
+    network: str
+    read_only: bool
+    seccomp: str
+    packages: Sequence[str]
+    docker_host: str | None
+    hosts: Sequence[DockerHost | str]
+    lease: float
+
+
+class ContainerKeywords(DockerKeywords, total=False):
+    """The fields of `DockerOptions`."""
+
+    image: str
+    container_name: str | None
+
+
+class BubblewrapKeywords(CommonKeywords, total=False):
+    """The fields of `BubblewrapOptions`."""
+
+    python: str | None
+    readable: Sequence[Path | str]
+
+
+class SandboxKeywords(ContainerKeywords, BubblewrapKeywords, total=False):
+    """The options of any sandbox."""

@@ -1,0 +1,465 @@
+"""Options of a sandbox: the one place where an option's name, type, default and meaning are written down.
+
+Executors, pools, `Sandbox`, `AsyncSandbox`, the command line and component configs take their options from these models.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    model_validator,
+)
+
+from codeact_sandbox.types import environment as variables
+from codeact_sandbox.types.allowed_domains import Policy
+from codeact_sandbox.types.docker_hosts import DockerHost, SerializedHosts, parse_hosts
+from codeact_sandbox.types.environment import EnvironmentValue
+from codeact_sandbox.types.host_paths import check_readable, parse_data
+from codeact_sandbox.types.keyword_model import KeywordModel
+from codeact_sandbox.types.languages import merge
+from codeact_sandbox.types.limits import (
+    Limits,
+    parse_checkpoint,
+    parse_names,
+    parse_seconds,
+    parse_timeout,
+)
+from codeact_sandbox.types.paths import DATA
+from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.types.tool_limits import ToolLimits
+
+if TYPE_CHECKING:
+    from codeact_sandbox.types.option_types import BubblewrapKeywords, ContainerKeywords
+
+Mode = Literal["process", "session"]
+BackendName = Literal["auto", "docker", "bubblewrap"]
+DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
+_SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
+WRONG_LIMITS = (
+    "limits must be Limits(memory='512m', ...), not {!r}; each limit is also an option by its name: memory='512m'"
+)
+
+
+def _check_mode(value: object) -> object:
+    if value not in ("process", "session"):
+        raise ValueError(f"mode must be 'process' or 'session', not {value!r}")
+    return value
+
+
+def _check_limits(value: object) -> object:
+    if value is None:
+        return Limits()
+    if not isinstance(value, Limits | dict):  # only a config has a mapping: `parse_options` refuses it from callers
+        raise TypeError(WRONG_LIMITS.format(value))
+    return value
+
+
+def _check_network(value: object) -> object:
+    """Refuse values meant as a switch: the engine would look for a network of that name when the sandbox starts."""
+    if not isinstance(value, str) or value.strip().lower() in _SWITCHES:
+        raise ValueError(
+            f"network={value!r} is not a Docker network: give 'none', 'bridge' (which reaches the internet), "
+            "or the name of one of your own"
+        )
+    return value
+
+
+def check_module_name(name: str) -> str:
+    """Return the name of a module.
+
+    Raises:
+        ValueError: `import` could not name it.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
+    return name
+
+
+def _check_domains(value: Any) -> list[str]:
+    Policy(value)
+    return list(value)
+
+
+def _check_languages(value: Any) -> dict[str, Any]:
+    merge(value)
+    return {name: command if isinstance(command, str) else list(command) for name, command in (value or {}).items()}
+
+
+def _parse_environment(value: Any) -> dict[str, EnvironmentValue]:
+    if isinstance(value, Mapping) and any(isinstance(each, EnvironmentValue) for each in value.values()):
+        return dict(value)
+    return variables.parse_environment(value)
+
+
+def _parse_device(request: Any) -> dict[str, Any]:
+    """Return a `docker.types.DeviceRequest` as the arguments that make it."""
+    if not hasattr(request, "device_ids"):
+        return dict(request)
+    return {
+        "driver": request.driver,
+        "count": request.count,
+        "device_ids": list(request.device_ids),
+        "capabilities": [list(group) for group in request.capabilities],
+        "options": dict(request.options),
+    }
+
+
+def _parse_readable(value: Any) -> list[str]:
+    return [str(check_readable(Path(folder))) for folder in value]
+
+
+def _names(option: str) -> PlainValidator:
+    return PlainValidator(lambda value: list(parse_names(option, value)))
+
+
+Folder = Annotated[Path | str | None, AfterValidator(lambda value: None if value is None else os.fspath(value))]
+Environment = Annotated[
+    Mapping[str, str] | Sequence[str] | None, PlainValidator(_parse_environment), PlainSerializer(variables.dump)
+]
+OrEmpty = BeforeValidator(lambda value: {} if value is None else value)
+
+
+class SandboxOptions(KeywordModel):
+    """Options that every kind of sandbox has; the fields of `limits` can also be given by their own names."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+    backend: ClassVar[Literal["docker", "bubblewrap"]]
+    """Name of the backend: `docker` or `bubblewrap`."""
+    per_run: ClassVar[Set[str]] = {
+        *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages", "write_back", "tool_limits"),
+        *("functions_source", "functions_packages", "functions_module"),
+    }
+    """Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes."""
+
+    timeout: Annotated[
+        float, BeforeValidator(parse_timeout), Field(description="Wall-clock seconds that a block may take.")
+    ] = 60
+    work_dir: Annotated[
+        Folder,
+        Field(
+            description="Folder on the host whose files are exchanged with /workspace: its files are sent before a block, and "
+            "new and changed files are copied back after it. By default a temporary one, removed by `stop`."
+        ),
+    ] = None
+    bind_dir: Annotated[
+        Folder,
+        Field(
+            description="Folder on the (engine's) host that is mounted at /workspace instead of copying. By default none."
+        ),
+    ] = None
+    data: Annotated[
+        Sequence[Path | str],
+        PlainValidator(parse_data),
+        Field(
+            description="Files and folders of the host that the code can read in /data, and not write: mounted, or sent to an "
+            "engine on another machine (docs/data.md)."
+        ),
+    ] = ()
+    functions_source: Annotated[
+        str | None, Field(description="Source of a Python module that the code can import.")
+    ] = None
+    functions_packages: Annotated[
+        Sequence[str], _names("functions_packages"), Field(description="Python packages that this module needs.")
+    ] = ()
+    functions_module: Annotated[str, AfterValidator(check_module_name), Field(description="Name of this module.")] = (
+        "functions"
+    )
+    init_command: Annotated[
+        str | None, Field(description="Shell command that runs once when the sandbox has started.", repr=False)
+    ] = None
+    delete_tmp_files: Annotated[
+        bool, Field(description="Whether the code of blocks without a name is not kept in `work_dir`.")
+    ] = False
+    mode: Annotated[
+        Mode,
+        BeforeValidator(_check_mode),
+        Field(description='"process": each block is a new process. "session": one interpreter runs all blocks.'),
+    ] = "process"
+    limits: Annotated[
+        Limits, BeforeValidator(_check_limits), Field(description="What the sandbox may use; see `Limits`.")
+    ] = Limits()
+    environment: Annotated[
+        Environment,
+        Field(
+            description='Variables for the code: a mapping, where "${NAME}" refers to the host\'s variable, or a list of names '
+            "of the host's variables. A config contains references only, never values.",
+            repr=False,
+        ),
+    ] = None
+    preload: Annotated[
+        Sequence[str],
+        _names("preload"),
+        Field(description="Modules imported before the first block, so that blocks that import them start at once."),
+    ] = ()
+    languages: Annotated[
+        Mapping[str, str | Sequence[str]] | None,
+        PlainValidator(_check_languages),
+        Field(description='Further languages: label to command, for example {"julia": "julia"}.'),
+    ] = None
+    split_streams: Annotated[
+        bool,
+        Field(description="Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."),
+    ] = False
+    checkpoint: Annotated[
+        bool,
+        BeforeValidator(parse_checkpoint),
+        Field(
+            description="Whether a session is checkpointed before each block, so that a timeout or crash does not cost its "
+            "variables."
+        ),
+    ] = True
+    allow_domains: Annotated[
+        Sequence[str],
+        PlainValidator(_check_domains),
+        Field(
+            description='Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or '
+            '"*.example.org:443"; docs/network.md.'
+        ),
+    ] = ()
+    allow_pip: Annotated[
+        bool,
+        Field(
+            description="Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
+            "that its own pip is configured for; docs/packages.md."
+        ),
+    ] = False
+    tool_limits: Annotated[
+        ToolLimits | None,
+        Field(description="How many calls to host tools a block may make, and how large; see `ToolLimits`."),
+    ] = None
+    write_back: Annotated[
+        Sequence[str],
+        PlainValidator(lambda value: list(ProtectedNames(value).allowed)),
+        Field(
+            description="Names that are left out by default when files are written back to `work_dir`, because programs on the "
+            'host act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` '
+            "existing entries with other such names are mounted read-only."
+        ),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _code_moves_nothing_that_is_shown(self) -> Self:
+        bound = Path(os.path.realpath(self.bind_dir)) if self.bind_dir is not None else None
+        for option in ("data", "readable") if bound is not None else ():
+            for path in getattr(self, option, ()):
+                folder, name = os.path.split(os.path.abspath(path))
+                if (
+                    bound in Path(os.path.realpath(folder), name).parents
+                    or bound in Path(os.path.realpath(path)).parents
+                ):
+                    raise ValueError(
+                        f"{option}={str(path)!r} is in bind_dir=, where code could replace it by a link to any folder of this "
+                        "machine: leave it out, because the code can read it in its workspace"
+                    )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_limits_by_name(cls, values: Any) -> Any:
+        by_name = (
+            {name: values[name] for name in Limits.model_fields if name in values} if isinstance(values, dict) else {}
+        )
+        if not by_name:
+            return values
+        if "limits" in values:
+            raise ValueError(f"{next(iter(by_name))}= is a limit, and limits= has all of them: give one of the two")
+        return {**{name: value for name, value in values.items() if name not in by_name}, "limits": by_name}
+
+    @classmethod
+    def names(cls) -> set[str]:
+        """Return the names of all options, those of limits included."""
+        return {*cls.model_fields, *Limits.model_fields}
+
+    @property
+    def variables(self) -> dict[str, EnvironmentValue]:
+        """Return the parsed variables of `environment`."""
+        return cast(dict[str, EnvironmentValue], self.environment)
+
+    def values(self) -> dict[str, Any]:
+        """Return all options by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given, without the defaults."""
+        return {name: value for name, value in self.values().items() if name in self.model_fields_set}
+
+    def shape(self) -> dict[str, Any]:
+        """Return the options that shape the sandbox itself, by name; those who share a pool must agree on them."""
+        return {name: value for name, value in self.values().items() if name not in self.per_run}
+
+
+class DockerOptions(SandboxOptions):
+    """Options of a Docker sandbox."""
+
+    backend: ClassVar[Literal["docker", "bubblewrap"]] = "docker"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **options: Unpack[ContainerKeywords]) -> None: ...
+
+    image: Annotated[
+        str,
+        Field(
+            description="Image to run; any with Python 3.8 or later. By default the one that `codeact image build` makes, or "
+            "`python:3-slim` if that is missing and a registry answers."
+        ),
+    ] = DEFAULT_IMAGE
+    container_name: Annotated[
+        str | None, Field(description="Name of the container. By default a new one each time.")
+    ] = None
+    auto_remove: Annotated[bool, Field(description="Whether the container is removed when it ends.")] = True
+    stop_container: Annotated[
+        bool,
+        Field(
+            description="Whether `stop` ends the container. If False it is kept for the next `start`, at the longest until this "
+            "process ends."
+        ),
+    ] = True
+    device_requests: Annotated[
+        Sequence[Mapping[str, Any]] | None,
+        PlainValidator(lambda value: [_parse_device(request) for request in value or ()]),
+        Field(description="GPUs and similar devices, as `docker.types.DeviceRequest`."),
+    ] = None
+    extra_volumes: Annotated[
+        Mapping[str, Mapping[str, str]] | None, OrEmpty, Field(description="Further mounts, as in Docker's SDK.")
+    ] = None
+    extra_hosts: Annotated[
+        Mapping[str, str] | None, OrEmpty, Field(description="Names for the container's /etc/hosts.")
+    ] = None
+    user: Annotated[
+        str | None,
+        Field(description='"uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).'),
+    ] = None
+    network: Annotated[
+        str,
+        BeforeValidator(_check_network),
+        Field(description='Docker network: "none", "bridge", or the name of one of your own.'),
+    ] = "none"
+    read_only: Annotated[bool, Field(description="Whether the root file system is read-only.")] = True
+    seccomp: Annotated[
+        str,
+        Field(
+            description='System calls that the code may make: "default" for this package\'s list (docs/security.md), "engine" '
+            "for the engine's own, or the path of a profile in Docker's format."
+        ),
+    ] = "default"
+    packages: Annotated[
+        Sequence[str],
+        _names("packages"),
+        Field(description="Python packages for a derived image, built once. Paths of wheels are allowed."),
+    ] = ()
+    docker_host: Annotated[
+        str | None,
+        Field(
+            description="Address of the engine. By default DOCKER_HOST, else the current Docker context.", repr=False
+        ),
+    ] = None
+    hosts: Annotated[
+        Sequence[DockerHost | str],
+        PlainValidator(parse_hosts),
+        SerializedHosts,
+        Field(
+            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
+            "capacity. Each sandbox starts on the one with the fewest (docs/engines.md)."
+        ),
+    ] = ()
+    lease: Annotated[
+        float,
+        BeforeValidator(lambda value: parse_seconds("lease", value)),
+        Field(
+            description="Seconds without a message from this process after which a sandbox that is reached over a network ends "
+            "itself."
+        ),
+    ] = 60
+
+    @model_validator(mode="after")
+    def _one_kind_of_network(self) -> Self:
+        if self.allow_domains and self.network != "none":
+            raise ValueError(
+                f"allow_domains= is for a sandbox without a network, and network={self.network!r} gives it one"
+            )
+        if self.allow_pip and self.network != "none":
+            raise ValueError(
+                f"allow_pip= is for a sandbox without a network, and network={self.network!r} gives it one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_choice_of_engine(self) -> Self:
+        if self.hosts and self.docker_host is not None:
+            raise ValueError("docker_host= is one engine and hosts= are several: give one of the two")
+        if len(self.hosts) > 1 and self.bind_dir is not None:
+            raise ValueError("bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=")
+        return self
+
+    @model_validator(mode="after")
+    def _data_has_its_folder(self) -> Self:
+        for mount in (self.extra_volumes or {}).values():
+            if self.data and Path(mount.get("bind", "")).is_relative_to(DATA):
+                raise ValueError(f"extra_volumes= mounts {mount['bind']}, and {DATA} is for data=: use another path")
+        return self
+
+    @property
+    def engines(self) -> tuple[DockerHost, ...]:
+        """Return the parsed engines of `hosts`."""
+        return cast(tuple[DockerHost, ...], self.hosts)
+
+    @property
+    def all_packages(self) -> list[str]:
+        """Return the packages of the image, those of the module of functions included."""
+        return list(dict.fromkeys([*self.packages, *self.functions_packages]))
+
+    def shape(self) -> dict[str, Any]:
+        """Return the options that shape the sandbox itself, by name."""
+        return {**super().shape(), "packages": set(self.all_packages)}
+
+
+class BubblewrapOptions(SandboxOptions):
+    """Options of a bubblewrap sandbox."""
+
+    backend: ClassVar[Literal["docker", "bubblewrap"]] = "bubblewrap"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **options: Unpack[BubblewrapKeywords]) -> None: ...
+
+    python: Annotated[
+        str | None,
+        Field(
+            description="The interpreter. By default the running one with what is installed for it, if the sandbox's user can "
+            "reach it, else the system's."
+        ),
+    ] = None
+    readable: Annotated[
+        Sequence[Path | str],
+        PlainValidator(_parse_readable),
+        Field(description="Further folders of the host that the code can read."),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _data_has_its_folder(self) -> Self:
+        for folder in self.readable:
+            if self.data and Path(os.path.abspath(folder)).is_relative_to(DATA):
+                raise ValueError(f"readable={str(folder)!r} is in {DATA}, which is for data=: give it there")
+        return self
+
+
+OPTIONS: dict[str, type[DockerOptions] | type[BubblewrapOptions]] = {
+    "docker": DockerOptions,
+    "bubblewrap": BubblewrapOptions,
+}
+"""The options of each backend, by its name."""

@@ -1,0 +1,255 @@
+"""The result of running code."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.tool import ToolImage
+
+Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
+"""How a block ended. `denied` is a refused approval: nothing ran."""
+
+State = Literal["kept", "restored", "lost"]
+"""What became of the session's memory: as the block left it, back to before the block, or gone."""
+
+
+@dataclass(frozen=True)
+class ErrorInfo:
+    """Why a block did not end well.
+
+    Args:
+        type: Name of the exception class, of the signal (`SIGSEGV`), or of the refusal (`UnknownLanguage`).
+        message: Its message, in one paragraph.
+        line: Line of the block (from 1) where it happened, if it is known.
+    """
+
+    type: str
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a block made or changed.
+
+    Args:
+        name: Path relative to the workspace, with forward slashes.
+        size: Size in bytes.
+        media_type: Media type guessed from the name, for example `image/png`.
+        path: Copy on the host, or None if the file was left in the sandbox.
+        note: Why there is no copy on the host (too large, not a regular file), else None.
+    """
+
+    name: str
+    size: int
+    media_type: str
+    path: Path | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class NetworkConnection:
+    """A connection that code requested, with `allow_domains`.
+
+    Args:
+        host: The requested host, or None if it is unknown.
+        port: The port, or None if it is unknown.
+        allowed: Whether it was allowed.
+        sent: Bytes from the sandbox, those to its proxy included.
+        received: Bytes to the sandbox.
+        reason: Why it was refused or how it failed, as a sentence; else None.
+    """
+
+    host: str | None
+    port: int | None
+    allowed: bool
+    sent: int
+    received: int
+    reason: str | None = None
+
+
+CallOutcome = Literal["ok", "error", "refused", "timeout", "cancelled"]
+"""How a call to a host tool ended. After `refused` the tool has not run; after `timeout` and `cancelled` it may have."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call to a host tool that a block made.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments by name, as JSON gave them.
+        outcome: How it ended: with a result, with an exception, not approved or not allowed, out of its own time, or called
+            off because the block ended or did not wait for it any more.
+        result: What it returned, as JSON.
+        error: Its exception, or why there is no result.
+        duration_s: Wall-clock seconds on the host, with the time for the approval.
+        images: Images that came with the result.
+        error_bases: Builtin exceptions that the code could catch its exception as, the nearest first.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    outcome: CallOutcome
+    result: Any = None
+    error: ErrorInfo | None = None
+    duration_s: float = 0.0
+    images: tuple[ToolImage, ...] = ()
+    error_bases: tuple[str, ...] = field(default=(), compare=False)
+
+
+TIMEOUT_LINE = "\n Timeout"
+"""Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
+_OUT_OF_MEMORY = "\n Out of memory: the sandbox's memory limit was reached."
+MEMORY_LINES: dict[State, str] = {
+    "kept": _OUT_OF_MEMORY,
+    "restored": f"{_OUT_OF_MEMORY} The session's variables are as they were before this block.",
+    "lost": f"{_OUT_OF_MEMORY} The session's variables are lost.",
+}
+"""Appended to the output of a block for which there was too little memory."""
+
+
+MAX_REPR_CHARS = 40
+
+STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
+"""The error of a block that was interrupted."""
+
+
+def format_duration(duration: float) -> str:
+    """Return a duration as text: "8 ms", "0.24 s", "12.3 s"."""
+    if duration < 0.1:
+        return f"{duration * 1000:.0f} ms"
+    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
+
+
+def _shortened(text: str) -> str:
+    return _cut(repr(text)) if len(text) <= MAX_REPR_CHARS else f"{repr(text[:MAX_REPR_CHARS])[:MAX_REPR_CHARS]}…"
+
+
+def _cut(shown: str) -> str:
+    return shown if len(shown) <= MAX_REPR_CHARS else f"{shown[:MAX_REPR_CHARS]}…"
+
+
+class _HasOutput(Protocol):
+    output: str
+
+
+def last_line(outcome: Outcome, state: State) -> str:
+    """Return what is appended to the output of a block that ended in this way; empty for most."""
+    if outcome == "timeout":
+        return TIMEOUT_LINE
+    return MEMORY_LINES[state] if outcome == "oom" else ""
+
+
+def written_by_code(result: _HasOutput) -> str:
+    """Return the output of a result, AutoGen's included, without the line about a timeout or the end of memory."""
+    if not isinstance(result, Result):
+        return result.output
+    return result.output.removesuffix(last_line(result.outcome, result.state))
+
+
+@dataclass(repr=False)
+class Result:
+    """Result of running one or more code blocks.
+
+    It is not frozen because AutoGen's agent assigns to `output`. This package never changes a result that it has returned.
+
+    Args:
+        exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
+        output: Standard output and error in the order written; after a timeout, `TIMEOUT_LINE` follows, and if memory
+            ran out, a line that says so.
+        code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now.
+        outcome: How the (last) block ended.
+        stdout: Standard output alone, only with `split_streams=True`.
+        stderr: Standard error alone, only with `split_streams=True`.
+        value: Value of the last bare expression (session mode) if it is plain: a number, `str`, `bytes`, `bool`, a list, tuple,
+            dict or set of such values, of at most 64 KiB and 16 levels. A scalar of numpy is the number. Else None.
+        value_repr: Text of the last bare expression's value as it is printed; None if there is none, or it is None.
+        error: Why it did not end well, else None.
+        duration_s: Wall-clock seconds inside the sandbox.
+        truncated: Bytes of output that were dropped, 0 if all is here.
+        artifacts: Files that the blocks made or changed.
+        tool_calls: Calls to host tools, in the order they began.
+        state: What became of the session's memory.
+        number: The (last) block's number in its sandbox, counted from 1; 0 where none was run.
+        restored_before: With state `restored`, the number of the block before which the session is: the block's own. Else 0.
+        connections: Connections that began while the blocks ran, with `allow_domains`; where blocks run at the same time, also
+            those of the others.
+        notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).
+        displays: Figures, images, tables and other things that the blocks have shown, in order.
+        files_before: Marks of the files that the (last) block found, by name, if the caller keeps a journal of the session.
+            None if not known.
+    """
+
+    exit_code: int
+    output: str
+    code_file: str | None = None
+    outcome: Outcome = "ok"
+    stdout: str | None = None
+    stderr: str | None = None
+    value: Any = None
+    value_repr: str | None = None
+    error: ErrorInfo | None = None
+    duration_s: float = 0.0
+    truncated: int = 0
+    artifacts: tuple[Artifact, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    state: State = "kept"
+    connections: tuple[NetworkConnection, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    number: int = field(default=0, compare=False)
+    restored_before: int = 0
+    displays: tuple[Display, ...] = ()
+    files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        """Return at most 300 characters: what differs from a block without output."""
+        parts = [repr(self.outcome), f"exit_code={self.exit_code}", f"output={_shortened(self.output)}"]
+        if self.value is not None:
+            with suppress(ValueError):  # an integer with more than 4,300 digits
+                parts.append(f"value={_cut(repr(self.value))}")
+        elif self.value_repr is not None:
+            parts.append(f"value_repr={_shortened(self.value_repr)}")
+        if self.error is not None:
+            parts.append(f"error={_shortened(f'{self.error.type}: {self.error.message}')}")
+        if self.state != "kept":
+            parts.append(f"state={self.state!r}")
+        counts = {name: getattr(self, name) for name in ("displays", "artifacts", "tool_calls", "connections", "notes")}
+        counted = {"truncated": self.truncated, **{name: len(found) for name, found in counts.items()}}
+        parts += [f"{name}={count}" for name, count in counted.items() if count]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows: output, value, error, displays and files, as text and as HTML without scripts."""
+        failed = "" if self.outcome == "ok" else f"({self.outcome})"
+        if self.error is not None:
+            failed = f"{self.error.type}: {self.error.message}"
+        shown = written_by_code(self).rstrip("\n")
+        if failed and self.error is not None and self.error.message in shown:
+            failed = ""  # the traceback is part of the output
+        files = ", ".join(artifact.name for artifact in self.artifacts)
+        parts = {
+            "output": shown,
+            "value": self.value_repr if self.value_repr and self.value_repr not in shown else "",
+            "error": failed,
+        }
+        texts = {name: text for name, text in parts.items() if text}
+        if files:
+            texts["files"] = f"Files: {files}"
+        color = {"error": "color:#b00", "files": "color:#666"}
+        rows = [
+            f'<pre class="codeact-{name}" style="{color.get(name, "")}">{escaped(cut(text, MAX_TEXT_CHARS))}</pre>'
+            for name, text in texts.items()
+            if name != "output"
+        ]
+        rows = [*output_to_html(f"{shown}\n" if shown else "", self.displays), *rows]
+        text = apply_carriage_returns("\n".join(texts.values()))
+        # IPython in a terminal prints it as it is.
+        text = cut(text, MAX_TEXT_CHARS)
+        return {"text/plain": printable(text, keep="\n\t"), "text/html": "\n".join(rows)}
