@@ -42,12 +42,8 @@ lint: $(VENV)/.installed ## ruff
 format: $(VENV)/.installed ## format the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-# A type checker needs the import path to exist as folders.
 types: $(VENV)/.installed ## mypy, strict
-	@mkdir -p .typing/autogen_codeact
-	@for name in agents batch cli executors integrations runs sandbox teams telemetry viewer; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
-	@ln -sfn ../../autogen_codeact/__init__.py .typing/autogen_codeact/__init__.py
-	@$(BIN)/mypy .typing/autogen_codeact
+	@$(BIN)/mypy -p autogen_codeact -p codeact_sandbox
 
 notice-demo notice-engine:
 	@docker/setup.sh notice $(@:notice-%=%)
@@ -59,7 +55,7 @@ image: engine ## build the sandbox image if it is missing
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's table
+bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's sentence
 	@$(BIN)/python benchmarks/compare.py
 
 bench-batch: image ## batches beside other libraries, 14 minutes on a quiet machine; writes docs/benchmarks-batch.md and docs/scaling.md
@@ -75,12 +71,12 @@ bench-quick: image ## a short benchmark that reports what became slower than in 
 screenshots: $(VENV)/.installed ## the screenshots of docs/ (needs Chromium, tmux and a sandbox)
 	@$(BIN)/python docs/make_screenshots.py
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml sandbox/pyproject.toml constraints.txt
 	@docker/setup.sh venv $(VENV) $(PYTHON)
 	@echo "installing the project and its development tools" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ./sandbox --editable '.[dev]' || { \
 		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }
 	@touch $@
 
 clean: ## remove what make has created in this folder
-	rm -rf $(VENV) .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache

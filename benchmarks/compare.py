@@ -1,6 +1,6 @@
 """Compare our executors with lower bounds and other libraries, in one run on one machine: ratios of medians with intervals.
 
-    python benchmarks/compare.py              # writes docs/benchmarks.md, README's table and last.json    (make bench)
+    python benchmarks/compare.py              # writes docs/benchmarks.md, README's sentence and last.json    (make bench)
     python benchmarks/compare.py --quick      # under a minute; reports what got slower than last.json     (make bench-quick)
     python benchmarks/compare.py --tiny       # a few of everything, to check that it works; writes a page only with --note
     python benchmarks/compare.py --page       # writes the page and the plots from the figures of the last run
@@ -148,7 +148,7 @@ def write_page(figures):
     profile = PROFILE.read_text().strip() if PROFILE.exists() else ""
     PAGE.write_text(page.page(figures, profile))
     head, _, rest = README.read_text().partition(BEGIN)
-    README.write_text(f"{head}{BEGIN}\n\n{page.readme_table(figures)}\n\n{END}{rest.partition(END)[2]}")
+    README.write_text(f"{head}{BEGIN}\n\n{page.readme_sentence(figures)}\n\n{END}{rest.partition(END)[2]}")
     stored = {
         cell: {variant: round(found[0], 3) for variant, found in variants.items()}
         for cell, variants in ratios(figures["seconds"]).items()

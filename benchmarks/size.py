@@ -33,7 +33,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "benchmarks" / "size_budget.json"
 NOT_PRODUCT = ("tests", "benchmarks", "samples", "docs")
-PACKAGE = "autogen_codeact"
+PACKAGE, LIBRARY = "autogen_codeact", "codeact_sandbox"
 
 
 def main() -> int:
@@ -166,7 +166,12 @@ def _imported_folders(path: Path, own: Path, folders: set[Path]) -> Iterator[Pat
         elif isinstance(node, ast.Import):
             names = [tuple(alias.name.split(".")) for alias in node.names]
         for name in names:
-            parts = name[1:] if name[0] == PACKAGE else name if isinstance(node, ast.ImportFrom) and node.level else ()
+            if name[0] == LIBRARY:
+                parts = ("sandbox", *name)
+            else:
+                parts = (
+                    name[1:] if name[0] == PACKAGE else name if isinstance(node, ast.ImportFrom) and node.level else ()
+                )
             known = [Path(*parts[:length]) for length in range(1, len(parts) + 1) if Path(*parts[:length]) in folders]
             if known:
                 yield known[-1]
@@ -183,7 +188,12 @@ def public_names(files: Iterable[Path]) -> tuple[set[str], set[str]]:
         folder = path.relative_to(ROOT).parent
         if path.name != "__init__.py" or "runner" in folder.parts:
             continue
-        package = import_module(".".join((PACKAGE, *(part for part in folder.parts if part != PACKAGE))))
+        own = (
+            folder.parts[1:]
+            if folder.parts[0] == "sandbox"
+            else (PACKAGE, *(each for each in folder.parts if each != PACKAGE))
+        )
+        package = import_module(".".join(own))
         for name in getattr(package, "__all__", ()):
             objects[name].add(id(getattr(package, name)))
     return set(objects), {name for name, found in objects.items() if len(found) > 1}

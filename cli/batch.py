@@ -28,11 +28,10 @@ from autogen_codeact.cli.batch_display import (
     print_summary,
 )
 from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, for_nodes, read_settings
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for, without_secrets
-from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox.types.formatting import format_count

@@ -14,17 +14,17 @@ from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_co
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.kept_runs import (
+    check_folder,
     choose_run_folder,
     max_total_size,
     rebuilds,
     remove_oldest,
-    run_name,
     say_rebuilding,
 )
-from autogen_codeact.cli.run import check_folder, silence_libraries
+from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import FileChanges, Transcript
 from autogen_codeact.executors import SandboxCodeExecutor

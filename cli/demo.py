@@ -20,10 +20,9 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
-from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +20,8 @@ from autogen_codeact.cli.output import clear_status, guard_streams
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
+_NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
+"""Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
 class CommandError(Exception):
@@ -46,6 +49,14 @@ def say_warnings() -> None:
     logger = logging.getLogger("autogen_codeact")
     if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
         logger.addHandler(_LogPrinter(logging.WARNING))
+
+
+def silence_libraries() -> None:
+    """Hide what libraries log and warn about: an error that matters is raised, and printed as one line."""
+    for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    for message in _NOISE:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning)
 
 
 def end_process(status: int) -> None:

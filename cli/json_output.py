@@ -136,7 +136,7 @@ def _advice(error: BaseException, command: str) -> str | None:
 
 
 def _resume_advice(run: Path | None) -> str | None:
-    from autogen_codeact.cli.kept_runs import has_log, run_name  # noqa: PLC0415 - not needed for --help
+    from autogen_codeact.cli.run_names import has_log, run_name  # noqa: PLC0415 - not needed for --help
 
     return f"`codeact resume {run_name(run)}` continues the run" if run is not None and has_log(run) else None
 

@@ -21,6 +21,7 @@ from rich.text import Text
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
 from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.run_names import run_name, short_run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import (
@@ -55,8 +56,6 @@ from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import RawEvent
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import (
-    EVENTS,
-    LAST,
     MAX_BYTES,
     find_run,
     is_being_written,
@@ -87,6 +86,20 @@ def choose_run_folder(task: str) -> Path | None:
         return None
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder with something in it before the model is asked."""
+    try:
+        used = any(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+    except OSError as error:
+        raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
+    if used:
+        raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
+
+
 def max_total_size() -> int:
     """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
     from codeact_sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
@@ -96,24 +109,6 @@ def max_total_size() -> int:
         return parse_size(text) if text else MAX_BYTES
     except ValueError as error:
         raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
-
-
-def has_log(run: Path) -> bool:
-    """Return whether a run has a log."""
-    return (run / EVENTS).is_file()
-
-
-def run_name(run: Path) -> str:
-    """Return what a user types for a run: its name in the folder of all runs, or its path."""
-    try:
-        return run.name if run.parent == runs_folder() else str(run)
-    except RunFolderError:
-        return str(run)
-
-
-def short_run_name(run: Path) -> str:
-    """Return the shortest that a user can type right after a run: `last`, or its path."""
-    return LAST if run_name(run) != str(run) else str(run)
 
 
 def print_run_location(run: Path) -> None:

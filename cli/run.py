@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -23,23 +21,22 @@ from autogen_codeact.agents.code_search import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_output import JsonPrinter, LastJsonLine
 from autogen_codeact.cli.kept_runs import (
+    check_folder,
     choose_run_folder,
-    has_log,
     max_total_size,
     print_run_location,
     rebuilds,
     remove_oldest,
-    run_name,
     say_rebuilding,
-    short_run_name,
 )
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
+from autogen_codeact.cli.run_names import has_log, run_name, short_run_name
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -54,9 +51,6 @@ from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
-
-_NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
-"""Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
 class RunPrinter:
@@ -179,28 +173,6 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
         if folder is not None and folder != job.save:
             remove_oldest(folder, max_size)
     return status
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder with something in it before the model is asked."""
-    try:
-        used = any(folder.iterdir())
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
-    except OSError as error:
-        raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
-    if used:
-        raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
-
-
-def silence_libraries() -> None:
-    """Hide what libraries log and warn about: an error that matters is raised, and printed as one line."""
-    for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-    for message in _NOISE:
-        warnings.filterwarnings("ignore", message=message, category=UserWarning)
 
 
 class _Run:

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from autogen_codeact.integrations.notebook_live import show
-from codeact_sandbox.integrations.notebook_magics import SandboxMagics
+from codeact_sandbox.integrations import notebook_magics
 
 __all__ = ["load_ipython_extension", "show", "unload_ipython_extension"]
 
@@ -23,7 +23,6 @@ _VIEWS = {
     ("autogen_agentchat.messages", "BaseChatMessage"): "message",
 }
 """AutoGen's types, and what stands before `_to_html` and `_to_text` in the names of the functions that show them."""
-_MAGICS: dict[int, SandboxMagics] = {}
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -32,15 +31,12 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     Args:
         shell: The shell of the notebook or terminal.
     """
-    if id(shell) in _MAGICS:
-        return
+    notebook_magics.load_ipython_extension(shell)
     assert shell.display_formatter is not None
     formatters = shell.display_formatter.formatters
     for (module, name), view in _VIEWS.items():
         formatters["text/html"].for_type_by_name(module, name, partial(_html, view))
         formatters["text/plain"].for_type_by_name(module, name, partial(_text, view))
-    magics = _MAGICS[id(shell)] = SandboxMagics(shell)
-    shell.register_magics(magics)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -49,14 +45,8 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     Args:
         shell: The shell.
     """
-    magics = _MAGICS.pop(id(shell), None)
-    if magics is None:
-        return
-    magics.stop()
+    notebook_magics.unload_ipython_extension(shell)
     assert shell.display_formatter is not None
-    for kind in ("line", "cell"):
-        for name in magics.magics[kind]:
-            shell.magics_manager.magics[kind].pop(name, None)
     for module, name in _VIEWS:
         for mime in ("text/html", "text/plain"):
             formatter = shell.display_formatter.formatters[mime]

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,8 +172,8 @@ def bubblewrap() -> None:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built wheel, which is what users install."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheels of both distributions, built from their source distributions, which is what users install."""
     root = Path(__file__).parents[1]
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
@@ -180,11 +181,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files = subprocess.check_output(listing, cwd=root, text=True, timeout=50).split("\0")
     for name in filter(None, files):
-        if (root / name).is_file():
+        if (root / name).is_symlink() or (root / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((root / name).read_bytes())
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    done = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
+            shutil.copy(root / name, source / name, follow_symlinks=False)
+    for project in (source / "sandbox", source):
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
+        done = subprocess.run(build, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (sandbox,), (agents,) = folder.glob("codeact_sandbox-*.whl"), folder.glob("autogen_codeact-*.whl")
+    return sandbox, agents

@@ -57,16 +57,13 @@ PRINTS = {
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\nteapot\n",
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "cheapest: milk\n",
-    ("README.md", 2): "The 50th Fibonacci number is 12586269025.",
-    ("README.md", 3): "CodeActAgent: 55\n",
+    ("README.md", 2): "CodeActAgent: 110\n",
     ("models.md", 1): "Yes, it is.\n",
     ("batch.md", 1): "square-4 completed 16 True\n",
-    ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
-    ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
-    ("agents.md", 3): '"provider": "autogen_codeact.teams.Team"',
-    ("agents.md", 4): "config.bind_dir: mounts a folder of this machine",
+    ("agents.md", 1): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
+    ("agents.md", 2): "config.bind_dir: mounts a folder of this machine",
     (
         "network.md",
         1,
@@ -132,7 +129,7 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
             options=("-W", "error", "-W", "ignore:Resolved model mismatch"),
             cwd=tmp_path,
             env=environment,
-            new_interpreter=page == "README.md" and number != 3,  # samples/codeact_tools.py imports what it does
+            new_interpreter=page == "README.md" and number != 2,  # samples/codeact_tools.py imports what it does
         )
     finally:
         server.stop()

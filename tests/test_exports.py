@@ -5,7 +5,6 @@ import importlib
 from pathlib import Path
 
 import pytest
-
 from tests.cases import case
 
 

@@ -29,12 +29,13 @@ LIMITS, POSITIONAL = list(Limits.model_fields), ("image", "container_name")
 
 
 @pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment in which the wheel is installed."""
+def python(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment in which the wheels are installed."""
     home = tmp_path_factory.mktemp("types") / "installed"
     venv.create(home)
     site = next((home / "lib").glob("python*/site-packages"))
-    zipfile.ZipFile(wheel).extractall(site)
+    for wheel in wheels:
+        zipfile.ZipFile(wheel).extractall(site)
     # The dependencies; of that folder's own .pth files none is read, so the checkout is out of reach.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home / "bin" / "python"

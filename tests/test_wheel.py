@@ -1,4 +1,4 @@
-"""The built wheel: its content, and that it works outside the checkout."""
+"""The built wheels: their content, and that they work outside the checkout."""
 
 import subprocess
 import sys
@@ -20,40 +20,60 @@ def run(*command, cwd):
     return done.stdout
 
 
-def test_wheel_installs_one_top_level_name(wheel):
+def names_in(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
+    assert len(names) == len(set(names))
+    return set(names)
 
 
-def test_wheel_holds_runner_image_recipe_recordings_page_and_type_markers(wheel):
-    names = set(zipfile.ZipFile(wheel).namelist())
-    expected = {
-        f"autogen_codeact/{package}/py.typed"
-        for package in ("agents", "batch", "cli", "executors", "runs", "teams", "telemetry", "viewer")
-    }
-    expected |= {
-        f"autogen_codeact/{path.relative_to(ROOT)}" for path in (ROOT / "sandbox/codeact_sandbox/runner").rglob("*.py")
-    }
-    expected |= {f"codeact_sandbox/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
+def tracked(folder, ending=".py"):
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", folder, cwd=ROOT).splitlines()
+    return {name for name in names if name.endswith(ending) and (ROOT / name).is_file()}
+
+
+def test_each_wheel_installs_one_package_with_all_its_modules(wheels):
+    sandbox, agents = map(names_in, wheels)
+    assert {name.split("/")[0] for name in sandbox} == {"codeact_sandbox", "codeact_sandbox-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in agents} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
+    modules = {name for name in sandbox if name.endswith(".py")}
+    assert modules == {name.removeprefix("sandbox/") for name in tracked("sandbox")}
+    folders = ("agents", "batch", "cli", "executors", "integrations", "runs", "teams", "telemetry", "viewer")
+    expected = {f"autogen_codeact/{name}" for folder in folders for name in tracked(folder)} | tracked(
+        "autogen_codeact"
+    )
+    assert {name for name in agents if name.endswith(".py")} == expected
+
+
+def test_wheels_hold_image_recipe_recordings_page_and_type_markers(wheels):
+    sandbox, agents = map(names_in, wheels)
+    assert {f"codeact_sandbox/docker/{path.name}" for path in (ROOT / "docker").iterdir()} <= sandbox
+    assert "codeact_sandbox/docker/__init__.py" not in sandbox
+    assert "codeact_sandbox/py.typed" in sandbox
+    expected = {"autogen_codeact/py.typed"}
     expected |= {f"autogen_codeact/cli/recordings/{path.name}" for path in (ROOT / "cli/recordings").iterdir()}
     expected |= {f"autogen_codeact/viewer/page/{path.name}" for path in (ROOT / "viewer/page").glob("*.*")}
-    assert expected <= names
-    assert "codeact_sandbox/docker/__init__.py" not in names
-    assert not [name for name in names if "test" in name.lower()]
+    assert expected <= agents
+    assert not [name for name in sandbox | agents if "test" in name.lower()]
 
 
-@pytest.mark.timeout(180)
-def test_installed_wheel_runs_the_demo_outside_the_checkout(wheel, tmp_path, docker_engine):
-    home = tmp_path / "clean"
+def install(home, *wheels):
+    """Make an environment with these wheels alone; dependencies come from the environment of the tests (there is no network)."""
     venv.create(home)
     python = home / "bin" / "python"
     # With the pip of the tests: a pip of its own takes seconds to install.
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps"]
-    run(*pip, wheel, cwd=tmp_path)
-    # Dependencies come from the environment of the tests (there is no network here). A folder named in a .pth file is searched,
-    # but its own .pth files are not read, so the checkout's editable install is out of reach.
+    run(*pip, *wheels, cwd=home)
+    # A folder named in a .pth file is searched, but its own .pth files are not read, so the checkout's editable installs are out
+    # of reach.
     site = next((home / "lib").glob("python*/site-packages"))
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+@pytest.mark.timeout(180)
+def test_installed_wheels_run_the_demo_outside_the_checkout(wheels, tmp_path, docker_engine):
+    home = tmp_path / "clean"
+    python = install(home, *wheels)
     where = run(python, "-c", "import autogen_codeact.cli as cli; print(cli.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(home)
     work = tmp_path / "elsewhere"
@@ -63,6 +83,31 @@ def test_installed_wheel_runs_the_demo_outside_the_checkout(wheel, tmp_path, doc
     plots = [path for path in work.rglob("*") if path.suffix in {".png", ".svg"}]
     assert plots
     assert all(path.stat().st_size > 1000 for path in plots)
+
+
+@pytest.mark.timeout(180)
+def test_the_sandbox_alone_works_without_autogen_typer_rich_and_pillow(wheels, tmp_path, bubblewrap):
+    home = tmp_path / "clean"
+    python = install(home, wheels[0])
+    program = """
+import sys
+GONE = ("autogen_core", "autogen_ext", "autogen_agentchat", "autogen_codeact", "typer", "rich", "PIL")
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in GONE:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from codeact_sandbox import Sandbox
+def double(number: int) -> int:
+    return 2 * number
+with Sandbox("bubblewrap", tools=[double]) as box:
+    print(box.run("double(21)").value)
+"""
+    assert run(python, "-c", program, cwd=tmp_path) == "42\n"
+    shown = run(
+        home / "bin" / "codeact-sandbox", "exec", "--backend", "bubblewrap", "--code", "print(6 * 7)", cwd=tmp_path
+    )
+    assert shown == "42\n"
 
 
 def test_nothing_of_the_checkout_shadows_a_dependency():

@@ -182,40 +182,17 @@ model reflects; in brackets compared with AutoGen's agent and its local executor
 {failed}"""
 
 
-def readme_table(figures):
-    """Return the short table of the README: medians of our executors and of the other libraries."""
-    seconds = figures["seconds"]
+def readme_sentence(figures):
+    """Return the sentence of the README: medians of our Docker executor and of AutoGen's."""
 
-    def row(name, cell, ours):
-        shown = [
-            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(variant)) else "-"
-            for variant in (ours, *c.SLOW)
-        ]
-        return f"| {name} | **{shown[0]}** | " + " | ".join(shown[1:]) + " |"
+    def shown(cell, variant):
+        return duration(statistics.median(figures["seconds"][cell][variant]))
 
-    rows = [
-        row("a Python block in a new process (process mode)", c.PYTHON, "docker, process"),
-        row("a Python block in a session, with a checkpoint", c.PYTHON, "docker, session"),
-        row("a Python block in a session, without a checkpoint", c.PYTHON, "docker, session, no checkpoint"),
-        row("a shell block", c.SHELL, "docker, process"),
-        row("start a sandbox and run a first block", c.START, "docker, process"),
-        row("the same, from a `SandboxPool`", c.START, "docker, process, from the pool"),
-        row("the same, with bubblewrap", c.START, "bubblewrap, process"),
-        row("stop a sandbox", c.STOP, "docker, process"),
-        row("each of 50 blocks at once", c.AT_ONCE, "docker, process"),
-    ]
-    head = " | ".join(["p50", "**autogen-codeact**", *c.SLOW])
-    return "\n".join(
-        [
-            f"| {head} |",
-            "|---" * (2 + len(c.SLOW)) + "|",
-            *rows,
-            "",
-            f"Medians, measured with `make bench` in one run on one machine ({figures['machine']}). Times differ",
-            "between machines; ratios differ less. [Benchmarks](docs/benchmarks.md) has all variants, targets, confidence",
-            "intervals and growth of cost.",
-            *(["", f"**{figures['note']}**"] if figures["note"] else []),
-        ]
+    theirs = c.SLOW[0]
+    return (
+        f"A Python block takes {shown(c.PYTHON, 'docker, session')} in a session (AutoGen's Docker executor: "
+        f"{shown(c.PYTHON, theirs)}), and a sandbox with its first block {shown(c.START, 'docker, process')} "
+        f"({shown(c.START, theirs)})." + (f"\n\n**{figures['note']}**" if figures["note"] else "")
     )
 
 

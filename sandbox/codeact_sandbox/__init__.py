@@ -1,6 +1,7 @@
 """Sandboxes for code that a model has written. Nothing here needs AutoGen; each name is imported when it is first used."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.lazy import lazy_names
 
@@ -77,3 +78,21 @@ _NAMES = {
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%%sandbox` to a notebook: `%load_ext codeact_sandbox`.
+
+    Args:
+        shell: IPython's shell.
+    """
+    import_module("codeact_sandbox.integrations.notebook_magics").load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Undo `load_ipython_extension`, and stop the sandboxes of the shell's cells.
+
+    Args:
+        shell: IPython's shell.
+    """
+    import_module("codeact_sandbox.integrations.notebook_magics").unload_ipython_extension(shell)

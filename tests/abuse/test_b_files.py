@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import codeact_sandbox
 from autogen_codeact import executors
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError, SandboxFileError
 from codeact_sandbox.backends.docker.engine import connect
@@ -259,8 +260,8 @@ async def test_37_no_archive_goes_to_or_comes_from_a_container(tmp_path: Path, m
 
 def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
     """Archives are made for the engine: to build an image, and with data= for a container that never runs. None is unpacked."""
-    root = Path(executors.__file__).parents[1]
-    sources = {path: path.read_text() for part in ("executors", "sandbox") for path in (root / part).rglob("*.py")}
+    folders = [Path(str(package.__file__)).parent for package in (executors, codeact_sandbox)]
+    sources = {path: path.read_text() for folder in folders for path in folder.rglob("*.py")}
     assert len(sources) > 30
     users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
     assert users <= {"data_mounts.py", "image.py", "image_requests.py"}

@@ -15,6 +15,7 @@ from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import plain_values, protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Reply
+from tests.cases import case
 
 from ..executors.sandboxes import FORGE
 from .subject import Subject
@@ -228,14 +229,15 @@ TYPED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("payload", TYPED, ids=range(len(TYPED)))
-def test_60_type_tagged_payloads_stay_text(payload: dict[str, object]) -> None:
-    whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
-    message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
-    reply = Reply(message, data, {})
-    result = to_result(reply, split_streams=False)
-    assert result.value_repr == str(payload)
-    assert plain_values.decode(json.dumps(payload)) is None
+def test_60_type_tagged_payloads_stay_text() -> None:
+    for payload in TYPED:
+        with case(payload):
+            whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
+            message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
+            reply = Reply(message, data, {})
+            result = to_result(reply, split_streams=False)
+            assert result.value_repr == str(payload)
+            assert plain_values.decode(json.dumps(payload)) is None
 
 
 async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(

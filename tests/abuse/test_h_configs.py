@@ -25,6 +25,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import RefusedConfigError, load_component
 from codeact_sandbox.types.limits import Limits
+from tests.cases import case
 
 from .subject import Kind, each_engine
 
@@ -56,9 +57,9 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
     return caught.value.refused
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "reason"),
-    [
+def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name() -> None:
+    """Its place in the JSON is named, also where the executor is deep inside."""
+    for field, value, reason in [
         ("bind_dir", "/etc", "mounts a folder of this machine"),
         ("extra_volumes", {"/var/run/docker.sock": {"bind": "/s", "mode": "rw"}}, "mounts folders of this machine"),
         ("work_dir", "/root/.ssh", "names a folder of this machine; pass work_dir= when you load it"),
@@ -100,26 +101,27 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("lease", 1e9, "must be a number of at most 60"),
         ("pool", {"size": 9}, "is not a field that an untrusted configuration may set"),
         ("__class__", "x", "is not a field that an untrusted configuration may set"),
-    ],
-)
-def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, value: Any, reason: str) -> None:
-    """Its place in the JSON is named, also where the executor is deep inside."""
-    executor = component(DOCKER, **{field: value})
-    assert refusals(executor) == (f"config.{field}: {reason}",)
-    team = component("autogen_codeact.teams.Team", participants=[agent(component(DOCKER)), agent(executor)])
-    assert refusals(json.dumps(team)) == (f"config.participants[1].config.code_executor.config.{field}: {reason}",)
+    ]:
+        with case(field, value, reason):
+            executor = component(DOCKER, **{field: value})
+            assert refusals(executor) == (f"config.{field}: {reason}",)
+            team = component("autogen_codeact.teams.Team", participants=[agent(component(DOCKER)), agent(executor)])
+            assert refusals(json.dumps(team)) == (
+                f"config.participants[1].config.code_executor.config.{field}: {reason}",
+            )
 
 
-@pytest.mark.parametrize(("field", "value"), [("python", "/tmp/evil"), ("readable", ["/root"]), ("bind_dir", "/")])
-def test_h12_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: Any) -> None:
+def test_h12_bubblewrap_shows_no_folder_that_a_config_names() -> None:
     """The interpreter is a program of the host, too."""
-    (refused,) = refusals(component(BUBBLEWRAP, **{field: value}))
-    assert refused.startswith(f"config.{field}: ")
+    for field, value in [("python", "/tmp/evil"), ("readable", ["/root"]), ("bind_dir", "/")]:
+        with case(field, value):
+            (refused,) = refusals(component(BUBBLEWRAP, **{field: value}))
+            assert refused.startswith(f"config.{field}: ")
 
 
-@pytest.mark.parametrize(
-    ("provider", "reason"),
-    [
+def test_h12_only_components_of_the_allow_list_are_loaded() -> None:
+    """A tool that carries code, a server that is a command, any module that could be imported."""
+    for provider, reason in [
         ("autogen_core.tools.FunctionTool", "FunctionTool carries source code, which loading runs in this process"),
         ("autogen_core.tools._function_tool.FunctionTool", "is not on the list"),
         ("autogen_ext.tools.mcp.McpWorkbench", "McpWorkbench starts a program on this machine"),
@@ -132,22 +134,20 @@ def test_h12_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: A
         ("Tool", "is not on the list"),
         ("\x1b[2J\u202eTool", "\\x1b[2J\\u202eTool"),
         ("x" * 100_000, "is not on the list"),
-    ],
-)
-def test_h12_only_components_of_the_allow_list_are_loaded(provider: str, reason: str) -> None:
-    """A tool that carries code, a server that is a command, any module that could be imported."""
-    tool = component(provider, command="id")
-    config = agent(component(DOCKER), tools=[tool])
-    (refused,) = refusals(config)
-    assert refused.startswith("config.tools[0]: ")
-    assert reason in refused
-    assert len(refused) < 400
-    assert refusals({**tool, "component_type": "agent"})[0].startswith("the configuration: ")
+    ]:
+        with case(provider, reason):
+            tool = component(provider, command="id")
+            config = agent(component(DOCKER), tools=[tool])
+            (refused,) = refusals(config)
+            assert refused.startswith("config.tools[0]: ")
+            assert reason in refused
+            assert len(refused) < 400
+            assert refusals({**tool, "component_type": "agent"})[0].startswith("the configuration: ")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "reason"),
-    [
+def test_h12_a_model_sends_the_key_only_to_its_vendor() -> None:
+    """Not even the vendor's own server gets it, unless the caller says so."""
+    for field, value, reason in [
         ("base_url", "https://evil.example/v1", "sends the key and the conversation to a server of its choice"),
         ("api_key", "sk-theirs", "names a key, whose owner may see the conversation"),
         ("api_key", "${OPENAI_API_KEY}", "names a key, whose owner may see the conversation"),
@@ -155,16 +155,14 @@ def test_h12_only_components_of_the_allow_list_are_loaded(provider: str, reason:
         ("organization", "org-theirs", "names an organization, which may see the conversation"),
         ("model", "gemini-1.5-pro", "names a model of another vendor"),
         ("max_retries", 10**6, "must be a number of at most 10"),
-    ],
-)
-def test_h12_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any, reason: str) -> None:
-    """Not even the vendor's own server gets it, unless the caller says so."""
-    config = {"model": "gpt-4o", field: value}
-    for provider in (OPENAI, "OpenAIChatCompletionClient", "openai_chat_completion_client"):
-        (refused,) = refusals(component(provider, **config), allow_keys=True)
-        assert refused.startswith(f"config.{field}: {reason}")
-    refused, _ = refusals(component(OPENAI, **config))
-    assert "OpenAIChatCompletionClient reads OPENAI_API_KEY of this process's environment" in refused
+    ]:
+        with case(field, value, reason):
+            config = {"model": "gpt-4o", field: value}
+            for provider in (OPENAI, "OpenAIChatCompletionClient", "openai_chat_completion_client"):
+                (refused,) = refusals(component(provider, **config), allow_keys=True)
+                assert refused.startswith(f"config.{field}: {reason}")
+            refused, _ = refusals(component(OPENAI, **config))
+            assert "OpenAIChatCompletionClient reads OPENAI_API_KEY of this process's environment" in refused
 
 
 def test_h12_one_short_error_names_everything_refused() -> None:
@@ -191,9 +189,9 @@ def test_h12_one_short_error_names_everything_refused() -> None:
         load_component(flood)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_h12_too_large_too_deep_or_invalid_json_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No recursion error, no memory."""
+    for text in [
         "[" * 100_000,
         '{"a":' * 100_000,
         json.dumps(component(DOCKER, environment={"A": "x" * 2_000_000})),
@@ -202,16 +200,14 @@ def test_h12_one_short_error_names_everything_refused() -> None:
         '{"provider": "x", "config": {"a": ' + "9" * 5000 + "}}",
         "",
         "nonsense",
-    ],
-    ids=lambda text: text[:12],
-)
-def test_h12_too_large_too_deep_or_invalid_json_is_an_error(text: str, tmp_path: Path) -> None:
-    """No recursion error, no memory."""
-    path = tmp_path / "config.json"
-    path.write_text(text)
-    for source in (text, text.encode(), path):
-        with pytest.raises(ValueError, match=r"."):
-            load_component(source)
+    ]:
+        with case(text):
+            tmp_path = tmp_path_factory.mktemp("case")
+            path = tmp_path / "config.json"
+            path.write_text(text)
+            for source in (text, text.encode(), path):
+                with pytest.raises(ValueError, match=r"."):
+                    load_component(source)
 
 
 def test_h12_what_is_loaded_is_what_was_checked() -> None:
@@ -283,19 +279,18 @@ def test_h12_no_code_of_a_config_runs_in_this_process(
     assert marker.exists(), f"not proven: loaded as trusted it does nothing either ({said!r})"
 
 
-@pytest.mark.parametrize(
-    "template", ["{roles:>9999999999}", "{roles.__class__}", "{roles[0]}", "{roles!r}", "{0}", "{"]
-)
-def test_h12_a_template_of_a_config_is_plain(template: str) -> None:
+def test_h12_a_template_of_a_config_is_plain() -> None:
     """AutoGen formats it in this process; a width takes all of its memory."""
-    config = component(
-        "autogen_agentchat.teams.SelectorGroupChat",
-        participants=[agent(component(DOCKER))],
-        model_client=REPLAY,
-        selector_prompt=template,
-        allow_repeated_speaker=False,
-    )
-    assert refusals(config)[0].startswith("config.selector_prompt: ")
+    for template in ["{roles:>9999999999}", "{roles.__class__}", "{roles[0]}", "{roles!r}", "{0}", "{"]:
+        with case(template):
+            config = component(
+                "autogen_agentchat.teams.SelectorGroupChat",
+                participants=[agent(component(DOCKER))],
+                model_client=REPLAY,
+                selector_prompt=template,
+                allow_repeated_speaker=False,
+            )
+            assert refusals(config)[0].startswith("config.selector_prompt: ")
 
 
 def test_h12_a_message_of_a_config_is_text() -> None:

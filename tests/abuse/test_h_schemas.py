@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.tools.stub import sources
+from tests.cases import case
 from tests.texts import ANY
 
 from ..executors.schema_workbench import SchemaWorkbench
@@ -163,19 +164,16 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     assert await subject.out("print(tool_1(p1={'q1': 'a'}))") == '{"p1": {"q1": "a"}}\n'
 
 
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
+async def test_h8_an_invalid_schema_is_refused_by_name() -> None:
+    for schema, words in [
         ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength: '3' is not of type 'integer'"),
         ({"properties": {"a": {"type": RUNS}}}, "properties.a.type: "),
         ({"properties": {"a": "b" * 2_000_000}}, "it has 2,000,043 bytes, and 1,048,576 are allowed"),
-    ],
-    ids=["a wrong limit", "a wrong type", "too large"],
-)
-async def test_h8_an_invalid_schema_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench") as caught:
-        await HostTools([workbench([tool(schema)])]).start()
-    assert words in str(caught.value)
+    ]:
+        with case(schema, words):
+            with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench") as caught:
+                await HostTools([workbench([tool(schema)])]).start()
+            assert words in str(caught.value)
 
 
 WORDS = st.sampled_from(

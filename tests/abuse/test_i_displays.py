@@ -4,10 +4,13 @@ import html
 import json
 from pathlib import Path
 
+import pytest
+
 from codeact_sandbox.files.display_files import OTHER_NAME, store
-from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
+from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, MAX_LINE, Displays
 from codeact_sandbox.host.messages import DisplayMessage
 from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.result import Result
 
 from ..executors.sandboxes import FORGE
@@ -219,3 +222,9 @@ async def test_i1_huge_figures_are_not_drawn_and_of_ten_thousand_the_first_are_s
     result = await subject.run(code, timeout=40)
     assert (result.outcome, len(result.displays)) == ("ok", 3), result
     assert (await subject.run("plt.get_fignums()", timeout=40)).output == "[]\n"
+
+
+def test_i1_a_line_longer_than_the_runner_sends_ends_the_sandbox() -> None:
+    size = MAX_LINE + 1
+    with pytest.raises(SandboxProtocolError):
+        Displays().add(DisplayMessage(False, (("text/plain", 0),), "{}", 0, None, size), b"x" * size)

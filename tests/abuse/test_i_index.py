@@ -14,6 +14,7 @@ from codeact_sandbox.packages import sources
 from codeact_sandbox.packages.index import PackageIndex
 from codeact_sandbox.packages.pages import ProjectFile, parse_page
 from codeact_sandbox.packages.pip_config import PipConfig
+from tests.cases import case
 from tests.executors.images import make_wheel
 from tests.executors.packages.conftest import configure
 from tests.executors.packages.index_server import Index, Page, basic, redirect
@@ -255,11 +256,12 @@ async def test_i25_cached_pages_of_large_projects_take_bounded_memory(monkeypatc
     assert not index._cache
 
 
-@pytest.mark.parametrize("start", ["<!--", "<![CDATA[", "</", "<?"])
-def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time(start: str) -> None:
-    link = b'<a href="x-1.0.zip">x</a>'
-    found = parse_page(link + start.encode() * 1_000_000, "https://a.test/")  # else it takes hours
-    assert [file.filename for file in found] == ["x-1.0.zip"]
+def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time() -> None:
+    for start in ["<!--", "<![CDATA[", "</", "<?"]:
+        with case(start):
+            link = b'<a href="x-1.0.zip">x</a>'
+            found = parse_page(link + start.encode() * 1_000_000, "https://a.test/")  # else it takes hours
+            assert [file.filename for file in found] == ["x-1.0.zip"]
 
 
 def test_i23_a_page_of_too_many_links_is_refused() -> None:

@@ -14,6 +14,7 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.viewer.one_file import write_html
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from tests.cases import case
 
 from ..cli.support import on_terminal as on_a_terminal
 from ..runs.logs import lines, started, write_log
@@ -129,16 +130,16 @@ def words(text):
     notebook_html.message_to_html(TextMessage(content=text, source="coder"))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "show", [panel, plain_panel, line, output, chat, notebook, words], ids=lambda show: show.__name__
-)
-def test_k1_no_text_is_slow_to_show(show, size, monkeypatch):
-    face = show if show in (notebook, words) else on_terminal(monkeypatch, show)
-    # What is rendered at all is short, so the control is as long as that.
-    control = max(seconds(face, (ORDINARY * size)[:chars]) for chars in (4_000, size))
-    for name, text in attacks(size):
-        assert seconds(face, text) < 20 * control, (name, size)
+@pytest.mark.timeout(300)  # all cases together: each has a limit of its own
+def test_k1_no_text_is_slow_to_show(monkeypatch):
+    for show in [panel, plain_panel, line, output, chat, notebook, words]:
+        for size in SIZES:
+            with case(size, show), monkeypatch.context() as patch:
+                face = show if show in (notebook, words) else on_terminal(patch, show)
+                # What is rendered at all is short, so the control is as long as that.
+                control = max(seconds(face, (ORDINARY * size)[:chars]) for chars in (4_000, size))
+                for name, text in attacks(size):
+                    assert seconds(face, text) < 20 * control, (name, size)
 
 
 def test_k1_carriage_returns_take_linear_time():

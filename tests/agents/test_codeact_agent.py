@@ -1,7 +1,6 @@
 """One turn of the agent that acts in code: which events there are, and exactly what the model was told."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from autogen_agentchat.base import TaskResult
@@ -38,6 +37,7 @@ from tests.agents.codeact import (
     user,
 )
 from tests.agents.support import model_answer, received_by, scripted, token_usage
+from tests.cases import case
 from tests.executors import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
@@ -409,19 +409,17 @@ async def test_failing_model_restores_the_conversation(session: SandboxCodeExecu
     assert await agent.model_context.get_messages() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+async def test_invalid_limits_are_refused() -> None:
+    for arguments, words in [
         ({"max_steps": 0}, "max_steps must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
         ({"max_seconds": 0}, "max_seconds must be above 0, not 0"),
         ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
-    ],
-)
-async def test_invalid_limits_are_refused(arguments: dict[str, Any], words: str) -> None:
-    executor = DockerCommandLineCodeExecutor(mode="session")
-    with pytest.raises(ValueError, match=words):
-        CodeActAgent("actor", executor, model_client=scripted(), **arguments)
+    ]:
+        with case(arguments, words):
+            executor = DockerCommandLineCodeExecutor(mode="session")
+            with pytest.raises(ValueError, match=words):
+                CodeActAgent("actor", executor, model_client=scripted(), **arguments)
 
 
 def test_an_executor_without_a_session_is_refused() -> None:

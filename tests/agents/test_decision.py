@@ -61,21 +61,24 @@ def test_a_long_reason_is_cut() -> None:
     assert parsed.reason == "r" * (MAX_REASON_CHARS - 1) + "…"
 
 
-@pytest.mark.parametrize(
-    ("structured_output", "json_output", "form"),
-    [(True, True, RetryDecision), (True, False, RetryDecision), (False, True, True), (False, False, None)],
-)
-async def test_strictest_form_that_the_model_supports_is_requested(structured_output, json_output, form) -> None:
-    client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
-    token = CancellationToken()
+async def test_strictest_form_that_the_model_supports_is_requested() -> None:
+    for structured_output, json_output, form in [
+        (True, True, RetryDecision),
+        (True, False, RetryDecision),
+        (False, True, True),
+        (False, False, None),
+    ]:
+        with case(structured_output, json_output, form):
+            client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
+            token = CancellationToken()
 
-    decided = await RetryDecider("coder").ask(client, FAILURE, token)
+            decided = await RetryDecider("coder").ask(client, FAILURE, token)
 
-    assert decided.decision == YES
-    (call,) = client.create_calls
-    assert call["json_output"] is form
-    assert call["cancellation_token"] is token
-    assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
+            assert decided.decision == YES
+            (call,) = client.create_calls
+            assert call["json_output"] is form
+            assert call["cancellation_token"] is token
+            assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
 
 
 async def test_usage_of_both_answers_is_counted() -> None:
@@ -185,7 +188,7 @@ async def test_cancelling_ends_the_wait_for_a_decision() -> None:
             await asking
 
 
-@pytest.mark.parametrize("hostile", ['{"a":"' * 16_000, '{"' * 50_000, "{" * 100_000])
-def test_hostile_text_is_read_within_the_time_that_a_test_has(hostile: str) -> None:
-    with pytest.raises(ValueError, match="no JSON object"):
-        parse_decision(hostile)
+def test_hostile_text_is_read_within_the_time_that_a_test_has() -> None:
+    for hostile in ['{"a":"' * 16_000, '{"' * 50_000, "{" * 100_000]:
+        with case(hostile), pytest.raises(ValueError, match="no JSON object"):
+            parse_decision(hostile)

@@ -252,14 +252,12 @@ async def test_asking_changes_nothing_in_the_session(session: SandboxCodeExecuto
     )
 
 
-@pytest.mark.parametrize(
-    ("requirement", "name"),
-    [
+def test_project_of_a_requirement_is_found() -> None:
+    for requirement, name in [
         ("Pillow>=10", "pillow"),
         ("scikit_learn", "scikit-learn"),
         ("httpx[http2]==0.27", "httpx"),
         ("wheels/my_tool-1.0-py3-none-any.whl", "my-tool"),
-    ],
-)
-def test_project_of_a_requirement_is_found(requirement: str, name: str) -> None:
-    assert facts_module._project(requirement) == name
+    ]:
+        with case(requirement, name):
+            assert facts_module._project(requirement) == name

@@ -147,11 +147,10 @@ def test_exception_that_is_not_in_the_output_has_a_hint() -> None:
     assert for_models(result, ASKED)[0].startswith("Hint: polars is not installed. pandas can be used instead.")
 
 
-@pytest.mark.parametrize(
-    "text", ["a: " * 10**6, "https://" * 10**6, "a." * 10**6, "PermissionError: [Errno 13] " * 10**5]
-)
-def test_long_output_is_read(text: str) -> None:
-    assert hints_for(failed(text), ASKED) == []
+def test_long_output_is_read() -> None:
+    for text in ["a: " * 10**6, "https://" * 10**6, "a." * 10**6, "PermissionError: [Errno 13] " * 10**5]:
+        with case(text):
+            assert hints_for(failed(text), ASKED) == []
 
 
 async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> None:

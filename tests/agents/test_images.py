@@ -106,18 +106,21 @@ def test_the_first_frame_of_an_animated_gif_is_shown() -> None:
 TOO_LARGE = [(5_000, 2_001), (8_001, 1), (1, 8_001), (2**31 - 1, 2**31 - 1)]
 
 
-@pytest.mark.parametrize("size", TOO_LARGE)
-def test_an_image_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> None:
-    with pytest.raises(
-        ImageRefused, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
-    ):
-        read_image(png(header(*size), b""))
+def test_an_image_of_too_many_pixels_is_not_shown() -> None:
+    for size in TOO_LARGE:
+        with (
+            case(size),
+            pytest.raises(
+                ImageRefused, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
+            ),
+        ):
+            read_image(png(header(*size), b""))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
-def test_an_image_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> None:
-    with pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
-        read_image(encoded((5_000, 2_001), kind))
+def test_an_image_of_too_many_pixels_is_not_shown_in_any_format() -> None:
+    for kind in ["JPEG", "GIF", "WEBP"]:
+        with case(kind), pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
+            read_image(encoded((5_000, 2_001), kind))
 
 
 def test_a_broken_image_is_not_shown() -> None:
@@ -143,12 +146,13 @@ def test_a_broken_image_is_not_shown() -> None:
             read_image(data)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_no_image_that_is_cut_off_is_shown(kind: str) -> None:
-    data = encoded((9, 8), kind)
-    for length in range(12, len(data) - 1):
-        with pytest.raises(ImageRefused):
-            read_image(data[:length])
+def test_no_image_that_is_cut_off_is_shown() -> None:
+    for kind in FORMATS:
+        with case(kind):
+            data = encoded((9, 8), kind)
+            for length in range(12, len(data) - 1):
+                with pytest.raises(ImageRefused):
+                    read_image(data[:length])
 
 
 def test_other_image_formats_are_not_shown() -> None:

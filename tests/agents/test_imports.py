@@ -11,6 +11,7 @@ import autogen_codeact.teams
 from tests.cases import case
 
 ROOT = "autogen_codeact"
+OURS = (ROOT, "codeact_sandbox")
 
 
 def modules(package: str) -> dict[str, Path]:
@@ -23,31 +24,33 @@ def imported(path: Path) -> dict[str, set[str]]:
     """What a module imports of ours, also where only a type checker looks: names by module."""
     found: dict[str, set[str]] = {}
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ROOT):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
             found.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
         elif isinstance(node, ast.Import):
-            found.update({alias.name: set() for alias in node.names if alias.name.startswith(ROOT)})
+            found.update({alias.name: set() for alias in node.names if alias.name.startswith(OURS)})
     return found
 
 
 INSIDE_A_SANDBOX = (
-    *("executors.docker", "executors.bubblewrap", "executors.pool", "sandbox.async_sandbox", "sandbox.managed_sandbox"),
+    *(f"{ROOT}.executors.docker", f"{ROOT}.executors.bubblewrap", f"{ROOT}.executors.pool"),
     *(
-        "sandbox.backends.",
-        "sandbox.egress",
-        "sandbox.runner",
-        "sandbox.packages",
-        "sandbox.pool",
-        "sandbox.files.sync",
+        "codeact_sandbox.async_sandbox",
+        "codeact_sandbox.managed_sandbox",
+        "codeact_sandbox.backends.",
+        "codeact_sandbox.egress",
+        "codeact_sandbox.runner",
+        "codeact_sandbox.packages",
+        "codeact_sandbox.pool",
+        "codeact_sandbox.files.sync",
     ),
-    *("sandbox.host.client", "sandbox.host.connection", "sandbox.host.protocol"),
+    *("codeact_sandbox.host.client", "codeact_sandbox.host.connection", "codeact_sandbox.host.protocol"),
 )
 
 
 def test_agents_import_nothing_of_how_a_sandbox_is_started_and_reached() -> None:
     for name in modules("agents"):
         with case(name):
-            found = [module.removeprefix(f"{ROOT}.") for module in imported(modules("agents")[name])]
+            found = list(imported(modules("agents")[name]))
             assert [module for module in found if module.startswith(INSIDE_A_SANDBOX)] == []
 
 

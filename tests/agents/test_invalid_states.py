@@ -213,22 +213,21 @@ async def test_no_image_of_a_saved_state_is_decoded(more: dict[str, str], monkey
     assert kept["message_thread"][0]["metadata"] == {"data": "plain"}
 
 
-@pytest.mark.parametrize(
-    ("part", "reason"),
-    [
+async def test_a_state_with_a_wrong_image_changes_nothing() -> None:
+    for part, reason in [
         (image(10, 10, "BMP"), "ValueError: an image in it is a BMP file; only PNG, JPEG, GIF, WEBP can be loaded"),
         ({"data": base64.b64encode(b"no image").decode()}, "UnidentifiedImageError: "),
         ({"data": "="}, ""),
-    ],
-    ids=["another kind", "none at all", "no base64"],
-)
-async def test_a_state_with_a_wrong_image_changes_nothing(part: dict[str, str], reason: str) -> None:
-    agent = CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done."))
-    before = await agent.save_state()
-    messages = [{"type": "UserMessage", "source": "user", "content": [part]}]
-    with pytest.raises(ValueError, match=f"The state can't be loaded: llm_context: {reason}"):
-        await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
-    assert await agent.save_state() == before
+    ]:
+        with case(part, reason):
+            agent = CodeActAgent(
+                "actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done.")
+            )
+            before = await agent.save_state()
+            messages = [{"type": "UserMessage", "source": "user", "content": [part]}]
+            with pytest.raises(ValueError, match=f"The state can't be loaded: llm_context: {reason}"):
+                await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
+            assert await agent.save_state() == before
 
 
 @pytest.mark.parametrize("context", [UnboundedChatCompletionContext, partial(BufferedChatCompletionContext, 3)])

@@ -14,6 +14,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents.model import stream_answer
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN, ModelTimeoutError, ReliableClient
+from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
 pytestmark = [
@@ -51,22 +52,24 @@ def answered(items):
 # Silence
 
 
-@pytest.mark.parametrize("reply", [Reply(silent=True), Reply(trickles=True), Reply("so", endless=True)])
-async def test_answer_that_is_never_whole_ends_at_the_limit(reply):
-    async with OpenAIServer([reply]) as server:
-        line = Line(server, 1.0)
-        with pytest.raises(ModelTimeoutError, match=re.escape("the model's server gave no answer in 1 s")):
-            await line.whole()
-        assert line.told == []
+async def test_answer_that_is_never_whole_ends_at_the_limit():
+    for reply in [Reply(silent=True), Reply(trickles=True), Reply("so", endless=True)]:
+        with case(reply):
+            async with OpenAIServer([reply]) as server:
+                line = Line(server, 1.0)
+                with pytest.raises(ModelTimeoutError, match=re.escape("the model's server gave no answer in 1 s")):
+                    await line.whole()
+                assert line.told == []
 
 
-@pytest.mark.parametrize("reply", [Reply(silent=True), Reply(trickles=True), Reply(WORDS, pause_after=1)])
-async def test_stream_without_progress_ends_at_the_limit(reply):
-    async with OpenAIServer([reply]) as server:
-        line = Line(server, 1.0)
-        with pytest.raises(ModelTimeoutError, match=re.escape("the model's server sent nothing for 1 s")):
-            await line.pieces()
-        assert line.told == []
+async def test_stream_without_progress_ends_at_the_limit():
+    for reply in [Reply(silent=True), Reply(trickles=True), Reply(WORDS, pause_after=1)]:
+        with case(reply):
+            async with OpenAIServer([reply]) as server:
+                line = Line(server, 1.0)
+                with pytest.raises(ModelTimeoutError, match=re.escape("the model's server sent nothing for 1 s")):
+                    await line.pieces()
+                assert line.told == []
 
 
 async def test_stream_that_makes_progress_may_take_longer_than_the_limit():
@@ -100,25 +103,23 @@ async def test_token_ends_a_silent_call_and_a_wait(stream):
 # Errors that pass
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("status", "what"),
-    [
+async def test_busy_server_is_asked_again_and_the_user_is_told():
+    for status, what in [
         (429, "is busy (HTTP 429)"),
         (500, "failed (HTTP 500)"),
         (503, "is busy (HTTP 503)"),
         (529, "is busy (HTTP 529)"),
-    ],
-)
-async def test_busy_server_is_asked_again_and_the_user_is_told(stream, status, what):
-    async with OpenAIServer([Reply("later", status=status, headers=PASSES)] * 2 + [WORDS]) as server:
-        line = Line(server)
-        if stream:
-            assert answered(await line.pieces()) == (PIECES, WORDS)
-        else:
-            assert (await line.whole()).content == WORDS
-        assert line.told == [f"the model's server {what}: asking again in 0 s ({n} of 2)" for n in (1, 2)]
-        assert len(server.requests) == 3
+    ]:
+        for stream in [False, True]:
+            with case(stream, status, what):
+                async with OpenAIServer([Reply("later", status=status, headers=PASSES)] * 2 + [WORDS]) as server:
+                    line = Line(server)
+                    if stream:
+                        assert answered(await line.pieces()) == (PIECES, WORDS)
+                    else:
+                        assert (await line.whole()).content == WORDS
+                    assert line.told == [f"the model's server {what}: asking again in 0 s ({n} of 2)" for n in (1, 2)]
+                    assert len(server.requests) == 3
 
 
 async def test_error_that_does_not_pass_is_raised_after_the_last_attempt():
@@ -129,13 +130,14 @@ async def test_error_that_does_not_pass_is_raised_after_the_last_attempt():
         assert (len(server.requests), len(line.told)) == (3, 2)
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 501])
-async def test_refusal_is_not_repeated(status):
-    async with OpenAIServer([Reply("no", status=status)]) as server:
-        line = Line(server)
-        with pytest.raises(openai.APIStatusError):
-            await line.whole()
-        assert (len(server.requests), line.told) == (1, [])
+async def test_refusal_is_not_repeated():
+    for status in [400, 401, 404, 501]:
+        with case(status):
+            async with OpenAIServer([Reply("no", status=status)]) as server:
+                line = Line(server)
+                with pytest.raises(openai.APIStatusError):
+                    await line.whole()
+                assert (len(server.requests), line.told) == (1, [])
 
 
 async def test_server_that_says_not_to_repeat_is_not_asked_again():
@@ -146,24 +148,20 @@ async def test_server_that_says_not_to_repeat_is_not_asked_again():
         assert (len(server.requests), line.told) == (1, [])
 
 
-@pytest.mark.parametrize(
-    "wait",
-    [{"retry-after": "3600"}, {"retry-after": "inf"}, {"retry-after-ms": "3600000"}, "date"],
-    ids=["seconds", "infinite", "milliseconds", "date"],
-)
-async def test_longer_wait_than_the_limit_is_told_and_not_made(wait):
-    headers = {"retry-after": email.utils.formatdate(time.time() + 3600, usegmt=True)} if wait == "date" else wait
-    async with OpenAIServer([Reply("later", status=429, headers=headers)]) as server:
-        line = Line(server)
-        with pytest.raises(openai.RateLimitError):
-            await line.whole()
-        assert len(server.requests) == 1
-        (told,) = line.told
-        assert re.fullmatch(
-            r"the model's server is busy \(HTTP 429\), and wants (inf|3\d+(\.\d)?) s before the next request: not waiting for "
-            "so long",
-            told,
-        )
+async def test_longer_wait_than_the_limit_is_told_and_not_made():
+    for wait in [{"retry-after": "3600"}, {"retry-after": "inf"}, {"retry-after-ms": "3600000"}, "date"]:
+        with case(wait):
+            headers = (
+                {"retry-after": email.utils.formatdate(time.time() + 3600, usegmt=True)} if wait == "date" else wait
+            )
+            async with OpenAIServer([Reply("later", status=429, headers=headers)]) as server:
+                line = Line(server)
+                with pytest.raises(openai.RateLimitError):
+                    await line.whole()
+                assert len(server.requests) == 1
+                (told,) = line.told
+                busy = r"the model's server is busy \(HTTP 429\), and wants (inf|3\d+(\.\d)?) s before the next request"
+                assert re.fullmatch(f"{busy}: not waiting for so long", told)
 
 
 async def test_server_that_says_no_time_is_asked_again_after_a_growing_one():

@@ -259,9 +259,8 @@ async def code_check_of(code: str, answer: str = "4", expected: Any = 4, timeout
     return result
 
 
-@pytest.mark.parametrize(
-    ("code", "passed", "detail"),
-    [
+async def test_code_of_a_check() -> None:
+    for code, passed, detail in [
         ("passed = int(answer) == expected and task['metadata']['x'] == 1", True, None),
         ("assert int(answer) == expected", True, None),
         ("passed = 0", False, "the check has set `passed` to a false value"),
@@ -276,12 +275,11 @@ async def code_check_of(code: str, answer: str = "4", expected: Any = 4, timeout
         ("import sys; sys.exit()", False, "the check"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", False, "the check failed: SIGSEGV"),
         ("class P:\n def __bool__(self): 1 / 0\npassed = P()", False, "the check failed: ZeroDivisionError"),
-    ],
-)
-async def test_code_of_a_check(code: str, passed: bool | None, detail: str | None) -> None:
-    result = await code_check_of(code)
-    assert result.passed is passed
-    assert (result.detail is None) if detail is None else (result.detail or "").startswith(detail), result
+    ]:
+        with case(code, passed, detail):
+            result = await code_check_of(code)
+            assert result.passed is passed
+            assert (result.detail is None) if detail is None else (result.detail or "").startswith(detail), result
 
 
 async def test_code_that_never_ends_is_a_failed_check() -> None:

@@ -17,6 +17,7 @@ from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
 from tests.batch.support import MakeAgent, batch, double, lines, rows_of
+from tests.cases import case
 from tests.texts import ANY
 
 
@@ -219,35 +220,36 @@ def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: i
     folder.close()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_line_with_wrong_types_is_left_out(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for line in [
         '{"id":"b","repeat":1,"outcome":"completed","prompt_tokens":"x","completion_tokens":1}',
         '{"id":"b","repeat":"x","outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
         '{"id":"b","repeat":1,"outcome":["failed"],"prompt_tokens":1,"completion_tokens":1}',
         '{"id":["b"],"repeat":1,"outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
         "[1]",
-    ],
-)
-def test_line_with_wrong_types_is_left_out(tmp_path: Path, line: str) -> None:
-    folder = BatchFolder.open(tmp_path, {})
-    folder.add(row("a"))
-    folder.close()
-    with open(tmp_path / "results.jsonl", "a") as results:
-        results.write(line + "\n")
-    folder = BatchFolder.open(tmp_path, {})
-    assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.counts.rows) == (True, False, 1)
-    assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
-    folder.close()
-    modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
-    assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl"], 0o600)
+    ]:
+        with case(line):
+            tmp_path = tmp_path_factory.mktemp("case")
+            folder = BatchFolder.open(tmp_path, {})
+            folder.add(row("a"))
+            folder.close()
+            with open(tmp_path / "results.jsonl", "a") as results:
+                results.write(line + "\n")
+            folder = BatchFolder.open(tmp_path, {})
+            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.counts.rows) == (True, False, 1)
+            assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
+            folder.close()
+            modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
+            assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl"], 0o600)
 
 
-@pytest.mark.parametrize("configuration", ["[1]", "null", '"x"', "5"])
-def test_manifest_with_wrong_types_is_an_error(tmp_path: Path, configuration: str) -> None:
-    (tmp_path / "batch.json").write_text(f'{{"schema_version": 1, "configuration": {configuration}}}')
-    with pytest.raises(BatchFolderError, match=r"batch.json is damaged or not of a batch"):
-        BatchFolder.open(tmp_path, {})
+def test_manifest_with_wrong_types_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for configuration in ["[1]", "null", '"x"', "5"]:
+        with case(configuration):
+            tmp_path = tmp_path_factory.mktemp("case")
+            (tmp_path / "batch.json").write_text(f'{{"schema_version": 1, "configuration": {configuration}}}')
+            with pytest.raises(BatchFolderError, match=r"batch.json is damaged or not of a batch"):
+                BatchFolder.open(tmp_path, {})
 
 
 @given(st.text(ANY, min_size=1, max_size=200), st.text(ANY, min_size=1, max_size=200))

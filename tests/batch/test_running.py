@@ -31,6 +31,7 @@ from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
 from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, once, rows_of
+from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -121,12 +122,14 @@ async def test_last_attempt_becomes_a_failed_row_and_another_call_tries_again(bu
     assert [line["outcome"] for line in lines(tmp_path)] == ["completed"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 404])
-async def test_error_that_stays_is_not_tried_again(bubblewrap: None, tmp_path: Path, status: int) -> None:
-    async with OpenAIServer([Reply(status=status, content="no")]) as server:
-        (row,) = await rows_of(MakeAgent(server.client()), [double(1)], tmp_path)
-        assert len(server.requests) == 1
-    assert (row.outcome, row.attempts) == ("failed", 1)
+async def test_error_that_stays_is_not_tried_again(bubblewrap: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for status in [400, 401, 404]:
+        with case(status):
+            tmp_path = tmp_path_factory.mktemp("case")
+            async with OpenAIServer([Reply(status=status, content="no")]) as server:
+                (row,) = await rows_of(MakeAgent(server.client()), [double(1)], tmp_path)
+                assert len(server.requests) == 1
+            assert (row.outcome, row.attempts) == ("failed", 1)
 
 
 async def test_server_says_how_long_to_wait(bubblewrap: None, tmp_path: Path) -> None:

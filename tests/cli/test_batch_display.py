@@ -23,6 +23,7 @@ from autogen_codeact.cli.batch_display import (
     format_time_left,
     format_tokens,
 )
+from tests.cases import case
 from tests.cli.support import wait_until
 
 COUNTS = BatchCounts(
@@ -117,19 +118,17 @@ def test_progress_line_begins_with_the_most_important_part():
     assert describe_progress(unknown) == ["3 done", "0 failed", "1 running"]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
+def test_time_left_is_rounded():
+    for seconds, text in [
         (0, "0 s"),
         (59.4, "59 s"),
         (59.6, "1 min"),
         (3_570, "1 h 00 min"),
         (11_100, "3 h 05 min"),
         (187_300, "2 days 4 h"),
-    ],
-)
-def test_time_left_is_rounded(seconds, text):
-    assert format_time_left(seconds) == text
+    ]:
+        with case(seconds, text):
+            assert format_time_left(seconds) == text
 
 
 def test_numbers_are_short():

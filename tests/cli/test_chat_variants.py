@@ -13,6 +13,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from tests.cases import case
 from tests.cli.chat_terminal import CTRL_C, ON, Chat, plain
 from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_until
 
@@ -156,9 +157,8 @@ def test_chat_with_a_component(tmp_path):
         assert chat.end()[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_options_that_do_not_fit(tmp_path_factory):
+    for arguments, message in [
         ([], "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."),
         (["--model", "replay:none.json"], "none.json can't be read: No such file or directory"),
         (
@@ -166,10 +166,10 @@ def test_chat_with_a_component(tmp_path):
             "There is no run none, neither here nor in {}. `codeact runs` lists those that are kept.",
         ),
         (["--model", "gpt-4o", "--save", "a", "--no-save"], "--save and --no-save can't be combined: choose one."),
-    ],
-)
-def test_options_that_do_not_fit(tmp_path, arguments, message):
-    done = codeact("chat", *arguments, env={"XDG_STATE_HOME": str(tmp_path)}, cwd=tmp_path)
-    runs = tmp_path / "autogen-codeact" / "runs"
-    assert (done.status, done.out, done.err) == (2, "", f"codeact: {message.format(runs)}\n")
-    assert not os.path.lexists(runs)
+    ]:
+        with case(arguments, message):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = codeact("chat", *arguments, env={"XDG_STATE_HOME": str(tmp_path)}, cwd=tmp_path)
+            runs = tmp_path / "autogen-codeact" / "runs"
+            assert (done.status, done.out, done.err) == (2, "", f"codeact: {message.format(runs)}\n")
+            assert not os.path.lexists(runs)

@@ -12,6 +12,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.cli.doctor import engine_versions, limit_checks
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
+from tests.cases import case
 from tests.cli.support import codeact
 from tests.executors.sandboxes import without_landlock
 from tests.openai_server import OpenAIServer
@@ -182,20 +183,18 @@ def test_answering_model_server_is_ok_and_receives_no_key():
     assert "password" not in done.out
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
+def test_unreachable_model_server_is_a_lack():
+    for url, reason in [
         ("http://127.0.0.1:9/v1", "Connection refused"),
         ("file:///etc/passwd", "begins with http:// or https://"),
         ("nonsense", "begins with http:// or https://"),
-    ],
-)
-def test_unreachable_model_server_is_a_lack(url, reason):
-    done = codeact("doctor", "--json", env={**NOWHERE, "OPENAI_BASE_URL": url})
-    _, found = checks(done)
-    assert done.status == 1
-    assert found["model server"]["status"] == "lack"
-    assert reason in found["model server"]["detail"]
+    ]:
+        with case(url, reason):
+            done = codeact("doctor", "--json", env={**NOWHERE, "OPENAI_BASE_URL": url})
+            _, found = checks(done)
+            assert done.status == 1
+            assert found["model server"]["status"] == "lack"
+            assert reason in found["model server"]["detail"]
 
 
 def test_silent_model_server_is_a_lack_after_the_timeout():

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from tests.cases import case
 from tests.cli.support import code, codeact, containers_of, in_bubblewrap, on_terminal, start, wait_until
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
@@ -216,9 +217,8 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "complaint"),
-    [
+def test_script_or_notebook_without_code_is_status_2(tmp_path_factory):
+    for name, text, complaint in [
         ("a.py", " \n", "no code blocks to run.\n"),
         ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
         ("a.ipynb", '{"cells": [\n', ":2 is not JSON: Expecting value at column 1"),
@@ -228,13 +228,13 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
             notebook(("code", "1"), kernelspec={"language": "COBOL"}),
             "cobol is not a language that the sandbox runs",
         ),
-    ],
-)
-def test_script_or_notebook_without_code_is_status_2(name, text, complaint, tmp_path):
-    (tmp_path / name).write_text(text)
-    done = in_bubblewrap("exec", tmp_path / name)
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
+    ]:
+        with case(name, text, complaint):
+            tmp_path = tmp_path_factory.mktemp("case")
+            (tmp_path / name).write_text(text)
+            done = in_bubblewrap("exec", tmp_path / name)
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
 
 
 def test_ipython_block_runs():
@@ -272,20 +272,19 @@ def test_sandbox_and_image_options_are_used():
     assert done.objects[0]["output"] == "1\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
+def test_file_without_code_to_run_is_status_2(tmp_path_factory):
+    for text, complaint in [
         ("only words\n", "no code blocks to run"),
         ("", "no code blocks to run"),
         ("```\nx\n```\n", "no code blocks to run"),
         ("```sh\necho ran > ran.txt\n```\n```python\nprint(1)\n", "line 5 is never closed, so nothing was run"),
-    ],
-)
-def test_file_without_code_to_run_is_status_2(text, complaint, tmp_path):
-    done = in_bubblewrap("exec", "-", "--work-dir", tmp_path, stdin=text)
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
-    assert list(tmp_path.iterdir()) == []
+    ]:
+        with case(text, complaint):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = in_bubblewrap("exec", "-", "--work-dir", tmp_path, stdin=text)
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_file_of_another_kind_is_read_as_markdown(tmp_path):
@@ -305,18 +304,16 @@ def test_unreadable_file_is_status_2(tmp_path):
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {file} can't be read: {why}\n")
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
+def test_invalid_options_are_status_2():
+    for options, complaint in [
         (["--timeout", "0"], "Timeout must be greater than or equal to 1 ms"),
         (["--image", "No Name"], "'No Name' is not the name of an image"),
         (["--work-dir", __file__], "The work_dir"),
-    ],
-)
-def test_invalid_options_are_status_2(options, complaint):
-    done = codeact("exec", "-", *options, stdin=code("print(1)"))
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
+    ]:
+        with case(options, complaint):
+            done = codeact("exec", "-", *options, stdin=code("print(1)"))
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
 
 
 def test_missing_engine_is_status_2_with_advice():

@@ -4,8 +4,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-import pytest
-
+from tests.cases import case
 from tests.cli.support import codeact
 
 SANDBOX = [
@@ -75,13 +74,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("command", OPTIONS, ids=" ".join)
-def test_help_lists_every_option(command):
-    done = codeact(*command, "--help", env={"COLUMNS": "200"})
-    assert done.status == 0
-    assert done.err == ""
-    assert [option for option in OPTIONS[command] if option not in done.out] == []
-    assert "bool" not in done.out  # a flag has no value
+def test_help_lists_every_option():
+    for command, options in OPTIONS.items():
+        with case(command):
+            done = codeact(*command, "--help", env={"COLUMNS": "200"})
+            assert done.status == 0
+            assert done.err == ""
+            assert [option for option in options if option not in done.out] == []
+            assert "bool" not in done.out  # a flag has no value
 
 
 def test_help_shows_defaults():
@@ -114,27 +114,29 @@ def test_version():
     assert (done.status, done.out, done.err) == (0, f"codeact {version('autogen-codeact')}\n", "")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]
-)
-def test_wrong_usage_is_status_2(arguments):
-    done = codeact(*arguments)
-    assert done.status == 2
-    assert done.out == ""
-    assert "─ Error ─" in done.err
+def test_wrong_usage_is_status_2():
+    for arguments in [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]:
+        with case(arguments):
+            done = codeact(*arguments)
+            assert done.status == 2
+            assert done.out == ""
+            assert "─ Error ─" in done.err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["bogus"]])
-def test_help_and_usage_errors_import_nothing_slow(arguments):
-    script = (
-        "import atexit, sys\n"
-        "from autogen_codeact.cli.main import main\n"
-        f"sys.argv = ['codeact', *{arguments}]\n"
-        "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
-        "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
-        "atexit.register(lambda: print('slow:', sorted(slow & set(sys.modules))))\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode in {0, 2}
-    assert done.stdout.splitlines()[-1] == "slow: []"
+def test_help_and_usage_errors_import_nothing_slow():
+    for arguments in [["--help"], ["run", "--help"], ["--version"], ["bogus"]]:
+        with case(arguments):
+            script = (
+                "import atexit, sys\n"
+                "from autogen_codeact.cli.main import main\n"
+                f"sys.argv = ['codeact', *{arguments}]\n"
+                "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
+                "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
+                "atexit.register(lambda: print('slow:', sorted(slow & set(sys.modules))))\n"
+                "main()\n"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+            )
+            assert done.returncode in {0, 2}
+            assert done.stdout.splitlines()[-1] == "slow: []"

@@ -6,6 +6,7 @@ import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
+from tests.cases import case
 from tests.cli.support import codeact
 from tests.executors.images import make_wheel
 
@@ -29,21 +30,19 @@ def test_build_with_packages_prints_the_derived_image(docker_engine, tmp_path):
             client.remove_image(done.out.strip())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_bad_options_of_build_are_status_2():
+    for arguments, words in [
         (
             ["--package", "--index-url=x"],
             "'--index-url=x' is not a package: give a name such as 'sympy' or 'polars>=1'.",
         ),
         (["--package", "missing.whl"], "There is no wheel missing.whl"),
         (["--variant", "huge"], "Invalid value for '--variant'"),
-    ],
-)
-def test_bad_options_of_build_are_status_2(arguments, words):
-    done = codeact("image", "build", *arguments)
-    assert (done.status, done.out) == (2, "")
-    assert words in done.err
+    ]:
+        with case(arguments, words):
+            done = codeact("image", "build", *arguments)
+            assert (done.status, done.out) == (2, "")
+            assert words in done.err
 
 
 @pytest.mark.parametrize("arguments", [["build"], ["build", "--force"]])

@@ -1,9 +1,8 @@
-"""What `codeact run --json` prints: every line fits the schema in docs/runs.md, and the last one is a result or an error."""
+"""What `codeact run --json` prints: every line fits the schema in docs/, and the last one is a result or an error."""
 
 import base64
 import hashlib
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from tests.cli.support import code, codeact, replay
 
-PAGE = Path(__file__).parents[2] / "docs" / "runs.md"
+SCHEMA = Path(__file__).parents[2] / "docs" / "json-output.schema.json"
 IMAGE = b"\x89PNG\r\n\x1a\n of the tests"
 SHOWS = code(
     "class Image:",
@@ -27,9 +26,8 @@ TEXT_DIGEST = hashlib.sha256(b"x").hexdigest()
 
 @pytest.fixture(scope="module")
 def schema():
-    """Return a validator of the schema in the page."""
-    (text,) = re.findall(r"<!-- schema of --json -->\n```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
-    return Draft202012Validator(json.loads(text))
+    """Return a validator of the schema in the docs."""
+    return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
 def check(schema, done):

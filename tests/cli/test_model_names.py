@@ -10,6 +10,7 @@ from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI, ModelChoice, find_preset, server_address
 from autogen_codeact.cli.models import key_for, open_model
 from autogen_codeact.runs.errors import RunError
+from tests.cases import case
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -33,9 +34,8 @@ def opened(spec, **options):
     return config["model"], config.get("base_url"), config["api_key"].get_secret_value()
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
+def test_name_stands_for_a_server_and_a_key():
+    for spec, expected in [
         ("gpt-4o", ("gpt-4o", None, "sk-openai")),
         ("claude-x", ("claude-x", None, "sk-anthropic")),
         ("Llama-x", ("Llama-x", None, "sk-llama")),
@@ -44,10 +44,9 @@ def opened(spec, **options):
         ("anthropic/claude-x", ("claude-x", "https://api.anthropic.com/v1", "sk-anthropic")),
         ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
         ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
-    ],
-)
-def test_name_stands_for_a_server_and_a_key(spec, expected):
-    assert opened(spec) == expected
+    ]:
+        with case(spec, expected):
+            assert opened(spec) == expected
 
 
 def test_with_base_url_a_name_is_sent_as_it_is():
@@ -65,9 +64,8 @@ def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
     assert opened("ollama/x") == ("x", "http://gpu:11434/v1", "sk-ollama")
 
 
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [
+def test_ollama_host_has_the_forms_that_ollama_takes():
+    for host, address in [
         ("", "http://127.0.0.1:11434/v1"),
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),
         (":5000", "http://127.0.0.1:5000/v1"),
@@ -75,10 +73,9 @@ def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
         ("http://gpu/", "http://gpu/v1"),
         ("https://gpu.example.com/ollama/", "https://gpu.example.com/ollama/v1"),
         ("https://gpu.example.com/v1", "https://gpu.example.com/v1"),
-    ],
-)
-def test_ollama_host_has_the_forms_that_ollama_takes(host, address):
-    assert server_address(OLLAMA, {"OLLAMA_HOST": host}) == address
+    ]:
+        with case(host, address):
+            assert server_address(OLLAMA, {"OLLAMA_HOST": host}) == address
 
 
 def test_invalid_ollama_host_is_reported():
@@ -116,17 +113,18 @@ def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
     assert (info["vision"], info["json_output"], info["structured_output"]) == (True, False, False)
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"])
-def test_invalid_address_is_an_error(url):
-    with pytest.raises(CommandError) as caught:
-        open_model(ModelChoice("gpt-4o", base_url=url))
-    assert str(caught.value) == f"--base-url {url} is not an address: it begins with http:// or https://"
+def test_invalid_address_is_an_error():
+    for url in ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"]:
+        with case(url):
+            with pytest.raises(CommandError) as caught:
+                open_model(ModelChoice("gpt-4o", base_url=url))
+            assert str(caught.value) == f"--base-url {url} is not an address: it begins with http:// or https://"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_invalid_timeout_is_an_error(seconds):
-    with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
-        open_model(ModelChoice("gpt-4o", timeout_s=seconds))
+def test_invalid_timeout_is_an_error():
+    for seconds in [0, -1, float("nan"), float("inf")]:
+        with case(seconds), pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
+            open_model(ModelChoice("gpt-4o", timeout_s=seconds))
 
 
 def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):

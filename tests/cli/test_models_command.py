@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import pytest
-
 from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI
 from autogen_codeact.cli.model_servers import probe_servers
+from tests.cases import case
 from tests.cli.support import codeact
 
 SECRET = "sk-do-not-show-me-0123456789"
@@ -66,13 +65,14 @@ def found(server):
     return server.status, server.detail, server.advice, server.models
 
 
-@pytest.mark.parametrize("preset", [OPENAI, GEMINI, OLLAMA], ids=lambda preset: preset.name)
-def test_server_that_lists_models_is_ready(preset):
-    with listing({"data": [{"id": "models/b"}, {"id": "a"}, {"id": 1}, {}, "x"]}) as (server, url):
-        models = [f"{preset.name}/{name}" for name in ("1", "a", "b")]
-        assert found(probe(preset, url, SECRET)) == ("ready", "3 models", "", models)
-    ((path, headers),) = server.received
-    assert (path, headers["Authorization"]) == ("/v1/models", f"Bearer {SECRET}")
+def test_server_that_lists_models_is_ready():
+    for preset in [OPENAI, GEMINI, OLLAMA]:
+        with case(preset):
+            with listing({"data": [{"id": "models/b"}, {"id": "a"}, {"id": 1}, {}, "x"]}) as (server, url):
+                models = [f"{preset.name}/{name}" for name in ("1", "a", "b")]
+                assert found(probe(preset, url, SECRET)) == ("ready", "3 models", "", models)
+            ((path, headers),) = server.received
+            assert (path, headers["Authorization"]) == ("/v1/models", f"Bearer {SECRET}")
 
 
 def test_server_of_anthropic_is_asked_in_its_own_format():
@@ -93,9 +93,8 @@ def test_server_without_a_key_gets_no_request():
     assert server.received == []
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "expected"),
-    [
+def test_other_responses_are_reported():
+    for status, answer, expected in [
         (401, {}, ("key refused", "HTTP 401", "Check the key in OPENAI_API_KEY.")),
         (403, {}, ("key refused", "HTTP 403", "Check the key in OPENAI_API_KEY.")),
         (500, "oops", ("no list", "HTTP 500")),
@@ -106,11 +105,9 @@ def test_server_without_a_key_gets_no_request():
         (200, {"data": {}}, ("ready", "0 models")),
         (200, {"data": None}, ("ready", "0 models")),
         (200, {"data": 5}, ("no list", "its answer is not a list of models")),
-    ],
-)
-def test_other_responses_are_reported(status, answer, expected):
-    with listing(answer, status) as (_, url):
-        assert found(probe(OPENAI, url, SECRET))[: len(expected)] == expected
+    ]:
+        with case(status, answer, expected), listing(answer, status) as (_, url):
+            assert found(probe(OPENAI, url, SECRET))[: len(expected)] == expected
 
 
 def test_server_that_repeats_the_key_does_not_have_it_shown():
@@ -118,11 +115,12 @@ def test_server_that_repeats_the_key_does_not_have_it_shown():
         assert probe(OPENAI, url, SECRET).models == ["openai/good"]
 
 
-@pytest.mark.parametrize("url", [NOWHERE, "file:///etc/passwd", "nonsense", "http://127.0.0.1:99999/v1"])
-def test_unreachable_server_is_reported(url):
-    state = probe(OPENAI, url, SECRET)
-    assert (state.status, state.advice) == ("no server", "Is it running, and is the address right?")
-    assert state.detail
+def test_unreachable_server_is_reported():
+    for url in [NOWHERE, "file:///etc/passwd", "nonsense", "http://127.0.0.1:99999/v1"]:
+        with case(url):
+            state = probe(OPENAI, url, SECRET)
+            assert (state.status, state.advice) == ("no server", "Is it running, and is the address right?")
+            assert state.detail
 
 
 def test_silent_servers_share_one_deadline():

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.cases import case
 from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 
@@ -108,9 +109,8 @@ def test_recording_can_be_json_lines(tmp_path):
     assert done.objects[-2]["content"] == "It is\n42."
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
+def test_invalid_recording_is_status_2(tmp_path_factory):
+    for content, complaint in [
         ("[]", "holds no answers"),
         ("", "holds no answers"),
         ("no json", ":1 is not JSON: Expecting value at column 1: give a JSON list"),
@@ -119,14 +119,14 @@ def test_recording_can_be_json_lines(tmp_path):
         ("[" * 100_000, "answers.json is nested too deep, or has a number that is too long: give"),
         ("[1]", "answer 1 has no text"),
         ('["a", {"thought": "b"}]', "answer 2 has no text"),
-    ],
-)
-def test_invalid_recording_is_status_2(tmp_path, content, complaint):
-    file = tmp_path / "answers.json"
-    file.write_text(content)
-    done = run("task", "--model", f"replay:{file}")
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
+    ]:
+        with case(content, complaint):
+            tmp_path = tmp_path_factory.mktemp("case")
+            file = tmp_path / "answers.json"
+            file.write_text(content)
+            done = run("task", "--model", f"replay:{file}")
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
 
 
 def test_recording_with_too_few_answers_is_status_2(tmp_path):
@@ -325,14 +325,15 @@ def test_team_streams_from_a_server():
     assert all(request["stream"] for request in server.requests)
 
 
-@pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"], ["--json"]])
-def test_server_error_is_one_line(extra):
-    refusal = Reply("you are out of\ncredit", status=402)
-    done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
-    assert done.status == 2
-    assert done.err.startswith("codeact: The run failed. APIStatusError: Error code: 402 - ")
-    assert "you are out of" in done.err
-    assert done.err.count("\n") == 1
+def test_server_error_is_one_line():
+    for extra in [[], ["--team"], ["--stream"], ["--json"]]:
+        with case(extra):
+            refusal = Reply("you are out of\ncredit", status=402)
+            done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
+            assert done.status == 2
+            assert done.err.startswith("codeact: The run failed. APIStatusError: Error code: 402 - ")
+            assert "you are out of" in done.err
+            assert done.err.count("\n") == 1
 
 
 def test_stream_that_breaks_twice_is_told_and_an_error():

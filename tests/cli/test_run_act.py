@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cases import case
 from tests.cli.support import code, codeact, replay
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
@@ -34,20 +35,19 @@ def test_answer_at_the_step_limit_is_status_1(tmp_path):
     assert done.objects[-2]["metadata"] == {"steps": "1", "stopped": "max_steps"}
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_options_that_can_not_be_combined_are_refused(tmp_path_factory):
+    for options, words in [
         (["--act", "--team"], "--act and --team can't be combined: choose one."),
         (["--act", "--retries", "1"], "--retries is not for --act: there --steps limits the run."),
         (["--act", "--sandbox", "none"], "--act needs --mode session, which --sandbox none does not have."),
         (["--act", "--mode", "process"], "--act needs --mode session: leave --mode process out."),
         (["--steps", "3"], "--steps is only for --act."),
-    ],
-)
-def test_options_that_can_not_be_combined_are_refused(tmp_path, options, words):
-    done = codeact("run", "What?", *options, "--model", replay(tmp_path, "Hm."))
-    assert (done.status, done.out) == (2, "")
-    assert words in " ".join(done.err.split())
+    ]:
+        with case(options, words):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = codeact("run", "What?", *options, "--model", replay(tmp_path, "Hm."))
+            assert (done.status, done.out) == (2, "")
+            assert words in " ".join(done.err.split())
 
 
 def test_person_is_told_the_flag_that_would_help(tmp_path):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from autogen_codeact.cli.model_choice import ModelChoice
+from tests.cases import case
 from tests.cli.support import code, codeact, in_bubblewrap
 from tests.openai_server import OpenAIServer, Reply
 
@@ -18,30 +19,28 @@ def server():
     running.stop()
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "variable"),
-    [
-        ("gpt-4o", [], "OPENAI_API_KEY"),
-        ("claude-3-5-sonnet", [], "ANTHROPIC_API_KEY"),
-        ("gemini-1.5-pro", [], "GEMINI_API_KEY"),
-        ("claude-3-5-sonnet", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
-        ("gpt-4o", ["--api-key-env", "MY_KEY"], "MY_KEY"),
-        ("openai/gpt-4o", [], "OPENAI_API_KEY"),
-        ("anthropic/claude-x", [], "ANTHROPIC_API_KEY"),
-        ("gemini/gemini-x", [], "GEMINI_API_KEY"),
-        ("anthropic/claude-x", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
-        ("anthropic/claude-x", ["--api-key-env", "MY_KEY"], "MY_KEY"),
-        ("ollama/llama3", ["--api-key-env", "MY_KEY"], "MY_KEY"),
-    ],
-)
-@pytest.mark.parametrize("value", [None, "  "])
-def test_missing_key_error_names_the_variable(model, options, variable, value):
-    others = {"OPENAI_API_KEY": SECRET} if variable != "OPENAI_API_KEY" else {}
-    env = others if value is None else {**others, variable: value}
-    done = codeact("run", "task", "--model", model, *options, env=env)
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(f"codeact: There is no key for {model}: set {variable}")
-    assert SECRET not in done.err
+def test_missing_key_error_names_the_variable():
+    for value in [None, "  "]:
+        for model, options, variable in [
+            ("gpt-4o", [], "OPENAI_API_KEY"),
+            ("claude-3-5-sonnet", [], "ANTHROPIC_API_KEY"),
+            ("gemini-1.5-pro", [], "GEMINI_API_KEY"),
+            ("claude-3-5-sonnet", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
+            ("gpt-4o", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+            ("openai/gpt-4o", [], "OPENAI_API_KEY"),
+            ("anthropic/claude-x", [], "ANTHROPIC_API_KEY"),
+            ("gemini/gemini-x", [], "GEMINI_API_KEY"),
+            ("anthropic/claude-x", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
+            ("anthropic/claude-x", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+            ("ollama/llama3", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+        ]:
+            with case(model, options, variable, value):
+                others = {"OPENAI_API_KEY": SECRET} if variable != "OPENAI_API_KEY" else {}
+                env = others if value is None else {**others, variable: value}
+                done = codeact("run", "task", "--model", model, *options, env=env)
+                assert (done.status, done.out) == (2, "")
+                assert done.err.startswith(f"codeact: There is no key for {model}: set {variable}")
+                assert SECRET not in done.err
 
 
 def test_invalid_key_is_not_quoted():
@@ -74,9 +73,8 @@ def test_key_in_a_server_error_is_replaced(server, status):
         assert done.err.endswith("Check the key in OPENAI_API_KEY.\n")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_invalid_component_is_not_quoted(tmp_path_factory):
+    for content in [
         {"config": {"api_key": SECRET}},
         {"provider": SECRET, "config": {"api_key": SECRET}},
         {"provider": "autogen_ext.models.openai.OpenAIChatCompletionClient", "config": {"api_key": SECRET}},
@@ -89,15 +87,15 @@ def test_key_in_a_server_error_is_replaced(server, status):
             "config": {"model": "gpt-4o", "api_key": {"token": SECRET}},
         },
         [SECRET],
-    ],
-)
-def test_invalid_component_is_not_quoted(tmp_path, content):
-    file = tmp_path / "model.json"
-    file.write_text(json.dumps(content))
-    done = codeact("run", "task", "--model", file)
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(f"codeact: {file} ")
-    assert SECRET not in done.err
+    ]:
+        with case(content):
+            tmp_path = tmp_path_factory.mktemp("case")
+            file = tmp_path / "model.json"
+            file.write_text(json.dumps(content))
+            done = codeact("run", "task", "--model", file)
+            assert (done.status, done.out) == (2, "")
+            assert done.err.startswith(f"codeact: {file} ")
+            assert SECRET not in done.err
 
 
 @pytest.mark.usefixtures("bubblewrap")

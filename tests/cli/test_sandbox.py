@@ -1,8 +1,7 @@
 """`--sandbox`: the choice, its messages, and the options that each kind refuses."""
 
-import pytest
-
 from codeact_sandbox.types.limits import Limits
+from tests.cases import case
 from tests.cli.support import code, codeact, decision, replay
 from tests.executors.images import make_wheel
 
@@ -70,9 +69,8 @@ def test_auto_never_uses_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_options_that_a_sandbox_does_not_have_are_status_2():
+    for arguments, complaint in [
         (
             ["--sandbox", "bubblewrap", "--image", "python:3"],
             "--image is for Docker: leave it out, or use --sandbox docker",
@@ -87,12 +85,11 @@ def test_auto_never_uses_none(tmp_path):
         (["--sandbox", "none", "--allow-pip"], "--allow-pip is for a sandbox: without one the code uses"),
         (["--sandbox", "chroot"], "Invalid value for '--sandbox': 'chroot' is not one of "),
         (["--mode", "sesion"], "Invalid value for '--mode': 'sesion' is not one of "),
-    ],
-)
-def test_options_that_a_sandbox_does_not_have_are_status_2(arguments, complaint):
-    done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
+    ]:
+        with case(arguments, complaint):
+            done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
 
 
 def test_pip_installs_with_allow_pip(bubblewrap, tmp_path):

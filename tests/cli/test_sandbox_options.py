@@ -2,19 +2,17 @@
 
 from pathlib import Path
 
-import pytest
-
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from codeact_sandbox.types.limits import Limits
+from tests.cases import case
 from tests.cli.support import code, codeact
 
 BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}
 GIB = 1024**3
 
 
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
+def test_options_become_arguments():
+    for choice, expected in [
         (SandboxChoice(), {}),
         (SandboxChoice(image="i", network="bridge"), {"image": "i", "network": "bridge"}),
         (
@@ -36,15 +34,13 @@ GIB = 1024**3
             SandboxChoice(environment=("KEY", "PLACE=a=b", "EMPTY="), others=("environment=OTHER",)),
             {"environment": {"OTHER": "${OTHER}", "KEY": "${KEY}", "PLACE": "a=b", "EMPTY": ""}},
         ),
-    ],
-)
-def test_options_become_arguments(choice, expected):
-    assert choice.options() == {**BASE, **expected}
+    ]:
+        with case(choice, expected):
+            assert choice.options() == {**BASE, **expected}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
+    for arguments, complaint in [
         (
             ["--disk", "2g", "--memory", "1g"],
             "--disk 2g needs more than memory='1g': files in the workspace count as memory.",
@@ -78,12 +74,12 @@ def test_options_become_arguments(choice, expected):
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
         ),
         (["--option", "limits=3", "--memory", "1g"], "limits must be Limits(memory='512m', ...), not 3"),
-    ],
-)
-def test_a_wrong_option_is_status_2(docker_engine, tmp_path, arguments, complaint):
-    done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
-    assert (done.status, done.out) == (2, "")
-    assert complaint in done.err
+    ]:
+        with case(arguments, complaint):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
 
 
 def test_exec_with_data_variables_and_a_larger_disk(docker_engine, tmp_path):

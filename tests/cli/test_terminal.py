@@ -5,11 +5,11 @@ import pytest
 from autogen_codeact.cli.output import printable
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
 from codeact_sandbox.types.result import format_duration
+from tests.cases import case
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_printable_escapes_control_and_invisible_characters():
+    for text, shown in [
         ("plain\ttext\n", "plain\ttext\n"),
         ("\x1b[1;31mred\x1b[0m", "red"),
         ("\x1b]52;c;cGF5\x07", r"\x1b]52;c;cGF5\x07"),
@@ -18,24 +18,21 @@ from codeact_sandbox.types.result import format_duration
         ("a\u202eb\u2066c", r"a\u202eb\u2066c"),
         ("zero\u200bwidth \ud800", r"zero\u200bwidth \ud800"),
         ("naïve 数 \u3000 \xa0 👩\u200d🔬", "naïve 数 \u3000 \xa0 👩\u200d🔬"),
-    ],
-)
-def test_printable_escapes_control_and_invisible_characters(text, shown):
-    assert printable(text) == shown
+    ]:
+        with case(text, shown):
+            assert printable(text) == shown
 
 
-@pytest.mark.parametrize(
-    ("duration", "shown"), [(0, "0 ms"), (0.0083, "8 ms"), (0.24, "0.24 s"), (9.999, "10.00 s"), (61.23, "61.2 s")]
-)
-def test_format_duration(duration, shown):
-    assert format_duration(duration) == shown
+def test_format_duration():
+    for duration, shown in [(0, "0 ms"), (0.0083, "8 ms"), (0.24, "0.24 s"), (9.999, "10.00 s"), (61.23, "61.2 s")]:
+        with case(duration, shown):
+            assert format_duration(duration) == shown
 
 
-@pytest.mark.parametrize(
-    ("size", "shown"), [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]
-)
-def test_format_size(size, shown):
-    assert format_size(size) == shown
+def test_format_size():
+    for size, shown in [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]:
+        with case(size, shown):
+            assert format_size(size) == shown
 
 
 def test_shorten_keeps_head_and_tail():

@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2] / "sandbox"
 MODULES = [
-    "autogen_codeact." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for folder in ("backends", "files")
-    for path in sorted((ROOT / "sandbox" / folder).rglob("*.py"))
+    for path in sorted((ROOT / "codeact_sandbox" / folder).rglob("*.py"))
     if path.name != "__init__.py"
 ]
 # They use the host's client, which still imports AutoGen.

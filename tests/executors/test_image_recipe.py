@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from docker.api.client import APIClient
 
-from autogen_codeact import executors
+import codeact_sandbox
 from codeact_sandbox.backends.docker import default_image
 from codeact_sandbox.backends.docker.default_image import build_default_image, why_no_bootstrap
 from codeact_sandbox.backends.docker.image import (
@@ -37,8 +37,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_no
 
 class TestRecipe:
     def test_recipe_lies_beside_the_package(self) -> None:
-        assert executors.__file__ is not None
-        beside = Path(executors.__file__).parent.parent / "docker"
+        beside = Path(str(codeact_sandbox.__file__)).parent / "docker"
         assert beside.samefile(default_image.SOURCE)
         assert not (beside / "__init__.py").exists()
 

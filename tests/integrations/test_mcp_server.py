@@ -45,8 +45,8 @@ NOT_DEFINED = "NameError: name 'x' is not defined\nThe code failed: error, exit 
 
 
 @pytest.fixture(scope="session")
-def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The interpreters of two environments with the wheel: one with `mcp` 1, one with `mcp` 2."""
+def environments(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The interpreters of two environments with the wheels: one with `mcp` 1, one with `mcp` 2."""
     if not MCP_2.is_dir():
         pytest.fail(f"{MCP_2} is missing: `make .venv/mcp2` makes it")
     made = {}
@@ -57,7 +57,7 @@ def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
         # Only what the tests import is compiled, when they import it.
         options = ["--quiet", "--no-index", "--no-deps", "--no-compile"]
         pip = [sys.executable, "-m", "pip", "--python", str(made[major]), "install", *options]
-        subprocess.run([*pip, str(wheel)], check=True, timeout=150)
+        subprocess.run([*pip, *map(str, wheels)], check=True, timeout=150)
         site = next((home / "lib").glob("python*/site-packages"))
         # What is found first counts: mcp 2 and what it needs stand before the environment of the tests, which has mcp 1.
         folders = [str(MCP_2)] if major == 2 else []

@@ -311,3 +311,24 @@ def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> 
     assert any("ZeroDivisionError: division by zero" in line for line in [*lines, *done.stderr.splitlines()])
     assert lines[-2:] == ["42", "value 42"]
     assert "Traceback" not in done.stderr
+
+
+SANDBOX_ALONE = """
+import sys
+shell = get_ipython()
+shell.run_line_magic("load_ext", "codeact_sandbox")
+shell.run_cell_magic("sandbox", "--backend bubblewrap", "6 * 7")
+shell.run_line_magic("unload_ext", "codeact_sandbox")
+print("sandbox" in shell.magics_manager.magics["cell"], "autogen_codeact" in sys.modules, "autogen_core" in sys.modules)
+"""
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_the_sandbox_alone_has_the_magics_too(tmp_path: Path) -> None:
+    (tmp_path / "program.ipy").write_text(SANDBOX_ALONE)
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "42\nFalse False False\n"), done.stderr

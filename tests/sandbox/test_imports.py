@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # From the lowest to the highest: a package imports itself and those before it.
 LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "integrations", "cli")
-FOREIGN = ("autogen_core", "autogen_ext", "autogen_agentchat", "docker", "typer")
+OURS = ("autogen_codeact", "codeact_sandbox")
+FOREIGN = ("autogen_core", "autogen_ext", "autogen_agentchat", "autogen_codeact", "docker", "typer", "rich", "PIL")
 
 PROGRAM = """
 import sys
@@ -44,19 +45,20 @@ def source_files() -> list[Path]:
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(("autogen_codeact", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+    own = parts[1:] if parts[0] == "sandbox" else ("autogen_codeact", *parts)
+    return ".".join(own[:-1] if own[-1] == "__init__" else own)
 
 
 def imported_by(path: Path, known: set[str]) -> set[str]:
     """Return our modules that a file imports, also those only for type checkers and those inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("autogen_codeact"):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(OURS):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 found.add(name if name in known else node.module)
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("autogen_codeact.")}
+            found |= {alias.name for alias in node.names if alias.name.startswith(OURS)}
     return found
 
 
@@ -67,15 +69,18 @@ def test_imports_between_our_packages_point_down() -> None:
         layer = path.relative_to(ROOT).parts[0]
         for name in imported_by(path, known):
             parts = name.split(".")
-            if len(parts) > 1 and parts[1] in LAYERS and LAYERS.index(parts[1]) > LAYERS.index(layer):
-                upward.setdefault(str(path.relative_to(ROOT)), set()).add(parts[1])
+            imported = "sandbox" if parts[0] == "codeact_sandbox" else parts[1] if len(parts) > 1 else ""
+            if imported in LAYERS and LAYERS.index(imported) > LAYERS.index(layer):
+                upward.setdefault(str(path.relative_to(ROOT)), set()).add(imported)
     assert upward == {}
 
 
 def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
     known = {module_name(path) for path in source_files()}
     types = "codeact_sandbox.types"
-    for path in (ROOT / "sandbox" / "types").glob("*.py"):
+    paths = list((ROOT / "sandbox" / "codeact_sandbox" / "types").glob("*.py"))
+    assert paths
+    for path in paths:
         assert all(name.startswith(types) for name in imported_by(path, known)), path.name
 
 

@@ -82,28 +82,32 @@ async def test_autogens_own_team_with_our_agent_loads_and_runs_too(executor):
     assert texts_of(await loaded.run(task="go")) == [("user", "go"), ("coder", PRINT_42), ("executor", "42\n")]
 
 
-@pytest.mark.parametrize("max_turns", [None, 7])
-@pytest.mark.parametrize("condition", [None, MaxMessageTermination(5)])
-def test_every_argument_is_in_the_config(max_turns, condition):
-    model = ReplayChatCompletionClient([])
-    nested = Team([coder(model)], name="inner")
-    team = Team(
-        [coder(model), nested],
-        name="Duo",
-        description="Two.",
-        termination_condition=condition,
-        max_turns=max_turns,
-        emit_team_events=True,
-        begin_with_first=True,
-    )
-    config = through_json(team).dump_component().config
-    assert config["name"] == "Duo"
-    assert config["description"] == "Two."
-    assert config["emit_team_events"] is True
-    assert config["begin_with_first"] is True
-    assert config.get("max_turns") == max_turns
-    assert ("termination_condition" in config) == (condition is not None)
-    assert [part["provider"].rsplit(".", 1)[1] for part in config["participants"]] == ["AssistantAgent", "Team"]
+def test_every_argument_is_in_the_config():
+    for condition in [None, MaxMessageTermination(5)]:
+        for max_turns in [None, 7]:
+            with case(max_turns, condition):
+                model = ReplayChatCompletionClient([])
+                nested = Team([coder(model)], name="inner")
+                team = Team(
+                    [coder(model), nested],
+                    name="Duo",
+                    description="Two.",
+                    termination_condition=condition,
+                    max_turns=max_turns,
+                    emit_team_events=True,
+                    begin_with_first=True,
+                )
+                config = through_json(team).dump_component().config
+                assert config["name"] == "Duo"
+                assert config["description"] == "Two."
+                assert config["emit_team_events"] is True
+                assert config["begin_with_first"] is True
+                assert config.get("max_turns") == max_turns
+                assert ("termination_condition" in config) == (condition is not None)
+                assert [part["provider"].rsplit(".", 1)[1] for part in config["participants"]] == [
+                    "AssistantAgent",
+                    "Team",
+                ]
 
 
 class House(Team):
@@ -154,10 +158,10 @@ def test_invalid_termination_condition_is_named():
         load(participants=[GOOD], termination_condition=GOOD)
 
 
-@pytest.mark.parametrize("wrong", [{"max_turn": 3}, {"runtime": None}, {"max_turns": 0}, {"participants": "coder"}])
-def test_an_unknown_key_or_a_wrong_value_is_refused(wrong):
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
-        load(**{"participants": [GOOD], **wrong})
+def test_an_unknown_key_or_a_wrong_value_is_refused():
+    for wrong in [{"max_turn": 3}, {"runtime": None}, {"max_turns": 0}, {"participants": "coder"}]:
+        with case(wrong), pytest.raises(ValidationError, match=next(iter(wrong))):
+            load(**{"participants": [GOOD], **wrong})
 
 
 def test_a_participant_that_cannot_be_dumped_says_so_itself():

@@ -12,6 +12,7 @@ from autogen_codeact.agents.tool_prompt import TOOLS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
+from tests.cases import case
 from tests.executors import reused
 
 from .support import PRINT_42, ScriptedModel, texts_of
@@ -177,21 +178,19 @@ def test_tools_of_a_workbench_must_be_known(bubblewrap):
         coder_executor_team(ScriptedModel([]), executor)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_argument_of_a_wrong_type_is_named() -> None:
+    for arguments, words in [
         ({"model_client": "gpt-4o"}, r"^model_client must be .*, not 'gpt-4o'\.$"),
         ({"reviewer_model_client": "gpt-4o"}, r"^model_client must be .*, not 'gpt-4o'\.$"),
         ({"supported_languages": "python"}, r"^supported_languages must be a list, not 'python'\.$"),
-    ],
-)
-def test_argument_of_a_wrong_type_is_named(arguments: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = {
-        "model_client": ScriptedModel([]),
-        "code_executor": BubblewrapCommandLineCodeExecutor(),
-    }
-    with pytest.raises(TypeError, match=words):
-        coder_executor_team(**(given | arguments))
+    ]:
+        with case(arguments, words):
+            given: dict[str, Any] = {
+                "model_client": ScriptedModel([]),
+                "code_executor": BubblewrapCommandLineCodeExecutor(),
+            }
+            with pytest.raises(TypeError, match=words):
+                coder_executor_team(**(given | arguments))
 
 
 async def test_a_budget_bounds_its_runs(executor):

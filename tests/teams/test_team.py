@@ -15,6 +15,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import FinalWordTermination, Team
+from tests.cases import case
 
 from .support import (
     PRINT_42,
@@ -112,18 +113,15 @@ async def test_pause_and_resume_reach_every_participant_running_or_not():
     assert calls == [("one", "pause"), ("two", "pause"), ("one", "resume"), ("two", "resume")]
 
 
-@pytest.mark.parametrize(
-    ("participants", "kwargs"),
-    [
+def test_a_team_that_cannot_work_is_refused_at_once():
+    for participants, kwargs in [
         ([], {}),
         ([CountingAgent(), CountingAgent()], {}),
         ([CountingAgent()], {"max_turns": 0}),
         ([CountingAgent("RoundRobinGroupChatManager")], {}),
-    ],
-)
-def test_a_team_that_cannot_work_is_refused_at_once(participants, kwargs):
-    with pytest.raises(ValueError, match=r"participant|max_turns"):
-        Team(participants, **kwargs)
+    ]:
+        with case(participants, kwargs), pytest.raises(ValueError, match=r"participant|max_turns"):
+            Team(participants, **kwargs)
 
 
 # Saved state

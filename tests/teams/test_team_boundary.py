@@ -10,6 +10,7 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 
 from autogen_codeact.teams import Team
+from tests.cases import case
 
 from .support import (
     CountingAgent,
@@ -76,28 +77,29 @@ async def test_a_boundary_is_before_each_turn_and_after_what_was_read():
     ]
 
 
-@pytest.mark.parametrize("boundary", range(3))
-async def test_a_run_goes_on_from_each_boundary_with_the_same_messages_and_batches(boundary):
-    states = []
-    team, condition = trio()
-    noting(team, states)
-    whole = await team.run(task="go")
+async def test_a_run_goes_on_from_each_boundary_with_the_same_messages_and_batches():
+    for boundary in range(3):
+        with case(boundary):
+            states = []
+            team, condition = trio()
+            noting(team, states)
+            whole = await team.run(task="go")
 
-    again, other = trio()
-    if boundary == 2:
-        again.participants[1].script.clear()  # it was said before
-    later = []
-    noting(again, later)
-    events = [event async for event in again.continue_stream(json.loads(states[boundary]))]
-    result = events[-1]
+            again, other = trio()
+            if boundary == 2:
+                again.participants[1].script.clear()  # it was said before
+            later = []
+            noting(again, later)
+            events = [event async for event in again.continue_stream(json.loads(states[boundary]))]
+            result = events[-1]
 
-    assert texts_of(result) == texts_of(whole)
-    assert result.stop_reason == whole.stop_reason
-    assert other.batches == condition.batches
-    assert texts_of(TaskResult(messages=events[:-1])) == texts_of(whole)[-len(events[:-1]) :]
-    assert len(events[:-1]) == [8, 6, 3][boundary]
-    assert len(later) == len(states) - boundary
-    assert texts_of(await again.run()) == texts_of(await team.run())
+            assert texts_of(result) == texts_of(whole)
+            assert result.stop_reason == whole.stop_reason
+            assert other.batches == condition.batches
+            assert texts_of(TaskResult(messages=events[:-1])) == texts_of(whole)[-len(events[:-1]) :]
+            assert len(events[:-1]) == [8, 6, 3][boundary]
+            assert len(later) == len(states) - boundary
+            assert texts_of(await again.run()) == texts_of(await team.run())
 
 
 async def test_turns_and_budget_used_are_part_of_a_boundary():
@@ -172,22 +174,20 @@ async def test_going_on_is_cancelled_like_a_run():
     assert texts_of(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+async def test_an_invalid_boundary_is_refused_and_nothing_has_changed():
+    for change, words in [
         ({"run": {"batches": [7]}}, "run: batches has more messages than the thread"),
         ({"run": {"batches": [-1]}}, "run: batches has more messages than the thread"),
         ({"run": {"messages": ["nobody's id"]}}, "run: there is no .nobody's id"),
         ({"run": {"messages": [{"type": "NoSuchMessage"}]}}, "run: "),
         ({"run": {"used": {"tokens": -1}}}, "run: used.tokens: "),
-    ],
-)
-async def test_an_invalid_boundary_is_refused_and_nothing_has_changed(change, words):
-    states = []
-    team = Team([CountingAgent()], max_turns=1)
-    noting(team, states)
-    await team.run(task="go")
-    before = await team.save_state()
-    with pytest.raises(ValueError, match=words):
-        await anext(team.continue_stream({**json.loads(states[0]), **change}))
-    assert await team.save_state() == before
+    ]:
+        with case(change, words):
+            states = []
+            team = Team([CountingAgent()], max_turns=1)
+            noting(team, states)
+            await team.run(task="go")
+            before = await team.save_state()
+            with pytest.raises(ValueError, match=words):
+                await anext(team.continue_stream({**json.loads(states[0]), **change}))
+            assert await team.save_state() == before

@@ -14,6 +14,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
+from tests.cases import case
 
 from .support import (
     PRINT_42,
@@ -151,17 +152,18 @@ async def test_ten_failures_in_a_row_and_then_a_run():
     assert texts_of(await team.run()) == [("scripted", "heard 10"), ("counting", "heard 11")]
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()])
-async def test_special_exceptions_of_a_participant_come_out_too(error):
-    team = Team([ScriptedAgent([error])], max_turns=1)
-    async with asyncio.timeout(20):
-        with pytest.raises(BaseException) as caught:  # noqa: PT011 (identity is asserted)
-            await team.run(task="go")
-    if isinstance(error, StopAsyncIteration):  # Python itself turns it into this inside a generator
-        assert caught.value.__cause__ is error
-    else:
-        assert caught.value is error
-    assert texts_of(await team.run()) == [("scripted", "heard 1")]
+async def test_special_exceptions_of_a_participant_come_out_too():
+    for error in [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()]:
+        with case(error):
+            team = Team([ScriptedAgent([error])], max_turns=1)
+            async with asyncio.timeout(20):
+                with pytest.raises(BaseException) as caught:  # noqa: PT011 (identity is asserted)
+                    await team.run(task="go")
+            if isinstance(error, StopAsyncIteration):  # Python itself turns it into this inside a generator
+                assert caught.value.__cause__ is error
+            else:
+                assert caught.value is error
+            assert texts_of(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
@@ -303,27 +305,28 @@ async def test_a_timeout_around_the_run_is_a_timeout():
     assert texts_of(await team.run()) == [("sleeping", "heard 1")]
 
 
-@pytest.mark.parametrize("steps", range(0, 90, 2))
-async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled(steps):
-    first, second = CountingAgent("first"), CountingAgent("second")
-    team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
-    run = asyncio.create_task(team.run(task="one"))
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    await cancelled(run)
-    assert others() == set()
-    before = len(first.heard) + len(second.heard)
+async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled():
+    for steps in range(0, 90, 2):
+        with case(steps):
+            first, second = CountingAgent("first"), CountingAgent("second")
+            team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
+            run = asyncio.create_task(team.run(task="one"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await cancelled(run)
+            assert others() == set()
+            before = len(first.heard) + len(second.heard)
 
-    result = await team.run(task="two")
+            result = await team.run(task="two")
 
-    assert result.stop_reason is not None
-    assert result.stop_reason.startswith("Maximum number of messages 3 reached")
-    assert len(texts_of(result)) == 3
-    assert len(first.heard) + len(second.heard) == before + 2
-    for counting in (first, second):
-        heard = [words for turn in counting.heard for words in turn]
-        assert heard.count("two") == 1
-        assert heard.count("one") == (1 if steps else 0)
+            assert result.stop_reason is not None
+            assert result.stop_reason.startswith("Maximum number of messages 3 reached")
+            assert len(texts_of(result)) == 3
+            assert len(first.heard) + len(second.heard) == before + 2
+            for counting in (first, second):
+                heard = [words for turn in counting.heard for words in turn]
+                assert heard.count("two") == 1
+                assert heard.count("one") == (1 if steps else 0)
 
 
 # Ready-made team, and a run beside a run
@@ -353,14 +356,15 @@ async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
     await cancelled(run)
 
 
-@pytest.mark.parametrize("task", [[], ["text"], 5])
-async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task):
-    team = Team([CountingAgent()], max_turns=1)
-    with pytest.raises(ValueError, match=r"[Tt]ask"):
-        await team.run(task=task)
-    assert others() == set()
-    messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
-    assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
+async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable():
+    for task in [[], ["text"], 5]:
+        with case(task):
+            team = Team([CountingAgent()], max_turns=1)
+            with pytest.raises(ValueError, match=r"[Tt]ask"):
+                await team.run(task=task)
+            assert others() == set()
+            messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
+            assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
 
 
 class Failed(BaseException):

@@ -17,6 +17,7 @@ from autogen_codeact.viewer import one_file
 from autogen_codeact.viewer.one_file import export_html, to_json, write_html
 from autogen_codeact.viewer.static import page_script
 from autogen_codeact.viewer.steps import RunSteps
+from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 HOSTILE = "</script><script>alert(1)</script><!-- <script> ]]>\u2028\u2029 &lt; 'x' \"y\""
@@ -183,9 +184,8 @@ def test_large_files_are_left_out(tmp_path, monkeypatch):
     assert [step["kind"] for step in page.parts("steps")] == ["task", "block"]
 
 
-@pytest.mark.parametrize(
-    ("change", "outcome", "kinds"),
-    [
+def test_incomplete_runs_are_written_as_far_as_they_go(tmp_path_factory):
+    for change, outcome, kinds in [
         (lambda log: log[:5], "interrupted", ["task", "message", "message", "block"]),
         (
             lambda log: [*log[:-1], log[-1][:40]],
@@ -197,14 +197,13 @@ def test_large_files_are_left_out(tmp_path, monkeypatch):
             "completed",
             ["task", "message", "gap", "message", "block", "message", "end"],
         ),
-    ],
-    ids=["interrupted", "cut", "damaged"],
-)
-def test_incomplete_runs_are_written_as_far_as_they_go(tmp_path, change, outcome, kinds):
-    folder = write_log(tmp_path / "run", change(lines(whole_run())))
-    page = page_of(folder)
-    assert json.loads(page.by_id("run-header"))["outcome"] == outcome
-    assert [step["kind"] for step in page.parts("steps")] == kinds
+    ]:
+        with case(change, outcome, kinds):
+            tmp_path = tmp_path_factory.mktemp("case")
+            folder = write_log(tmp_path / "run", change(lines(whole_run())))
+            page = page_of(folder)
+            assert json.loads(page.by_id("run-header"))["outcome"] == outcome
+            assert [step["kind"] for step in page.parts("steps")] == kinds
 
 
 def test_a_long_run_is_written_in_parts_with_little_memory(tmp_path):

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from autogen_codeact.viewer import ViewerError, catalog, serve
 from autogen_codeact.viewer.security import CSP
+from tests.cases import case
 from tests.runs.logs import lines, started, whole_run, write_log
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -225,20 +226,22 @@ async def test_changed_and_linked_files_are_refused(rich_run, tmp_path):
     assert "root:" not in answers[1].text
 
 
-@pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
-async def test_log_that_is_no_regular_file_is_refused_at_once(tmp_path, kind):
-    (tmp_path / "run").mkdir()
-    log = tmp_path / "run/events.jsonl"
-    write_log(tmp_path / "other", lines(whole_run()))
-    if kind == "fifo":
-        os.mkfifo(log)
-    elif kind == "link":
-        log.symlink_to(tmp_path / "other/events.jsonl")
-    else:
-        log.mkdir()
-    async with asking(tmp_path) as client:
-        assert (await client.get("/api/runs/run")).status_code == 422
-        assert (await listed(client, 2, outcome="unreadable"))["matched"] == 1
+async def test_log_that_is_no_regular_file_is_refused_at_once(tmp_path_factory):
+    for kind in ["fifo", "link", "folder"]:
+        with case(kind):
+            tmp_path = tmp_path_factory.mktemp("case")
+            (tmp_path / "run").mkdir()
+            log = tmp_path / "run/events.jsonl"
+            write_log(tmp_path / "other", lines(whole_run()))
+            if kind == "fifo":
+                os.mkfifo(log)
+            elif kind == "link":
+                log.symlink_to(tmp_path / "other/events.jsonl")
+            else:
+                log.mkdir()
+            async with asking(tmp_path) as client:
+                assert (await client.get("/api/runs/run")).status_code == 422
+                assert (await listed(client, 2, outcome="unreadable"))["matched"] == 1
 
 
 # Who may ask

@@ -20,6 +20,7 @@ from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
 from autogen_codeact.viewer.server import ViewerServer
+from tests.cases import case
 from tests.runs.logs import started
 
 from .test_server import WAIT_S, asking
@@ -270,16 +271,16 @@ async def test_stop_button_stops_the_run(tmp_path):
                 await stopped.wait()
 
 
-@pytest.mark.parametrize(
-    "body", [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]
-)
-async def test_answer_that_is_none_is_refused(tmp_path, body):
-    async with Live(tmp_path / "live"):
-        control = RunControl(tmp_path / "live", lambda: None)
-        async with asking([tmp_path / "live"], control=control) as client:
-            headers = {"content-type": "application/json"}
-            answer = await client.post("/api/runs/live/answer", content=body, headers=headers)
-            assert answer.status_code in (400, 413)
+async def test_answer_that_is_none_is_refused(tmp_path_factory):
+    for body in [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]:
+        with case(body):
+            tmp_path = tmp_path_factory.mktemp("case")
+            async with Live(tmp_path / "live"):
+                control = RunControl(tmp_path / "live", lambda: None)
+                async with asking([tmp_path / "live"], control=control) as client:
+                    headers = {"content-type": "application/json"}
+                    answer = await client.post("/api/runs/live/answer", content=body, headers=headers)
+                    assert answer.status_code in (400, 413)
 
 
 async def test_page_of_a_run_that_has_not_begun_waits_for_its_log(tmp_path):

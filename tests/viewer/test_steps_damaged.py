@@ -17,6 +17,7 @@ from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import MAX_LINE
 from autogen_codeact.viewer import indexing
 from autogen_codeact.viewer.steps import RunSteps
+from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 from .test_steps import kinds, read, steps
@@ -72,9 +73,8 @@ def test_event_with_wrong_fields_is_a_gap(tmp_path):
     assert "\u202e" not in event["text"]
 
 
-@pytest.mark.parametrize(
-    ("place", "change"),
-    [
+def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory):
+    for place, change in [
         (4, {"number": float("inf")}),
         (4, {"agent": "\ud800\u202e" + "x" * 100_000}),
         (5, {"number": float("nan")}),
@@ -85,18 +85,18 @@ def test_event_with_wrong_fields_is_a_gap(tmp_path):
         (9, {"outcome": "\ud800", "duration_s": 1e999}),
         (7, {"monotonic": 10**400, "time": "\u202e"}),
         (7, {"message": {"type": ["x"], "source": {}}}),
-    ],
-)
-def test_malformed_event_costs_at_most_its_own_step(tmp_path, place, change):
-    content = lines(whole_run())
-    content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
-    run = read(write_log(tmp_path / "run", content))
-    shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
-    assert "\\ud800" not in shown.replace("\\\\ud800", "")
-    assert "\\u202e" not in shown.replace("\\\\u202e", "")
-    assert len(shown) < 50_000
-    assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", "end"]
-    assert run.search("nothing", range(1, len(run) + 1)) == []
+    ]:
+        with case(place, change):
+            tmp_path = tmp_path_factory.mktemp("case")
+            content = lines(whole_run())
+            content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
+            run = read(write_log(tmp_path / "run", content))
+            shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
+            assert "\\ud800" not in shown.replace("\\\\ud800", "")
+            assert "\\u202e" not in shown.replace("\\\\u202e", "")
+            assert len(shown) < 50_000
+            assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", "end"]
+            assert run.search("nothing", range(1, len(run) + 1)) == []
 
 
 def test_block_with_very_many_calls_is_shown_without_reading_them_all(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from codeact_sandbox.backends.syscalls import SYSCALLS
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
-PROFILE = Path(__file__).parents[2] / "docker" / "seccomp.json"
+PROFILE = Path(__file__).parents[1] / "docker" / "seccomp.json"
 
 # linux/audit.h: what `arch` is in struct seccomp_data.
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -16,6 +16,8 @@ from codeact_sandbox.types.json_nesting import check_nesting
 MAX_DISPLAYS = 100
 """Of a block, as the runner counts them too."""
 MAX_BYTES = 16_000_000
+MAX_LINE = 80 * 1024
+"""Of the line of one display."""
 MAX_CONTAINERS = 300_000
 """Lists and objects in the JSON of a block's displays: each can take fifty times as much memory as its text."""
 _BINARY = (*IMAGES, "application/pdf")
@@ -47,7 +49,7 @@ class Displays:
         """Add the display of a frame."""
         self._frames += 1
         self._bytes += len(data) - message.line
-        if self._frames > 2 * MAX_DISPLAYS or self._bytes > MAX_BYTES:
+        if self._frames > 2 * MAX_DISPLAYS or self._bytes > MAX_BYTES or message.line > MAX_LINE:
             raise SandboxProtocolError("the sandbox sent more displays than its limits allow")
         if message.clear:
             self.cleared += len(self.kept)

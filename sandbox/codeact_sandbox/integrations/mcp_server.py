@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -35,6 +37,36 @@ MAX_NAMES = 200
 """Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
+
+
+async def serve(sandbox: AsyncSandbox) -> int:
+    """Serve one client on standard input and output, until it disconnects or this process gets SIGINT or SIGTERM.
+
+    Args:
+        sandbox: Runs the code; it is stopped at the end.
+
+    Returns:
+        The exit status 0. After a signal, the process ends with 128 and the signal's number.
+    """
+    loop = asyncio.get_running_loop()
+    interrupted: asyncio.Future[int] = loop.create_future()
+
+    def interrupt(number: int) -> None:
+        if not interrupted.done():
+            interrupted.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, interrupt, number)
+    serving = asyncio.ensure_future(make_server(sandbox).run_stdio_async())
+    waiting: set[asyncio.Future[Any]] = {serving, interrupted}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+        return 0
+    await sandbox.stop()
+    # A thread of the package `mcp` is blocked in reading standard input, and a normal exit would wait for it.
+    os._exit(128 + interrupted.result())
 
 
 def make_server(sandbox: AsyncSandbox) -> MCPServer:

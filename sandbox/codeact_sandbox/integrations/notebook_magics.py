@@ -26,6 +26,34 @@ from codeact_sandbox.types.option_texts import parse_texts
 DEFAULT_SESSION = "default"
 _SESSION = argument("-s", "--session", default=DEFAULT_SESSION, help="name of the sandbox (default: default)")
 
+_MAGICS: dict[int, SandboxMagics] = {}
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add `%%sandbox` and its companions to a shell: `%load_ext codeact_sandbox`.
+
+    Args:
+        shell: The shell of the notebook or terminal.
+    """
+    if id(shell) not in _MAGICS:
+        magics = _MAGICS[id(shell)] = SandboxMagics(shell)
+        shell.register_magics(magics)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Stop the sandboxes of a shell's cells, and take the magics away.
+
+    Args:
+        shell: The shell.
+    """
+    magics = _MAGICS.pop(id(shell), None)
+    if magics is None:
+        return
+    magics.stop()
+    for kind in ("line", "cell"):
+        for name in magics.magics[kind]:
+            shell.magics_manager.magics[kind].pop(name, None)
+
 
 @magics_class
 class SandboxMagics(Magics):

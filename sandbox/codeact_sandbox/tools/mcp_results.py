@@ -7,8 +7,6 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from PIL import Image
-
 from codeact_sandbox.tools.answers import to_answer
 from codeact_sandbox.types.tool import ToolAnswer, ToolImage
 
@@ -50,5 +48,11 @@ def _part(content: Any) -> str | ToolImage:
 
 def _image(data: bytes) -> ToolImage:
     """Make an image of a file in any format that Pillow knows; only its header is read."""
+    try:
+        from PIL import Image  # noqa: PLC0415 - only images of tools need it
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            "the tool returned an image; for images, the host needs Pillow: pip install pillow"
+        ) from None
     with Image.open(io.BytesIO(data)) as opened:
         return ToolImage(Image.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)

@@ -1,6 +1,6 @@
 """Stubs: a host tool as the sandbox and the model see it, with signature and docstring.
 
-The sandbox gets all of that as data, and builds a function from it (sandbox/codeact_sandbox/runner/worker/tool_values.py): names, types and texts
+The sandbox gets all of that as data, and builds a function from it (runner/worker/tool_values.py): names, types and texts
 come from third-party schemas, and none of them may become code.
 """
 

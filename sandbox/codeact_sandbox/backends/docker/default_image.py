@@ -46,7 +46,7 @@ BASE_IMAGE = "python:3.13-slim"
 OWN_BASE = "autogen-codeact/base"
 """Made with debootstrap if none does."""
 CONTENT_LABEL = "org.autogen-codeact.content"
-SOURCE = Path(__file__).parents[3] / "docker"
+SOURCE = Path(__file__).parents[2] / "docker"
 _BASE_FILES = ("install.sh", "packages.txt", "packages-slim.txt", "placeholders.txt")
 _BUILD_FILES = (*_BASE_FILES, "requirements.txt", "wheels.txt")
 _SCRIPT_STALL_S = 180.0

@@ -83,14 +83,10 @@ _decode = json.JSONDecoder().decode
 
 
 def install(sources):
-    """Make the module.
+    """Make the module of [name, definition] of each thing, in order; return the errors, by tool.
 
-    Args:
-        sources: [name, definition] of each thing, in order: the source of a function, which calls `_call(name, arguments)`; or
-            data from which functions and classes are made, after the source that makes them, which is named `_stubs`.
-
-    Returns:
-        The errors, by tool.
+    A definition is the source of a function, which calls `_call(name, arguments)`; or data from which functions and classes are
+    made, after the source that makes them, which is named `_stubs`.
     """
     if not sources:
         return {}
@@ -106,14 +102,7 @@ def install(sources):
 
 
 def add(sources):
-    """Define host tools that were added after the start, unless they are defined already.
-
-    Args:
-        sources: As above.
-
-    Returns:
-        What `__main__` gets of them; one that could not be defined raises an error when it is called.
-    """
+    """Define host tools that were added after the start; return what `__main__` gets of those that are new."""
     fresh = [(name, source) for name, source in sources if _added.get(name) != source]
     if not fresh:
         return {}
@@ -192,12 +181,7 @@ def public():
 
 
 def open_client(fd, config):
-    """Let the starting block call host tools.
-
-    Args:
-        fd: Its socket.
-        config: The sandbox's configuration.
-    """
+    """Let the starting block call host tools, over a socket."""
     _Running.client = tool_client.ToolClient(Socket(fileno=fd), config["tools"]["call_bytes"])
 
 
