@@ -5,6 +5,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+
 from tests.cases import case
 
 

@@ -27,7 +27,7 @@ from docker.errors import APIError, DockerException, TLSParameterError
 
 from codeact_sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
 from codeact_sandbox.types.docker_hosts import DockerHost
-from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxUnavailable
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.cases import case
 
 
