@@ -55,14 +55,13 @@ image: engine ## build the sandbox image if it is missing
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's sentence
+bench: image ## all benchmarks, 15 minutes on a quiet machine; writes parts of docs/benchmarks.md and README's sentence
 	@$(BIN)/python benchmarks/compare.py
 
-bench-batch: image ## batches beside other libraries, 14 minutes on a quiet machine; writes docs/benchmarks-batch.md and docs/scaling.md
+bench-batch: image ## batches beside other libraries, 12 minutes on a quiet machine; writes parts of docs/benchmarks.md and docs/scaling.md
 	@$(BIN)/python benchmarks/batch.py
-	@$(BIN)/python benchmarks/compare.py --only shell sandboxes sessions
 	@$(BIN)/python benchmarks/paused.py --rounds 2
-	@$(BIN)/python benchmarks/scaling.py --engines 3
+	@$(BIN)/python benchmarks/scaling.py
 	@$(BIN)/python benchmarks/batch.py --page
 
 bench-quick: image ## a short benchmark that reports what became slower than in the last full one

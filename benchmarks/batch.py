@@ -1,11 +1,11 @@
 """Compare batches of agent runs with those of other libraries, in one run on one machine: tasks a minute and processor time.
 
-    python benchmarks/batch.py               # 7 minutes on a quiet machine; writes docs/benchmarks-batch.md
+    python benchmarks/batch.py               # 7 minutes on a quiet machine; writes parts of docs/benchmarks.md
     python benchmarks/batch.py --minutes 15  # longer, with more tasks of each; the first 6 minutes fill the table once
     python benchmarks/batch.py --tiny        # a few tasks of each variant, to check that it works; writes no page
     python benchmarks/batch.py --page        # writes the page from the figures of the last runs
 
-`batch_many.py`, `paused.py` and `compare.py --only` measure the other parts of the page. Needs a Docker engine with the sandbox
+`batch_many.py` and `paused.py` measure the rest of these parts. Needs a Docker engine with the sandbox
 image (`make image`), bubblewrap, the recorded sessions, and a package registry for the other libraries.
 """
 
@@ -37,7 +37,7 @@ from sidebyside.environments import ROOT, WHERE, Missing, libraries_image
 from sidebyside.harness import Failed, Remote, without_local_paths
 
 FIGURES = WHERE / "batch.json"
-PAGE = ROOT / "docs/benchmarks-batch.md"
+PAGE = ROOT / "docs/benchmarks.md"
 SESSIONS = 300
 IDLE_S = 2.0
 CHUNK_TIMEOUT_S = 900
@@ -136,6 +136,7 @@ class Run:
                 remote.environment.shown: remote.version for remote in self.remotes.values() if remote.version
             },
             "machine": page.machine(),
+            "day": page.today(),
         }
 
     async def _start(self, names):
@@ -251,9 +252,9 @@ def main():
         if options.tiny:
             print(batch_page.rates(figures))
             sys.exit(1 if any(name.startswith("`run_batch`") for name in figures["absent"]) else 0)
-    text = batch_page.page(WHERE)
-    PAGE.write_text(text)
-    print(text)
+    for name, text in batch_page.parts(WHERE).items():
+        page.write_part(PAGE, name, text)
+        print(text)
 
 
 if __name__ == "__main__":

@@ -4,18 +4,16 @@
     python benchmarks/batch_many.py --tasks 10000 --sandbox docker --uses 50     # with sandboxes that are reset and reused
 
 The tasks are recorded sessions, again and again, with a scripted model; run logs and rows are written. The figures are part of
-docs/benchmarks-batch.md, which `python benchmarks/batch.py --page` writes.
+docs/benchmarks.md, which `python benchmarks/batch.py --page` writes.
 """
 
 import argparse
 import asyncio
-import ctypes
 import json
 import os
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -28,29 +26,6 @@ from autogen_codeact.batch import BatchSettings, run_batch
 SAMPLES = 100
 
 
-class _Malloc(ctypes.Structure):
-    """What `mallinfo2` of glibc returns."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    ]
-
-
-def malloc():
-    """Return the bytes that malloc has given out, and those that it keeps although they are free; nothing without glibc."""
-    try:
-        mallinfo = ctypes.CDLL(None).mallinfo2
-    except AttributeError:
-        return {}
-    mallinfo.restype = _Malloc
-    found = mallinfo()
-    return {"malloc_used": found.uordblks + found.hblkhd, "malloc_free": found.fordblks}
-
-
 def sample(done, began):
     """Return what this process uses now."""
     rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -59,9 +34,6 @@ def sample(done, began):
         "seconds": time.perf_counter() - began,
         "rss": rss,
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
-        "python_blocks": sys.getallocatedblocks(),
-        **malloc(),
     }
 
 

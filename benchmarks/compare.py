@@ -1,11 +1,9 @@
 """Compare our executors with lower bounds and other libraries, in one run on one machine: ratios of medians with intervals.
 
-    python benchmarks/compare.py              # writes docs/benchmarks.md, README's sentence and last.json    (make bench)
+    python benchmarks/compare.py              # writes docs/benchmarks.md, README's sentence and last.json   (make bench)
     python benchmarks/compare.py --quick      # under a minute; reports what got slower than last.json     (make bench-quick)
     python benchmarks/compare.py --tiny       # a few of everything, to check that it works; writes a page only with --note
     python benchmarks/compare.py --page       # writes the page and the plots from the figures of the last run
-    python benchmarks/compare.py --only shell sandboxes sessions      # these cells alone, and what their blocks use: 2 minutes;
-                                                                      # a part of docs/benchmarks-batch.md, see batch.py
 
 Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a package registry for the other libraries.
 """
@@ -13,21 +11,19 @@ Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a p
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
 
-from sidebyside import cell_costs, cells, cells_page, growth, page
+from sidebyside import cells, growth, page
 from sidebyside.environments import PLOTS, ROOT, WHERE, Missing, python_of
 from sidebyside.harness import Bench
 from sidebyside.targets import interval
 
-README, BEGIN, END = ROOT / "README.md", "<!-- speed: written by make bench -->", "<!-- /speed -->"
+README = ROOT / "README.md"
 FIGURES = WHERE / "figures.json"
-CELL_FIGURES = WHERE / "cells.json"
 PAGE, PLOT_FOLDER = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks"
-LAST, PROFILE = ROOT / "benchmarks/last.json", ROOT / "benchmarks/profile.md"
+LAST = ROOT / "benchmarks/last.json"
 # The measurements of --quick, with their references.
 GUARDS = {
     cells.PYTHON: (cells.SUBPROCESS, cells.PYTHON),
@@ -73,25 +69,8 @@ async def everything(effort, *, small):
             "versions": bench.versions,
             "curves": curves,
             "machine": page.machine(),
+            "day": page.today(),
         }
-
-
-async def some(effort, names):
-    """Measure some cells with what their blocks use."""
-    async with Bench(names=("own", "autogen")) as bench:
-        uses = await cell_costs.measure(bench, effort, names)
-        return {"seconds": bench.seconds, "uses": uses, "absent": bench.absent, "processors": os.cpu_count()}
-
-
-def measure_some(effort, names):
-    """Measure some cells, keep the figures for the page of batches, and return the exit code."""
-    figures = asyncio.run(some(effort, names))
-    WHERE.mkdir(exist_ok=True)
-    CELL_FIGURES.write_text(json.dumps(figures))
-    for target, measured, met in cells_page.targets(figures):
-        print(f"{target}: {measured}, {'reached' if met else 'missed'}")
-    print(cells_page.section(figures))
-    return 1 if figures["absent"] else 0
 
 
 async def guard(effort):
@@ -144,11 +123,10 @@ def compare_with_last(figures):
 
 
 def write_page(figures):
-    """Write the page, its plots and the ratios that --quick compares with."""
-    profile = PROFILE.read_text().strip() if PROFILE.exists() else ""
-    PAGE.write_text(page.page(figures, profile))
-    head, _, rest = README.read_text().partition(BEGIN)
-    README.write_text(f"{head}{BEGIN}\n\n{page.readme_sentence(figures)}\n\n{END}{rest.partition(END)[2]}")
+    """Write the parts of the page and of README, the plots and the ratios that --quick compares with."""
+    page.write_part(PAGE, "gains", page.gains(figures))
+    page.write_part(PAGE, "all", page.everything(figures))
+    page.write_part(README, "speed", page.readme_sentence(figures))
     stored = {
         cell: {variant: round(found[0], 3) for variant, found in variants.items()}
         for cell, variants in ratios(figures["seconds"]).items()
@@ -179,13 +157,8 @@ def main():
         help="a few of everything, to check that it works; with --note, it writes the page",
     )
     group.add_argument("--page", action="store_true", help="write the page from the figures of the last run")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(cell_costs.NAMES), help="cells to measure alone, with what they use"
-    )
     parser.add_argument("--note", default="", help="a sentence for the page, such as what else the machine was doing")
     options = parser.parse_args()
-    if options.only:
-        sys.exit(measure_some(cells.TINY if options.tiny else cells.Effort(), options.only))
     if options.quick:
         figures = asyncio.run(guard(cells.QUICK))
         broken = bool(figures["absent"])

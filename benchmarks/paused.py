@@ -4,7 +4,7 @@
     python benchmarks/paused.py --quick      # about a minute
     python benchmarks/paused.py --sandboxes 2 --seconds 1 --blocks 3     # to check that it works
 
-16 sandboxes of each variant are alive. The figures are part of docs/benchmarks-batch.md, which
+16 sandboxes of each variant are alive. The figures are part of docs/benchmarks.md, which
 `python benchmarks/batch.py --page` writes.
 """
 
@@ -19,7 +19,7 @@ from collections import defaultdict
 from sidebyside import paused_page
 from sidebyside.environments import WHERE, Missing, libraries_image
 from sidebyside.harness import Failed, Remote, without_local_paths
-from sidebyside.paused_page import AUTOGEN, AWAKE, CASES, OURS
+from sidebyside.paused_page import AUTOGEN, CASES, OURS
 
 MODULES = {"own": ("ours", "paused_blocks"), "autogen": ("library_autogen", "paused_blocks")}
 TIMEOUT_S = 600
@@ -43,7 +43,7 @@ async def measure(options):
             keys[variant] = [f"{variant} {number}" for number in range(options.sandboxes)]
             await remote.request("open", variant=variant, keys=keys[variant], timeout_s=TIMEOUT_S)
         for number in range(options.rounds):
-            order = [(case, variant) for case in CASES for variant in remotes if case != AWAKE or variant != AUTOGEN]
+            order = [(case, variant) for case in CASES for variant in remotes]
             chance.shuffle(order)
             for case, variant in order:
                 made = CASES[case](options)

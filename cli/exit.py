@@ -45,10 +45,10 @@ class _LogPrinter(logging.Handler):
 
 
 def say_warnings() -> None:
-    """Print the library's warnings as messages of this command."""
-    logger = logging.getLogger("autogen_codeact")
-    if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
-        logger.addHandler(_LogPrinter(logging.WARNING))
+    """Print the warnings of both libraries as messages of this command."""
+    for logger in map(logging.getLogger, ("autogen_codeact", "codeact_sandbox")):
+        if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
+            logger.addHandler(_LogPrinter(logging.WARNING))
 
 
 def silence_libraries() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
-_HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
+_HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/scaling.md)."
 _option = partial(typer.Option, rich_help_panel="Sandbox")
 
 Kind = Literal["auto", "docker", "bubblewrap", "none"]

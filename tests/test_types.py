@@ -18,8 +18,9 @@ from autogen_codeact.batch.tasks import Check, CheckKeywords
 from autogen_codeact.executors import arguments
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments
 from autogen_codeact.executors.docker import DockerArguments
-from codeact_sandbox import BubblewrapOptions, DockerOptions, Limits, SandboxOptions
+from codeact_sandbox import BubblewrapOptions, DockerOptions, Limits
 from codeact_sandbox.types import option_types
+from codeact_sandbox.types.options import SandboxOptions
 from tests.cases import case
 from tests.test_docs import programs
 

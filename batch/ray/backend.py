@@ -43,7 +43,7 @@ class Ray:
     """Runs the attempts of a batch in Ray actors, each with a pool of sandboxes on its node.
 
     Where actors are placed, what they get, and that they are made again elsewhere when a node is lost, is Ray's. The
-    installation of this package, and what the sandboxes need, has to be on each node: see docs/ray.md.
+    installation of this package, and what the sandboxes need, has to be on each node: see docs/scaling.md.
 
     Args:
         address: "auto": the cluster that RAY_ADDRESS names or that runs on this machine. None: start Ray on this machine, for

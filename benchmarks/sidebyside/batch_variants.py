@@ -12,20 +12,6 @@ SMOLAGENTS = "smolagents, Docker"
 ECHO = "bare echo, streams attached before"
 ECHO_FRESH = "bare echo, a container for each task"
 PEERS = (AUTOGEN, JUPYTER, SMOLAGENTS)
-RESET = "with a [reset](security.md#sandboxes-that-are-used-again) between two, whose success is checked"
-# What the rows isolate from each other, for the page.
-ISOLATION = {
-    OURS: "a container for each task",
-    OURS_BUBBLEWRAP: "a sandbox (namespaces) for each task",
-    REUSED: f"a container for at most {SANDBOX_USES} tasks, one after the other, {RESET}",
-    REUSED_BUBBLEWRAP: f"a sandbox for at most {SANDBOX_USES} tasks, one after the other, {RESET}",
-    AUTOGEN: "a container for each task",
-    SHARED: "nothing: tasks that run at the same time share files and processes",
-    JUPYTER: "a container for each task",
-    SMOLAGENTS: "a container for each task",
-    ECHO_FRESH: "a container for each task, in which no code runs",
-    ECHO: "nothing: a stream carries the bytes of one task after the other to the same `cat`",
-}
 
 
 @dataclass(frozen=True)

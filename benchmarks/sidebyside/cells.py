@@ -100,19 +100,12 @@ async def preload(bench, effort):
     await blocks(bench, Effort(rounds=effort.few, blocks=1), variants, cells=(PRELOADED,))
 
 
-async def together(bench, effort, cells=(AT_ONCE, MANY), then=None):
-    """Measure many concurrent blocks in one sandbox, and one block in each of many sandboxes.
-
-    Args:
-        bench: Where the figures go.
-        effort: How many sandboxes.
-        cells: Which of both.
-        then: Called with variant and keys before the sandboxes are stopped.
-    """
+async def together(bench, effort):
+    """Measure many concurrent blocks in one sandbox, and one block in each of many sandboxes."""
     one = [COMMAND_LINE, LLM, "docker, process", "bubblewrap, process"]
     many = [COMMAND_LINE, "docker, session", "bubblewrap, session"]
     for cell, variants, count, sandboxes in ((AT_ONCE, one, 50, 1), (MANY, many, 1, effort.sandboxes)):
-        for variant in variants if cell in cells else ():
+        for variant in variants:
             # One kind at a time: 96 sandboxes of three kinds together would measure the memory of the machine.
             keys = await bench.open(variant, sandboxes)
             for number in range(effort.few + 1):
@@ -120,8 +113,6 @@ async def together(bench, effort, cells=(AT_ONCE, MANY), then=None):
                 seconds = await bench.persist(cell, variant, "together", **request) if keys else None
                 if seconds is not None and number:
                     bench.seconds[cell][variant].append(seconds / (count * sandboxes))
-            if then is not None and keys:
-                await then(variant, keys)
             await bench.close(variant, keys)
 
 

@@ -11,7 +11,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogen_codeact.executors import DEFAULT_IMAGE
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 ROOT = Path(__file__).parents[2]
 WHERE = ROOT / ".bench"
@@ -48,9 +48,9 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    "own": Environment(("floors", "ours", "cell_probes")),
+    "own": Environment(("floors", "ours")),
     "autogen": Environment(
-        ("library_autogen", "cell_probes"),
+        ("library_autogen",),
         ("autogen-agentchat", "autogen-ext[docker,docker-jupyter-executor]"),
         "autogen-ext",
     ),

@@ -1,15 +1,27 @@
-"""The text of docs/benchmarks.md."""
+"""The parts of docs/benchmarks.md that `compare.py` writes, and how programs write parts of a page."""
 
 import os
 import platform
+import re
 import statistics
 import textwrap
+import time
 
 from . import cells as c
 from .growth import CURVES
-from .targets import TARGETS, interval, judge
+from .targets import TARGETS, judge
 
 CELLS = [c.PYTHON, c.SHELL, c.START, c.STOP]
+# Short names for the page; all of these run in Docker if nothing else is said.
+SHORT = {
+    c.COMMAND_LINE: "AutoGen",
+    c.JUPYTER: "AutoGen, Jupyter",
+    c.SMOLAGENTS: "smolagents",
+    c.LLM: "llm-sandbox",
+    c.LOCAL: "AutoGen without a sandbox",
+    c.ECHO: "raw echo",
+}
+GAINS = [c.COMMAND_LINE, c.SMOLAGENTS, c.LLM]
 MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
 
 
@@ -28,158 +40,163 @@ def duration(seconds):
 
 def number(value):
     """Format a number with three digits, never with an exponent."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write_part(path, name, text):
+    """Replace a part of a page, between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
+    pattern = re.compile(rf"(<!-- {name}: [^>]*-->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    new, count = pattern.subn(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", path.read_text(encoding="utf-8"))
+    if count != 1:
+        raise ValueError(f"{path.name} has no part {name}")
+    path.write_text(new, encoding="utf-8")
+
+
+def table(head, rows):
+    """Return a table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def result(met, figure):
+    """Return a cell that says whether a target is reached."""
+    return f"{'reached' if met else '**missed**'}: {figure}"
 
 
 def targets_table(seconds, facts):
     """Return the table of targets, with figures and whether they are reached."""
-    lines = ["| cell | ours | against | target | measured (95 %) | medians | |", "|---" * 7 + "|"]
+    rows = []
     for target in TARGETS:
-        found = judge(target, seconds, facts)
-        if found is None:
-            lines.append(
-                f"| {target.cell} | {target.ours} | {target.base or '-'} | {target.wanted} | not measured | | - |"
-            )
-            continue
-        figure = "{} ({} to {})".format(*map(number, found["figure"]))
-        if target.base is not None:
-            figure = f"**{figure.split()[0]}×** {figure.partition(' ')[2]}"
-            medians = f"{duration(found['ours'])}, {duration(found['base'])}"
-        else:
-            figure, medians = f"**{figure.split()[0]} {target.unit}** {figure.partition(' ')[2]}", ""
-        met = "reached" if found["met"] else "**missed**"
-        lines.append(
-            f"| {target.cell} | {target.ours} | {target.base or '-'} | {target.wanted} | {figure} | {medians} | {met} |"
-        )
-    return "\n".join(lines)
+        found, shown = judge(target, seconds, facts), "not measured"
+        if found is not None:
+            middle, low, high = map(number, found["figure"])
+            unit = "×" if target.base is not None else f" {target.unit}"
+            shown = result(found["met"], f"{middle}{unit}" + (f" ({low} to {high})" if low != high else ""))
+        wanted = target.wanted + (f" as {SHORT.get(target.base, target.base)}" if target.base else "")
+        rows.append([target.cell if target.ours in target.cell else f"{target.cell}: {target.ours}", wanted, shown])
+    return table(["", "target", "measured (95 %)"], rows)
+
+
+def compared(seconds, cell, name):
+    """Return the median, and how many times as fast as AutoGen's executor; "-" if it was not measured."""
+    values = seconds.get(cell, {}).get(name)
+    base = seconds.get(cell, {}).get(c.LOCAL if cell == c.TURN else c.COMMAND_LINE)
+    if not values:
+        return "-"
+    text = duration(statistics.median(values))
+    return (
+        f"{text} ({number(statistics.median(base) / statistics.median(values))}×)"
+        if base and base is not values
+        else text
+    )
 
 
 def variants_table(seconds, names, cells):
-    """Return a table of variants and cells: the median, and how many times as fast as AutoGen's executor."""
-    lines = ["| p50 | " + " | ".join(cells) + " |", "|---" * (len(cells) + 1) + "|"]
-    for name in names:
-        shown = []
-        for cell in cells:
-            values = seconds.get(cell, {}).get(name)
-            base = seconds.get(cell, {}).get(c.LOCAL if cell == c.TURN else c.COMMAND_LINE)
-            if not values:
-                shown.append("-")
-                continue
-            text = duration(statistics.median(values))
-            if base and base is not values:
-                text += " ({}×, {} to {})".format(*map(number, interval(values, base)))
-            shown.append(text)
-        if set(shown) != {"-"}:
-            lines.append(f"| {name} | " + " | ".join(shown) + " |")
+    """Return a table of variants and cells."""
+    rows = [[SHORT.get(name, name), *(compared(seconds, cell, name) for cell in cells)] for name in names]
+    return table(["p50", *cells], [row for row in rows if set(row[1:]) != {"-"}])
+
+
+def variants_list(seconds, names, cells):
+    """Return a line for each cell, with the variants that were measured."""
+    lines = []
+    for cell in cells:
+        shown = [
+            f"{SHORT.get(name, name)} {compared(seconds, cell, name)}"
+            for name in names
+            if seconds.get(cell, {}).get(name)
+        ]
+        if shown:
+            lines.append(wrapped(f"- {cell[0].upper()}{cell[1:]}: {'; '.join(shown)}."))
     return "\n".join(lines)
 
 
-def sentence(lines):
-    """Describe the first and last point of each line."""
-    parts = []
-    for name, points in lines.items():
-        if points:
-            (x0, first), (x1, last) = points[0], points[-1]
-            a, b = statistics.median(first), statistics.median(last)
-            parts.append(f"{name} goes from {duration(a)} at {x0:,} to {duration(b)} at {x1:,}")
-    return "; ".join(parts) + "."
-
-
 def plots(curves):
-    """Return the plots with a sentence each."""
-    return "\n\n".join(
-        f"### {CURVES[name][0][0].upper()}{CURVES[name][0][1:]}\n\n![{CURVES[name][1]}](benchmarks/{name}.svg)\n\n"
-        + wrapped(f"{CURVES[name][1][0].upper()}{CURVES[name][1][1:]}: {sentence(lines)}")
-        for name, lines in curves.items()
-        if any(lines.values())
-    )
+    """Return the plots, each with the first and last point of its lines."""
+    parts = []
+    for name, lines in curves.items():
+        ends = [
+            f"{line} {duration(statistics.median(points[0][1]))} at {points[0][0]:,}, "
+            f"{duration(statistics.median(points[-1][1]))} at {points[-1][0]:,}"
+            for line, points in lines.items()
+            if points
+        ]
+        if ends:
+            label, title = CURVES[name]
+            text = wrapped(f"{label[0].upper()}{label[1:]}: {'; '.join(ends)}.")
+            parts.append(f"![{title}](benchmarks/{name}.svg)\n\n{text}")
+    return "\n\n".join(parts)
 
 
 def more_facts(facts):
     """Return the figures without a ratio."""
-    lines = []
-    if idle := facts.get(c.PRELOADED_MEMORY):
-        lines.append(f"- Idle in Docker with numpy and pandas preloaded: {idle['sandbox'] / 1e6:.1f} MB.")
-    sessions = {kind: facts.get(f"{kind}, idle memory of a session") for kind in c.KINDS}
-    lines += [
-        f"- Idle in session mode, {kind}: {idle['sandbox'] / 1e6:.1f} MB." for kind, idle in sessions.items() if idle
-    ]
-    if idle := facts.get("docker, idle memory"):
-        lines.append(
-            f"- The engine's shim process for each idle container, needed by every Docker executor: {idle['shim'] / 1e6:.1f} MB."
-        )
+    memory = {
+        "Docker, with numpy and pandas preloaded": (c.PRELOADED_MEMORY, "sandbox"),
+        "Docker, session": ("docker, idle memory of a session", "sandbox"),
+        "bubblewrap, session": ("bubblewrap, idle memory of a session", "sandbox"),
+        "the engine's shim for each container, which every Docker executor needs": ("docker, idle memory", "shim"),
+    }
+    idle = [f"{name} {facts[key][part] / 1e6:.1f} MB" for name, (key, part) in memory.items() if facts.get(key)]
+    lines = [wrapped(f"- Memory of an idle sandbox: {'; '.join(idle)}.")] if idle else []
     if found := facts.get("extraction"):
         lines.append(
-            f"- Extraction: {found['bytes'] / 1e6:.1f} MB of recorded answers; in {found['right']} of {found['of']} answers with "
-            "one known block, exactly that block was found."
+            f"- Extraction: in {found['right']} of {found['of']} answers with one known block, exactly that was found."
         )
     return "\n".join(lines)
 
 
-def page(figures, profile):
-    """Return the whole page.
-
-    Args:
-        figures: The figures that `compare.py` has measured.
-        profile: Text about where the time goes, written by hand.
-    """
+def everything(figures):
+    """Return the part with all targets, variants and plots."""
     seconds, facts = figures["seconds"], figures["facts"]
     names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded", *c.POOLED]
-    absent = (
-        "\n".join(wrapped(f"- {name}: {reason}") for name, reason in figures["absent"].items())
-        or "Nothing: every variant ran."
-    )
-    failed = "".join(
-        f"\n{name} failed to start {count} times; these starts are not in its figures.\n"
-        for name, count in figures.get("failed_starts", {}).items()
-    ) + "".join(
-        f"\n{name} broke {count} times with many blocks at once; these rounds are not in its figures.\n"
+    missing = [f"{name}: {reason}" for name, reason in figures["absent"].items()]
+    missing += [f"{name}: {count} starts failed" for name, count in figures.get("failed_starts", {}).items()]
+    missing += [
+        f"{name}: {count} rounds with many blocks at once broke"
         for name, count in figures.get("failed_rounds", {}).items()
+    ]
+    return "\n\n".join(
+        [
+            *([f"**{figures['note']}**"] if figures["note"] else []),
+            f"### Targets\n\n{targets_table(seconds, facts)}",
+            f"### All variants\n\n{variants_table(seconds, names, CELLS)}",
+            "\n".join([variants_list(seconds, names, MORE), more_facts(facts)]),
+            f"### How cost grows\n\n{plots(figures['curves'])}",
+            *(["### Not measured\n\n" + "\n".join(wrapped(f"- {line}") for line in missing)] if missing else []),
+        ]
     )
-    note = f"\n**{figures['note']}**\n" if figures["note"] else ""
+
+
+def gains(figures):
+    """Return the short table: medians of our executors and of the other libraries."""
+    seconds = figures["seconds"]
+
+    def row(name, cell, ours):
+        medians = [
+            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(variant)) else "-"
+            for variant in (ours, *GAINS)
+        ]
+        return [name, f"**{medians[0]}**", *medians[1:]]
+
+    rows = [
+        row("a Python block in a new process (process mode)", c.PYTHON, "docker, process"),
+        row("a Python block in a session, with a checkpoint", c.PYTHON, "docker, session"),
+        row("a Python block in a session, without a checkpoint", c.PYTHON, "docker, session, no checkpoint"),
+        row("a shell block", c.SHELL, "docker, process"),
+        row("start a sandbox and run a first block", c.START, "docker, process"),
+        row("the same, from a `SandboxPool`", c.START, "docker, process, from the pool"),
+        row("the same, with bubblewrap", c.START, "bubblewrap, process"),
+        row("stop a sandbox", c.STOP, "docker, process"),
+        row("each of 50 blocks at once", c.AT_ONCE, "docker, process"),
+    ]
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    run = f"All variants were measured in one run on one machine ({figures['machine']}; {versions})."
-    return f"""# Benchmarks
-
-{wrapped(f"`make bench` writes this page. {run}")}
-
-- Each of the other libraries runs in its own environment, in its newest release, with the sandbox image of this project plus a
-  Jupyter gateway. It runs with its own default limits, which are none. The executors of this project run with their default
-  limits, except for processors: all variants may use all of them.
-- In each round the variants are measured in a new random order; the first round is not counted. A variant that gives a wrong
-  answer has no time.
-- Ratios are ratios of medians, with the 95 % confidence interval of a bootstrap.
-- `make bench-quick` takes less than a minute and reports what got slower than in `benchmarks/last.json`.
-{note}
-## Targets
-
-{targets_table(seconds, facts)}
-
-{profile}
-
-## All variants
-
-{variants_table(seconds, names, CELLS)}
-
-In brackets: how many times as fast as autogen-ext's Docker command line. For the echo, a "block" is the answer itself, sent to
-`cat` and back. "From the pool" uses a sandbox that a `SandboxPool` has already started; the time to fill it is not included.
-
-{variants_table(seconds, names, MORE)}
-
-Blocks and sessions at once: wall-clock time for each block. Recorded session: all its blocks; AutoGen's executor keeps no state,
-so there each block runs together with all blocks before it. Agent turn: a scripted model writes a block, the block runs, the
-model reflects; in brackets compared with AutoGen's agent and its local executor, which has no sandbox.
-
-{more_facts(facts)}
-
-## How cost grows
-
-{plots(figures["curves"])}
-
-## Not measured
-
-{absent}
-{failed}"""
+    machine = f"{figures['machine']}; {versions}"
+    return "\n\n".join(
+        [
+            table(["p50", "**autogen-codeact**", *(SHORT[name] for name in GAINS)], rows),
+            wrapped(f"Medians, measured with `make bench` on {figures['day']} in one run on one machine ({machine})."),
+            *([f"**{figures['note']}**"] if figures["note"] else []),
+        ]
+    )
 
 
 def readme_sentence(figures):
@@ -194,6 +211,11 @@ def readme_sentence(figures):
         f"{shown(c.PYTHON, theirs)}), and a sandbox with its first block {shown(c.START, 'docker, process')} "
         f"({shown(c.START, theirs)})." + (f"\n\n**{figures['note']}**" if figures["note"] else "")
     )
+
+
+def today():
+    """Return the date for a page."""
+    return time.strftime("%-d %B %Y")
 
 
 def machine():

@@ -66,10 +66,10 @@ def driver():
     }
 
 
-async def batch(tasks, concurrency, hosts=()):
+async def batch(tasks, concurrency):
     """Run tasks as a batch, and return its figures with the memory that it used."""
     with MemoryWatch() as memory:
-        found = await batch_ours.batch(tasks, concurrency, "docker", **({"hosts": list(hosts)} if hosts else {}))
+        found = await batch_ours.batch(tasks, concurrency, "docker")
     return {**found, "memory": memory.most}
 
 

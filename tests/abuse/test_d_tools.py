@@ -307,7 +307,7 @@ async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answe
         return f"in time, for {who}"
 
     await subject.start({"tools": [Tool(deaf), Tool(free)]})
-    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+    with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         result = await subject.run("print(deaf('first'))", timeout=3)
     assert (result.outcome, result.output) == ("timeout", "\n Timeout")
     assert [(call.outcome, call.result) for call in result.tool_calls] == [("cancelled", None)]

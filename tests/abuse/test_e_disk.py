@@ -46,7 +46,7 @@ async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_ha
                 open(name, "wb").write(bytes({2 * SIZE}))
             print("done")
         """
-        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
             result = await run(executor, code)
         assert (result.outcome, result.output, result.state) == ("ok", "done\n", "kept")
         files = {item.name: (item.path, item.note) for item in result.artifacts}
@@ -79,7 +79,7 @@ async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(
     async with kind.reuse(work_dir=disk) as executor:
         use_up_files(disk)
         before = names(disk)
-        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
             result = await run(executor, "# filename: named.py\nprint('ran')")
         assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None)
         assert f"the code was not kept on the host: Can't store `named.py` in {disk}: {FULL}" in caplog.text

@@ -316,7 +316,7 @@ class Test76WedgedStop:
         proxy.on("POST", "/wait", "drop")
         proxy.on("DELETE", "", "hold")
         began = time.monotonic()
-        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
             await executor.stop()
         assert time.monotonic() - began < 40
         assert f"the container {name} could not be removed" in caplog.text

@@ -113,7 +113,7 @@ async def test_h1_thousands_of_refused_files_are_one_log_line(
     subject: Subject, caplog: pytest.LogCaptureFixture
 ) -> None:
     await subject.start({"delete_tmp_files": True})
-    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+    with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         result = await subject.run("for n in range(1500): open(f'{n:04}', 'w').close()")
     assert result.outcome == "ok"
     assert len([item for item in result.artifacts if item.path is not None]) == MOST_FILES

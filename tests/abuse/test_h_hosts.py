@@ -19,7 +19,8 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import AttemptFailed, BatchEvent, Task
+from autogen_codeact.batch import Task
+from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
 from autogen_codeact.executors import ExecutorPool
 from codeact_sandbox import (
     AsyncSandbox,

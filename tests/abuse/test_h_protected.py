@@ -102,7 +102,7 @@ async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(
         os.chmod(".git/hooks/post-index-change", 0o755)
         open("made", "w").write("made")
     """
-    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+    with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         result = await subject.run(code)
         assert result.outcome == "ok", result
         files = {item.name: item.note for item in result.artifacts}

@@ -68,76 +68,51 @@ def test_error_text_contains_no_local_path(load):
     assert harness.without_local_paths(reason) == "Missing: no wheels: see … and … for more"
 
 
-@pytest.mark.usefixtures("bubblewrap")
-async def test_use_of_blocks_shells_and_sessions_is_measured(load):
-    worker = load("sidebyside.worker").Worker(["floors", "ours", "cell_probes"])
-    block = {"times": 2, "code": "echo $((6 * 7))", "language": "sh", "expect": "42\n"}
-    steps = [["x = 41", ""], ["print(x + 1)", "42"]]
-    keys = ["a", "b"]
-    async with asyncio.timeout(50):
-        await worker.open("bubblewrap, session", keys)
-        try:
-            found = [
-                await worker.probe("use of blocks", keys=keys, **block),
-                await worker.probe("use of blocks together", keys=keys, **block),
-                await worker.probe("use of rollbacks", keys=keys, sessions=2),
-                await worker.probe("use of sessions", keys=keys, sessions=[steps, steps]),
-            ]
-            with pytest.raises(load("sidebyside.variant").WrongAnswer):
-                await worker.probe("use of blocks", keys=keys, **{**block, "expect": "41\n"})
-            with pytest.raises(load("sidebyside.variant").WrongAnswer):
-                await worker.probe("use of sessions", keys=keys, sessions=[[["print(1)", "2"]]])
-        finally:
-            await worker.close(keys)
-    assert [use["count"] for use in found] == [2, 4, 2, 2]
-    assert found[3]["blocks"] == 4
-    assert all(use["seconds"] > 0 and use["switches"] > 0 and use["processor"]["machine"] > 0 for use in found)
+def test_part_of_a_page_is_replaced_and_the_rest_kept(load, tmp_path):
+    page, file = load("sidebyside.page"), tmp_path / "page.md"
+    file.write_text("Head\n\n<!-- speed: written by make -->\n\nold\n\n<!-- /speed -->\n\nTail\n")
+    for text in ("first", r"new \1"):
+        page.write_part(file, "speed", text)
+    assert file.read_text() == "Head\n\n<!-- speed: written by make -->\n\nnew \\1\n\n<!-- /speed -->\n\nTail\n"
+    with pytest.raises(ValueError, match=r"page.md has no part other"):
+        page.write_part(file, "other", "text")
 
 
-def test_text_about_cells_follows_from_what_they_use(load):
-    costs, page, cells = load("sidebyside.cell_costs"), load("sidebyside.cells_page"), load("sidebyside.cells")
-
-    def use(ms, count=10):
-        used = {"machine": 2e-3 * ms * count, "containers": 1e-3 * ms * count, "client": None, "engine": None}
-        counts = {"switches": 40 * count, "faults": 500 * count, "idles": 5 * count}
-        return {"count": count, "seconds": 1e-3 * ms * count, "processor": used, **counts}
-
-    figures = {
-        "processors": 2,
-        "absent": {"raw echo": "no engine"},
-        "seconds": {
-            cells.SHELL: {costs.DOCKER: [0.005] * 5},
-            cells.MANY: {costs.DOCKER: [0.002] * 5, cells.COMMAND_LINE: [0.032] * 5},
-            cells.GOLDEN: {costs.DOCKER: [0.01] * 5, cells.COMMAND_LINE: [0.12] * 5},
-        },
-        "uses": {
-            costs.SHELL: {
-                costs.DOCKER: use(5.0),
-                "docker, process": use(3.0),
-                cells.ECHO: use(0.5),
-                cells.SUBPROCESS: use(1.0),
-                costs.ENV: use(2.0),
-            },
-            costs.MANY: {costs.DOCKER: use(2.0), cells.COMMAND_LINE: use(30.0)},
-            costs.SESSIONS: {
-                costs.DOCKER: {**use(10.0), "blocks": 20},
-                cells.COMMAND_LINE: {**use(120.0), "blocks": 20},
-                f"{costs.DOCKER}, {costs.ROLLBACK}": use(4.0),
-            },
-        },
+def test_pages_have_the_parts_that_programs_write(load):
+    pages = {
+        "README.md": ["speed"],
+        "docs/benchmarks.md": ["gains", "batches", "all", "more-batches"],
+        "docs/scaling.md": ["measured"],
     }
-    assert [(row[1].partition("**,")[0].split("**")[1], row[2]) for row in page.targets(figures)] == [
-        ("16×", True),
-        ("12×", False),
-        ("5 ms", False),
-    ]
-    text = page.section(figures)
-    parts = "5.00 ms | 10.00 ms | 5.00 ms | 0.00 ms | 0.00 ms | 5.00 ms | 40 | 500 | 5"
-    assert f"| shell block in a session: docker, session | {parts} |" in text
-    words = " ".join(text.split())
-    assert "What remains, 2.50 ms, is the session's own work" in words
-    assert "at the same time** keeps" not in words  # its echo is missing
-    assert "**A recorded session** of 2.0 blocks takes 10.00 ms: 4.00 ms for the return" in words
-    assert "and 3.00 ms for each block with its checkpoint" in words
-    assert "Without any return to the beginning it would be 20.0×." in words
-    assert "Not measured: raw echo: no engine" in words
+    for name, parts in pages.items():
+        text = (FOLDER.parent / name).read_text(encoding="utf-8")
+        assert [part for part in parts if f"<!-- {part}: " not in text or f"<!-- /{part} -->" not in text] == []
+
+
+def test_page_is_written_from_figures(load):
+    cells, page = load("sidebyside.cells"), load("sidebyside.page")
+    variants = {"docker, process": [0.002] * 5, "docker, session": [0.003] * 5, cells.COMMAND_LINE: [0.06] * 5}
+    figures = {
+        "seconds": {cells.PYTHON: variants, cells.START: variants, cells.GOLDEN: variants},
+        "facts": {"docker, idle memory": {"sandbox": 18e6, "shim": 12.7e6}},
+        "absent": {"smolagents Docker": "no wheels"},
+        "failed_rounds": {cells.COMMAND_LINE: 2},
+        "curves": {"files": {"docker, process": [[1, [0.002]], [1000, [0.06]]]}},
+        "versions": {"autogen-ext": "0.7.5"},
+        "machine": "2 processors",
+        "day": "1 May 2026",
+        "note": "",
+    }
+    text = page.everything(figures)
+    assert "| Python block: docker, process | ≥ 40× as fast as AutoGen | **missed**: 30× |" in text
+    assert "| idle sandbox: memory: docker | ≤ 15 MB | **missed**: 18 MB |" in text
+    assert "| docker, session | 3 ms (20×) | - | 3 ms (20×) | - |" in text
+    assert "- Recorded session: AutoGen 60 ms; docker, process 2 ms (30×); docker, session 3 ms (20×)." in text
+    assert "every Docker executor needs 12.7 MB." in text
+    assert "](benchmarks/files.svg)\n\nFiles in work_dir: docker, process 2 ms at 1, 60 ms at 1,000." in text
+    assert (
+        "- smolagents Docker: no wheels\n- autogen-ext Docker command line: 2 rounds with many blocks at once broke"
+        in text
+    )
+    assert "| a Python block in a new process (process mode) | **2 ms** | 60 ms | - | - |" in page.gains(figures)
+    assert "on 1 May 2026 in one run on one machine (2 processors; autogen-ext 0.7.5)." in page.gains(figures)

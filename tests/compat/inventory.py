@@ -38,13 +38,6 @@ class Entry:
     program: str = ""
     refused: str = ""
 
-    @property
-    def status(self) -> str:
-        """Whether it runs, in words."""
-        if self.left_out:
-            return f"left out: {self.left_out}"
-        return f"runs where {' and '.join(self.needs)} are installed" if self.needs else "runs"
-
 
 def code(language: str, *lines: str) -> str:
     """A message of the model with one block of code."""

@@ -62,13 +62,6 @@ def test_every_page_program_is_in_the_table():
     assert programs == {entry.program for entry in PAGES.values() if not entry.left_out}
 
 
-def test_the_table_in_the_documentation_is_this_table():
-    page = (Path(__file__).parents[2] / "docs/differences.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.partition("## Upstream's examples")[2], re.MULTILINE)
-
-    assert rows == [(name, entry.status) for name, entry in (DOCSTRINGS | PAGES).items()]
-
-
 @pytest.mark.parametrize("name", names(DOCSTRINGS))
 def test_a_docstring_example_runs(name: str, tmp_path: Path):
     entry, example = DOCSTRINGS[name], EXAMPLES[name]

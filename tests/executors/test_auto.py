@@ -10,8 +10,8 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     Limits,
     SandboxUnavailable,
-    choose_executor,
 )
+from autogen_codeact.executors.auto import choose_executor
 from tests.cases import case
 
 from .sandboxes import out

@@ -15,7 +15,6 @@ from docker.types import DeviceRequest
 from pydantic import ValidationError
 
 from autogen_codeact.executors import (
-    DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
     Limits,
     SandboxNameInUse,
@@ -26,6 +25,7 @@ from autogen_codeact.executors import (
 from codeact_sandbox import DockerHost, DockerTLS
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 
 from . import reused

@@ -14,10 +14,10 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     HostTool,
-    SandboxCodeExecutor,
     SandboxStartError,
-    ToolCall,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import ToolCall
 
 from . import reused
 from .host_tools import Tool, short_calls

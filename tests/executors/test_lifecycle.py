@@ -19,7 +19,6 @@ from autogen_core import CancellationToken
 from docker.api.client import APIClient
 
 from autogen_codeact.executors import (
-    DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
     ExecutionResult,
     SandboxDied,
@@ -30,6 +29,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests import processes
 
 from . import reused

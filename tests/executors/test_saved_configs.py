@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.cases import case
 
 # AutoGen warns when a FunctionTool is loaded.

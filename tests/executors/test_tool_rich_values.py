@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, ToolLimits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolLimits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.tools.rich_values import rich_type
 from tests.cases import case

@@ -21,9 +21,9 @@ from autogen_codeact.executors import (
     AllowTools,
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
-    SandboxCodeExecutor,
     ToolAnswer,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.cases import case
 from tests.processes import address
 

@@ -17,13 +17,13 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     ExecutorPool,
     ToolLimits,
-    choose_executor,
 )
-from codeact_sandbox import AsyncSandbox, Sandbox, SandboxOptions, SandboxPool
+from autogen_codeact.executors.auto import choose_executor
+from codeact_sandbox import AsyncSandbox, Sandbox, SandboxPool
 from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.option_parsing import parse_options
 from codeact_sandbox.types.option_texts import parse_texts
-from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from tests.cases import case
 
 

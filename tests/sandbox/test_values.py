@@ -10,9 +10,11 @@ import pytest
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from codeact_sandbox import Artifact, Display, ErrorInfo, Result
+from codeact_sandbox import Result
 from codeact_sandbox.host.plain_values import decode
 from codeact_sandbox.runner.worker.values import encode
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.result import Artifact, ErrorInfo
 from tests.cases import case
 from tests.executors import reused
 

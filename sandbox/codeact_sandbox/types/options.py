@@ -166,7 +166,7 @@ class SandboxOptions(KeywordModel):
         PlainValidator(parse_data),
         Field(
             description="Files and folders of the host that the code can read in /data, and not write: mounted, or sent to an "
-            "engine on another machine (docs/data.md)."
+            "engine on another machine (docs/data-and-packages.md)."
         ),
     ] = ()
     functions_source: Annotated[
@@ -234,7 +234,7 @@ class SandboxOptions(KeywordModel):
         bool,
         Field(
             description="Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
-            "that its own pip is configured for; docs/packages.md."
+            "that its own pip is configured for; docs/data-and-packages.md."
         ),
     ] = False
     tool_limits: Annotated[
@@ -374,7 +374,7 @@ class DockerOptions(SandboxOptions):
         SerializedHosts,
         Field(
             description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
-            "capacity. Each sandbox starts on the one with the fewest (docs/engines.md)."
+            "capacity. Each sandbox starts on the one with the fewest (docs/scaling.md)."
         ),
     ] = ()
     lease: Annotated[

@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    Limits,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
 from codeact_sandbox.backends.docker.engine import connect
 from tests.executors import reused

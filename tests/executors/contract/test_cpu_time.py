@@ -5,7 +5,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import ExecutionResult, Limits, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.cases import case
 from tests.executors.sandboxes import out, run
 

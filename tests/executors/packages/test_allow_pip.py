@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.executors.contract.conftest import EACH_ONCE, Backend, backend
 from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run, short_result
