@@ -62,18 +62,26 @@ def result(met, figure):
     return f"{'reached' if met else '**missed**'}: {figure}"
 
 
+def judged(found, wanted, unit="×"):
+    """Return a figure; with its interval if that contains what is wanted, so that the result is not certain."""
+    middle, low, high = found
+    return number(middle) + unit + (f" ({number(low)} to {number(high)})" if low <= wanted <= high else "")
+
+
 def targets_table(seconds, facts):
     """Return the table of targets, with figures and whether they are reached."""
     rows = []
     for target in TARGETS:
         found, shown = judge(target, seconds, facts), "not measured"
         if found is not None:
-            middle, low, high = map(number, found["figure"])
-            unit = "×" if target.base is not None else f" {target.unit}"
-            shown = result(found["met"], f"{middle}{unit}" + (f" ({low} to {high})" if low != high else ""))
+            wanted, unit = (
+                target.most if target.least is None else target.least,
+                "×" if target.base else f" {target.unit}",
+            )
+            shown = result(found["met"], judged(found["figure"], wanted, unit))
         wanted = target.wanted + (f" as {SHORT.get(target.base, target.base)}" if target.base else "")
         rows.append([target.cell if target.ours in target.cell else f"{target.cell}: {target.ours}", wanted, shown])
-    return table(["", "target", "measured (95 %)"], rows)
+    return table(["", "target", "measured"], rows)
 
 
 def compared(seconds, cell, name):
