@@ -21,7 +21,7 @@ from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.executors import ExecutionResult
-from codeact_sandbox import ErrorInfo
+from codeact_sandbox.types.result import ErrorInfo
 
 __all__ = [
     "ApprovalFuncType",

@@ -50,7 +50,7 @@ from autogen_codeact.agents.observation import as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded, StepRecord
-from codeact_sandbox import HostToolProtocol
+from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}

@@ -33,7 +33,8 @@ from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from codeact_sandbox import ApproveTool, HostToolProtocol
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.types.tool import HostToolProtocol
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."

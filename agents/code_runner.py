@@ -32,22 +32,16 @@ from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
-from codeact_sandbox import (
-    HostToolProtocol,
-    OutputChunk,
-    SandboxDied,
-    SandboxError,
-    SandboxProtocolError,
-    SandboxTimeout,
-    ToolCall,
-)
+from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.protocols import HasSandboxFacts
 from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
+from codeact_sandbox.types.tool import HostToolProtocol
 
 logger = logging.getLogger("autogen_codeact")
 

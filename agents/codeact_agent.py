@@ -33,7 +33,8 @@ from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from codeact_sandbox import ApproveTool, HostToolProtocol
+from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSING_DEADLINE_S = 120.0
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.not_run import listed
 from autogen_codeact.agents.tool_prompt import describe_functions, describe_tools
-from codeact_sandbox import HostToolProtocol
+from codeact_sandbox.types.tool import HostToolProtocol
 
 PromptStyle = Literal["markdown", "execute"]
 

@@ -12,7 +12,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
-from codeact_sandbox import ToolAnswer, ToolCall
+from codeact_sandbox import ToolAnswer
+from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.tool import ToolArgumentError
 
 STUB = '''

@@ -29,9 +29,9 @@ from pydantic_core import CoreSchema, core_schema
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
-from codeact_sandbox import CallOutcome, ErrorInfo, ToolCall
 from codeact_sandbox.files.manifest import MAX_FILES, Manifest, is_safe
 from codeact_sandbox.tools.payloads import is_small, json_text
+from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024

@@ -14,18 +14,10 @@ from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.images import images_of
 from autogen_codeact.executors import ExecutionResult
-from codeact_sandbox import (
-    Artifact,
-    ErrorInfo,
-    SandboxDied,
-    SandboxError,
-    SandboxProtocolError,
-    SandboxTimeout,
-    ToolCall,
-)
+from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
-from codeact_sandbox.types.result import STOPPED, written_by_code
+from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, ToolCall, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

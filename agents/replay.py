@@ -16,11 +16,12 @@ from autogen_codeact.agents.journal import Journal, JournalEntry, SessionRecord,
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.executors.executor import cancel_scope
-from codeact_sandbox import Result, SandboxError, ToolAnswer, ToolCall
+from codeact_sandbox import Result, SandboxError, ToolAnswer
 from codeact_sandbox.protocols import ReplaySandbox
 from codeact_sandbox.replay import ExternalEffectsError
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import ToolCall
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200

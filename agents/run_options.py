@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from codeact_sandbox import ApproveTool
+from codeact_sandbox.tools.approval import ApproveTool
 
 
 @dataclass(frozen=True)

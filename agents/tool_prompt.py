@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from autogen_codeact.agents.text import shorten
-from codeact_sandbox import HostToolProtocol
+from codeact_sandbox.types.tool import HostToolProtocol
 
 MAX_FULL_CHARS = 12_000
 MAX_COMPACT_CHARS = 24_000

@@ -27,7 +27,7 @@ from autogen_codeact.cli.kept_runs import (
 from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import FileChanges, Transcript
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval

@@ -17,8 +17,8 @@ from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError

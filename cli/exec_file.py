@@ -24,8 +24,9 @@ from autogen_codeact.cli.sandbox import as_result, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import ToolExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import OutputChunk
 from codeact_sandbox.host.blocks import default_filename
 from codeact_sandbox.types.formatting import format_count

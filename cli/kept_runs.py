@@ -24,19 +24,7 @@ from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.run_names import run_name, short_run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import (
-    Gap,
-    LogLocked,
-    Run,
-    RunFileError,
-    RunSummary,
-    UnknownEvent,
-    UnreadableRun,
-    export_files,
-    kept_files,
-    list_runs,
-    load_run,
-)
+from autogen_codeact.runs import LogLocked, Run, RunFileError, export_files, kept_files, list_runs, load_run
 from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
@@ -53,7 +41,7 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan
-from autogen_codeact.runs.reader import RawEvent
+from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import (
     MAX_BYTES,
@@ -63,6 +51,7 @@ from autogen_codeact.runs.store import (
     prune_runs,
     runs_folder,
 )
+from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import format_duration
 

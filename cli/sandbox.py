@@ -10,12 +10,8 @@ from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    ExecutionResult,
-    choose_executor,
-)
-from autogen_codeact.executors.auto import UNSANDBOXED
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
+from autogen_codeact.executors.auto import UNSANDBOXED, choose_executor
 
 
 @asynccontextmanager

@@ -25,11 +25,10 @@ from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.differences import differing_lines
-from codeact_sandbox import Artifact
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_count
-from codeact_sandbox.types.result import STOPPED, format_duration, written_by_code
+from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000

@@ -5,48 +5,40 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from autogen_codeact.runs.conversation import NothingToUndo as NothingToUndo
     from autogen_codeact.runs.conversation import RecordedConversation as RecordedConversation
-    from autogen_codeact.runs.conversation import Undone as Undone
     from autogen_codeact.runs.copies import export_files as export_files
     from autogen_codeact.runs.copies import kept_files as kept_files
     from autogen_codeact.runs.errors import RunError as RunError
     from autogen_codeact.runs.errors import RunFileError as RunFileError
     from autogen_codeact.runs.errors import RunFolderError as RunFolderError
     from autogen_codeact.runs.errors import RunVersionError as RunVersionError
-    from autogen_codeact.runs.events import RunEvent as RunEvent
     from autogen_codeact.runs.export import export_json as export_json
     from autogen_codeact.runs.export import export_notebook as export_notebook
     from autogen_codeact.runs.messages import load_message as load_message
     from autogen_codeact.runs.plan import RunIsFinishedError as RunIsFinishedError
     from autogen_codeact.runs.plan import RunNotResumableError as RunNotResumableError
-    from autogen_codeact.runs.reader import Gap as Gap
     from autogen_codeact.runs.reader import Run as Run
-    from autogen_codeact.runs.reader import UnknownEvent as UnknownEvent
     from autogen_codeact.runs.reader import load_run as load_run
     from autogen_codeact.runs.recording import recorded as recorded
     from autogen_codeact.runs.resuming import resume as resume
     from autogen_codeact.runs.resuming import resumed as resumed
     from autogen_codeact.runs.steps import RunDivergedError as RunDivergedError
-    from autogen_codeact.runs.summary import RunSummary as RunSummary
-    from autogen_codeact.runs.summary import UnreadableRun as UnreadableRun
     from autogen_codeact.runs.summary import list_runs as list_runs
     from autogen_codeact.runs.summary import summarize as summarize
     from autogen_codeact.runs.writer import LogLocked as LogLocked
 
 _NAMES = {
-    "autogen_codeact.runs.conversation": "NothingToUndo RecordedConversation Undone",
+    "autogen_codeact.runs.conversation": "RecordedConversation",
     "autogen_codeact.runs.copies": "export_files kept_files",
     "autogen_codeact.runs.errors": "RunError RunFileError RunFolderError RunVersionError",
-    "autogen_codeact.runs.events": "RunEvent",
     "autogen_codeact.runs.export": "export_json export_notebook",
     "autogen_codeact.runs.messages": "load_message",
     "autogen_codeact.runs.plan": "RunIsFinishedError RunNotResumableError",
-    "autogen_codeact.runs.reader": "Gap Run UnknownEvent load_run",
+    "autogen_codeact.runs.reader": "Run load_run",
     "autogen_codeact.runs.recording": "recorded",
     "autogen_codeact.runs.resuming": "resume resumed",
     "autogen_codeact.runs.steps": "RunDivergedError",
-    "autogen_codeact.runs.summary": "RunSummary UnreadableRun list_runs summarize",
+    "autogen_codeact.runs.summary": "list_runs summarize",
     "autogen_codeact.runs.writer": "LogLocked",
 }
 

@@ -39,7 +39,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.store import EVENTS
-from codeact_sandbox import ToolCall
+from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
 EVENT_BYTES = 2_000

@@ -11,10 +11,9 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
-from codeact_sandbox import Artifact, CallOutcome, Display, ErrorInfo, NetworkConnection, ToolCall
 from codeact_sandbox.host import plain_values
-from codeact_sandbox.types.displays import Forms
-from codeact_sandbox.types.result import Outcome, State
+from codeact_sandbox.types.displays import Display, Forms
+from codeact_sandbox.types.result import Artifact, CallOutcome, ErrorInfo, NetworkConnection, Outcome, State, ToolCall
 from codeact_sandbox.types.tool import ToolImage
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

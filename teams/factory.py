@@ -19,7 +19,7 @@ from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.teams.budget import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
-from codeact_sandbox import ApproveTool
+from codeact_sandbox.tools.approval import ApproveTool
 
 CODER_MESSAGE = """\
 You solve the user's task by writing code that somebody else runs for you.

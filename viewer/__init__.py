@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from autogen_codeact.viewer.one_file import export_html as export_html
     from autogen_codeact.viewer.server import ViewerError as ViewerError
     from autogen_codeact.viewer.server import serve as serve
-    from autogen_codeact.viewer.steps import RunSteps as RunSteps
 
 _NAMES = {
     "autogen_codeact.viewer.control": "ApprovalQuestion RunControl",
     "autogen_codeact.viewer.one_file": "export_html",
     "autogen_codeact.viewer.server": "ViewerError serve",
-    "autogen_codeact.viewer.steps": "RunSteps",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -11,7 +11,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogen_codeact.executors import DEFAULT_IMAGE
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 ROOT = Path(__file__).parents[2]
 WHERE = ROOT / ".bench"

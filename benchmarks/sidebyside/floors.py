@@ -6,9 +6,9 @@ import io
 import subprocess
 import sys
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.stream import DockerStream
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from .variant import TIMEOUT_S, Variant
 

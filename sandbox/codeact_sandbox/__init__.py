@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from codeact_sandbox.host.chunks import OutputChunk as OutputChunk
     from codeact_sandbox.pool import SandboxPool as SandboxPool
     from codeact_sandbox.sync_sandbox import Sandbox as Sandbox
-    from codeact_sandbox.tools.approval import ApproveTool as ApproveTool
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
     from codeact_sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from codeact_sandbox.tools.function import HostTool as HostTool
     from codeact_sandbox.tools.source import ToolSource as ToolSource
-    from codeact_sandbox.types.displays import Display as Display
     from codeact_sandbox.types.docker_hosts import DockerHost as DockerHost
     from codeact_sandbox.types.docker_hosts import DockerTLS as DockerTLS
     from codeact_sandbox.types.errors import SandboxDied as SandboxDied
@@ -28,27 +26,9 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxTimeout as SandboxTimeout
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from codeact_sandbox.types.limits import Limits as Limits
-    from codeact_sandbox.types.observers import BlockFinished as BlockFinished
-    from codeact_sandbox.types.observers import BlockId as BlockId
-    from codeact_sandbox.types.observers import BlockStarted as BlockStarted
-    from codeact_sandbox.types.observers import CallFinished as CallFinished
-    from codeact_sandbox.types.observers import CallIntent as CallIntent
-    from codeact_sandbox.types.observers import Observer as Observer
-    from codeact_sandbox.types.observers import Recorder as Recorder
-    from codeact_sandbox.types.observers import SandboxStarted as SandboxStarted
-    from codeact_sandbox.types.observers import SandboxStopped as SandboxStopped
     from codeact_sandbox.types.options import BubblewrapOptions as BubblewrapOptions
     from codeact_sandbox.types.options import DockerOptions as DockerOptions
-    from codeact_sandbox.types.options import SandboxOptions as SandboxOptions
-    from codeact_sandbox.types.result import Artifact as Artifact
-    from codeact_sandbox.types.result import CallOutcome as CallOutcome
-    from codeact_sandbox.types.result import ErrorInfo as ErrorInfo
-    from codeact_sandbox.types.result import NetworkConnection as NetworkConnection
-    from codeact_sandbox.types.result import Outcome as Outcome
     from codeact_sandbox.types.result import Result as Result
-    from codeact_sandbox.types.result import State as State
-    from codeact_sandbox.types.result import ToolCall as ToolCall
-    from codeact_sandbox.types.tool import HostToolProtocol as HostToolProtocol
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
     from codeact_sandbox.types.tool import ToolImage as ToolImage
     from codeact_sandbox.types.tool_limits import ToolLimits as ToolLimits
@@ -58,22 +38,18 @@ _NAMES = {
     "codeact_sandbox.host.chunks": "OutputChunk",
     "codeact_sandbox.pool": "SandboxPool",
     "codeact_sandbox.sync_sandbox": "Sandbox",
-    "codeact_sandbox.tools.approval": "ApproveTool ToolApproval ToolApprovalRequest",
+    "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.tools.function": "HostTool",
     "codeact_sandbox.tools.source": "ToolSource",
-    "codeact_sandbox.types.displays": "Display",
     "codeact_sandbox.types.docker_hosts": "DockerHost DockerTLS",
     "codeact_sandbox.types.errors": (
         "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
         "SandboxStartError SandboxTimeout SandboxUnavailable"
     ),
     "codeact_sandbox.types.limits": "Limits",
-    "codeact_sandbox.types.observers": (
-        "BlockFinished BlockId BlockStarted CallFinished CallIntent Observer Recorder SandboxStarted SandboxStopped"
-    ),
-    "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions SandboxOptions",
-    "codeact_sandbox.types.result": "Artifact CallOutcome ErrorInfo NetworkConnection Outcome Result State ToolCall",
-    "codeact_sandbox.types.tool": "HostToolProtocol ToolAnswer ToolImage",
+    "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions",
+    "codeact_sandbox.types.result": "Result",
+    "codeact_sandbox.types.tool": "ToolAnswer ToolImage",
     "codeact_sandbox.types.tool_limits": "ToolLimits",
 }
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests import processes
 
 from ..executors.egress.servers import Hosts, hosts_in

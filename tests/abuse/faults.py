@@ -15,7 +15,8 @@ from typing import Any
 import docker.errors
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult, OutputChunk
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests import processes
 
 from ..executors.sandboxes import block

@@ -16,9 +16,10 @@ import docker.errors
 import pytest
 import trustme
 
-from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
+from autogen_codeact.executors import SandboxError
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from .faults import processes_named
 from .oracles import MEMORY_DISK

@@ -8,8 +8,8 @@ import tarfile
 from contextlib import closing
 from typing import Any
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 PACK = """
 import glob, os, subprocess, sys, sysconfig, tarfile

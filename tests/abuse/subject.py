@@ -14,14 +14,9 @@ import pytest
 from autogen_core import CancellationToken
 from docker.errors import NotFound, NullResource
 
-from autogen_codeact.executors import (
-    DockerCommandLineCodeExecutor,
-    ExecutionResult,
-    Limits,
-    SandboxCodeExecutor,
-    SandboxError,
-)
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult, Limits, SandboxError
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
 
 from ..executors import reused

@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    SandboxDied,
-    SandboxTimeout,
-    SandboxUnavailable,
-    choose_executor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxDied, SandboxTimeout, SandboxUnavailable
+from autogen_codeact.executors.auto import choose_executor
 from codeact_sandbox.host import requests
 
 from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one

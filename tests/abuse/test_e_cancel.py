@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host import client
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 

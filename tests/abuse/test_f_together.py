@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits, SandboxCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 
 from ..executors.sandboxes import out, run
 from .faults import eventually

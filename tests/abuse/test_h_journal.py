@@ -12,7 +12,7 @@ from autogen_agentchat.messages import CodeGenerationEvent
 
 from autogen_codeact.agents import CodeActAgent, replay
 from autogen_codeact.agents.journal import digest
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import replay as session_replay
 from codeact_sandbox.files import manifest
 

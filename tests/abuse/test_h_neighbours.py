@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 
 from ..executors.host_tools import Tool
 from ..executors.sandboxes import run, without_landlock

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE, Limits
+from autogen_codeact.executors import Limits
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from . import oracles
 from .canaries import Canaries

@@ -8,7 +8,8 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.executors import reused
 
 

@@ -19,7 +19,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import CodeActAgent, ask_in_terminal
-from autogen_codeact.executors import AskPerson, SandboxCodeExecutor, ToolApproval, ToolApprovalRequest
+from autogen_codeact.executors import AskPerson, ToolApproval, ToolApprovalRequest
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python

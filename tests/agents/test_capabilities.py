@@ -10,8 +10,9 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.capabilities import Capabilities, capabilities_of
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import coder_executor_team
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted

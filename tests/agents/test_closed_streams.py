@@ -13,7 +13,7 @@ from autogen_agentchat.messages import CodeGenerationEvent, ModelClientStreaming
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 from tests.executors.sandboxes import out

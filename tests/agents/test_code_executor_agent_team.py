@@ -18,7 +18,8 @@ from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.images import EncodedImage
-from autogen_codeact.executors import Artifact, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
+from codeact_sandbox.types.result import Artifact
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, decision, received_by, scripted, without_ids
 
 pytestmark = pytest.mark.filterwarnings(

@@ -19,13 +19,9 @@ from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import CUT_OFF
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    ErrorInfo,
-    Limits,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import (
     answer_message,
     comparable,

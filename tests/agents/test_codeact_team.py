@@ -28,7 +28,8 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.agents.config import CodeActAgentConfig
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.codeact import from_agent, python
 from tests.agents.support import received_by, scripted

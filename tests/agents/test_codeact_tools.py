@@ -14,14 +14,9 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.tool_prompt import TOOLS
-from autogen_codeact.executors import (
-    AllowTools,
-    BubblewrapCommandLineCodeExecutor,
-    ExecutorPool,
-    SandboxCodeExecutor,
-    ToolApproval,
-    ToolCall,
-)
+from autogen_codeact.executors import AllowTools, BubblewrapCommandLineCodeExecutor, ExecutorPool, ToolApproval
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import ToolCall
 from tests.agents.codeact import (
     answer_message,
     comparable,

@@ -11,12 +11,8 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.environment import MAX_CHARS, describe_environment, size
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    Limits,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import facts as facts_module
 from codeact_sandbox.facts import SandboxFacts, SandboxFiles
 from tests.agents.codeact import python

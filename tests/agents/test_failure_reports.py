@@ -20,9 +20,9 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     Limits,
-    SandboxCodeExecutor,
     SandboxDied,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import decision, received_by, scripted
 from tests.executors import reused

@@ -29,12 +29,8 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
 from autogen_codeact.agents.handoffs import Transfer
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    ExecutionResult,
-    ExecutorPool,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ExecutorPool
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
 from tests.agents.codeact import comparable, from_agent, python

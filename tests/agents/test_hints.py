@@ -11,8 +11,9 @@ from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.hints import hints_for
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ErrorInfo, ExecutionResult, Limits
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, Limits
 from codeact_sandbox.facts import SandboxFacts
+from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED

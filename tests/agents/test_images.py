@@ -24,9 +24,10 @@ from autogen_codeact.agents.images import (
     with_encoded_images,
 )
 from autogen_codeact.agents.observation import as_message
-from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
-from codeact_sandbox import Display
+from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.tools.answers import as_tool_image
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.result import Artifact, ToolCall
 from tests.cases import case
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")

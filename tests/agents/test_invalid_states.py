@@ -24,8 +24,9 @@ from autogen_codeact.agents.journal import (
     record_calls,
     redacted,
 )
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolCall
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.teams import Team
+from codeact_sandbox.types.result import ToolCall
 from tests.abuse.lag import LoopLag
 from tests.agents.support import scripted
 from tests.cases import case

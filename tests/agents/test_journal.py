@@ -19,12 +19,8 @@ from autogen_core.models import UserMessage
 from pydantic import AllowInfNan
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    ExecutionResult,
-    SandboxCodeExecutor,
-    ToolLimits,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolLimits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests import processes
 from tests.agents.codeact import from_agent, python

@@ -19,7 +19,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 

@@ -12,7 +12,8 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import CUT_OFF, code_in_answer, find_code, runnable_languages
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, MAX_NAMED, describe_not_run, looks_like_code
-from autogen_codeact.executors import ErrorInfo, SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import answer_message, comparable, execution_event, from_agent, generation_event, python
 from tests.agents.support import model_answer, received_by, scripted, without_ids
 from tests.cases import case

@@ -10,7 +10,8 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from PIL import Image as PILImage
 
 from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
-from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, SandboxDied, ToolCall
+from autogen_codeact.executors import ExecutionResult, SandboxDied
+from codeact_sandbox.types.result import Artifact, ErrorInfo, ToolCall
 from tests.cases import case
 
 SILENT = (

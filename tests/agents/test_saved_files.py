@@ -16,7 +16,7 @@ from autogen_core.models import AssistantMessage, UserMessage
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_runner import INTERRUPTED
 from autogen_codeact.agents.replay import FILES_UNKNOWN
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, python, user
 from tests.agents.replay.support import DIFFERENT
 from tests.agents.support import WORKS, contains, received_by, scripted

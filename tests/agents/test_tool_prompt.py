@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.tool_prompt import COMPACT, NAMES, TOOLS, describe_tools
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.types.tool import HostToolProtocol
 from tests.agents.codeact import python

@@ -17,7 +17,8 @@ from pydantic import BaseModel, Field
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF, MISFIT
 from autogen_codeact.agents.conversation import SCHEMA
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import load_component
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, SYSTEM, WORKS, received_by, scripted, token_usage, without_ids

@@ -12,7 +12,9 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import Batch, BatchSettings, Row, Task, run_batch
+from autogen_codeact.batch import BatchSettings, Task, run_batch
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.running import Batch
 
 if TYPE_CHECKING:  # it imports pytest, which killed_batch.py does not need
     from tests.openai_server import OpenAIServer

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import Row, folder, scheduler
+from autogen_codeact.batch import folder, scheduler
 from autogen_codeact.batch.attempt import AttemptWork
 from autogen_codeact.batch.backend import BatchContext
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import RateLimit
+from autogen_codeact.batch.rows import Row
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
 from tests.openai_server import OpenAIServer
 

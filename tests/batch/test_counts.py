@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch import Batch, Row, attempt, folder, scheduler
+from autogen_codeact.batch import attempt, folder, scheduler
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.running import Batch
 from tests.batch.support import MakeAgent, batch, double, rows_of
 from tests.openai_server import OpenAIServer, Reply
 

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.batch import BatchChangedError, BatchEvent, BatchFolderError, Notice, Row, Task
+from autogen_codeact.batch import BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
+from autogen_codeact.batch.progress import BatchEvent, Notice
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
 from tests.batch.support import MakeAgent, batch, double, lines, rows_of

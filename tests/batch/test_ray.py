@@ -12,16 +12,9 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import (
-    AttemptFailed,
-    BatchBackendError,
-    BatchBudgetError,
-    BatchSettings,
-    Ray,
-    Row,
-    Task,
-    run_batch,
-)
+from autogen_codeact.batch import BatchBackendError, BatchBudgetError, BatchSettings, Ray, Task, run_batch
+from autogen_codeact.batch.progress import AttemptFailed
+from autogen_codeact.batch.rows import Row
 from autogen_codeact.runs import load_run, summarize
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.labels import OWNER

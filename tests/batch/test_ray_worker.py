@@ -10,8 +10,9 @@ from autogen_core.code_executor import CodeExecutor
 from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import AttemptError, BatchBudgetError, BatchSettings, Task
+from autogen_codeact.batch import BatchBudgetError, BatchSettings, Task
 from autogen_codeact.batch.attempt import AttemptWork, WorkerContext
+from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.ray.folders import Sent
 from autogen_codeact.batch.ray.worker import RemoteAttempt

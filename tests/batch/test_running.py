@@ -14,20 +14,11 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import (
-    AttemptFailed,
-    BatchBudgetError,
-    BatchChangedError,
-    BatchEvent,
-    BatchFolderError,
-    Row,
-    Task,
-    TaskFinished,
-    TaskStarted,
-    load_rows,
-)
+from autogen_codeact.batch import BatchBudgetError, BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, shorten_texts
+from autogen_codeact.batch.progress import AttemptFailed, BatchEvent, TaskFinished, TaskStarted
+from autogen_codeact.batch.results import load_rows
+from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, Row, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
 from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, once, rows_of

@@ -8,7 +8,7 @@ from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import run_batch
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox import pool_manager
 from codeact_sandbox.host.client import RunnerClient

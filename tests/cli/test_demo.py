@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from autogen_codeact.cli.demo import load_recording
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.limits import Limits
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cli.support import codeact, on_terminal
 
 PLAIN = "codeact-tests/no-libraries:1"

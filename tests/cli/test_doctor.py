@@ -11,7 +11,8 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.cli.doctor import engine_versions, limit_checks
 from autogen_codeact.cli.probe import PROBE
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.cli.support import codeact
 from tests.executors.sandboxes import without_landlock

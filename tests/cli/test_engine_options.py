@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.cases import case
 from tests.cli.support import codeact

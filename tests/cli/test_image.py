@@ -4,8 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.cli.support import codeact
 from tests.executors.images import make_wheel

@@ -13,11 +13,12 @@ import docker.errors
 import pytest
 
 from autogen_codeact.cli import leftovers
-from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
+from autogen_codeact.executors import SandboxStartError
 from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
 from codeact_sandbox.backends.owner import Leftover
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until

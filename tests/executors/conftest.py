@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse import oracles
 
 from . import reused

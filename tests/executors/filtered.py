@@ -19,10 +19,11 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from docker import APIClient
 
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.seccomp import PROFILE, bpf_program
 from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.executors import reused
 
 MACHINE = platform.machine()

@@ -13,8 +13,8 @@ from pathlib import Path
 from docker.api.client import APIClient
 from docker.errors import APIError, NotFound
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.image_requests import Reporter, build, build_context
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 
 def silent(_: str) -> None: ...

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, SandboxCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 

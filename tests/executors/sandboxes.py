@@ -11,7 +11,8 @@ from autogen_core.code_executor import CodeBlock
 from docker.api.client import APIClient
 from docker.errors import APIError
 
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.seccomp import PROFILE
 
 FORGE = """

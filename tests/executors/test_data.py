@@ -17,9 +17,9 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     ExecutorPool,
-    SandboxCodeExecutor,
     SandboxStartError,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker import data_mounts
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.option_parsing import parse_options

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from . import reused
 from .conftest import MakeExecutor

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from .images import build_from
 

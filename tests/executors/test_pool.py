@@ -15,11 +15,11 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     ExecutorPool,
     Limits,
-    SandboxCodeExecutor,
     SandboxDied,
     SandboxNotStarted,
     SandboxTimeout,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.managed_sandbox import LOST
 from codeact_sandbox.types.tool import ToolAnswer

@@ -11,9 +11,9 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     Limits,
-    SandboxCodeExecutor,
     SandboxFileError,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 
 from ..abuse.lag import MOST_EXCESS_S, median_excess
 from ..abuse.subject import Kind

@@ -15,10 +15,10 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.integrations import notebook_html
 from codeact_sandbox.types.displays import Display, interleave
-from codeact_sandbox.types.result import STOPPED
+from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo
 from tests.cases import case
 
 ALLOWED = {"div", "pre", "b", "img", "iframe"}

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.executors import reused
 
 

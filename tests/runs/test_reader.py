@@ -6,16 +6,9 @@ import tracemalloc
 
 import pytest
 
-from autogen_codeact.runs import (
-    Gap,
-    RunFileError,
-    RunFolderError,
-    RunVersionError,
-    UnknownEvent,
-    export_files,
-    load_run,
-)
+from autogen_codeact.runs import RunFileError, RunFolderError, RunVersionError, export_files, load_run
 from autogen_codeact.runs.events import BlockFinished, MessageLogged
+from autogen_codeact.runs.reader import Gap, UnknownEvent
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter

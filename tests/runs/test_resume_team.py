@@ -10,7 +10,8 @@ from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.conditions import TextMentionTermination
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
 from tests.executors import reused

@@ -2,10 +2,10 @@
 
 import pytest
 
-from autogen_codeact.runs import RunFolderError, RunSummary, UnreadableRun, list_runs, load_run, summarize
+from autogen_codeact.runs import RunFolderError, list_runs, load_run, summarize
 from autogen_codeact.runs.events import LogStopped, ProcessInfo, RunFinished, RunResumed
 from autogen_codeact.runs.results import ErrorRecord
-from autogen_codeact.runs.summary import task_text
+from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
 from tests.runs.logs import changed, lines, whole_run, write_log
 
 PROCESS = ProcessInfo(pid=2, host="here")

@@ -12,7 +12,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult
 from pydantic import SecretStr
 
-from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, NetworkConnection, ToolCall
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -30,7 +30,8 @@ from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
-from codeact_sandbox import Display
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.result import Artifact, ErrorInfo, NetworkConnection, ToolCall
 from codeact_sandbox.types.tool import ToolImage
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, HostToolProtocol, ToolSource
+from codeact_sandbox import AsyncSandbox, ToolSource
 from codeact_sandbox.tools import source
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.toolset import Toolset
-from codeact_sandbox.types.tool import ToolAnswer
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
 from tests.executors import reused
 
 

@@ -12,7 +12,8 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team, load_component
 from tests.agents.codeact import python
 from tests.agents.support import contains, received_by, scripted

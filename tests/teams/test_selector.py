@@ -9,8 +9,8 @@ from autogen_agentchat.teams import SelectorGroupChat
 from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.teams import Selector, SpeakerError, Team
-from autogen_codeact.teams.errors import SelectionError
+from autogen_codeact.teams import Selector, Team
+from autogen_codeact.teams.errors import SelectionError, SpeakerError
 
 from .compare import agents, models, outcome, received
 from .support import CountingAgent, NoQuotaLeft, ScriptedModel, texts_of

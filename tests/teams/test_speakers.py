@@ -10,18 +10,9 @@ from autogen_agentchat.teams import DiGraphBuilder
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
-from autogen_codeact.teams import (
-    Budget,
-    Graph,
-    Handoff,
-    Position,
-    RefusedConfigError,
-    Selector,
-    SpeakerError,
-    Speakers,
-    Team,
-    load_component,
-)
+from autogen_codeact.teams import Budget, Graph, Handoff, RefusedConfigError, Selector, Team, load_component
+from autogen_codeact.teams.errors import SpeakerError
+from autogen_codeact.teams.speakers import Position, Speakers
 from tests.cases import case
 
 from .support import CountingAgent, SleepingAgent, cancelled, coder, others, texts_of

@@ -4,7 +4,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from autogen_codeact.telemetry.sandboxes import SpanObserver
 from autogen_codeact.telemetry.spans import Spans
-from codeact_sandbox import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
+from codeact_sandbox.types.observers import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
 from codeact_sandbox.types.result import ErrorInfo, Result, ToolCall
 
 from .trees import Exported

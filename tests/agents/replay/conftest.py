@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.agents.replay.support import Make
 from tests.executors import reused

@@ -10,7 +10,7 @@ from typing import Any
 from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, python
 from tests.agents.support import received_by, scripted
 

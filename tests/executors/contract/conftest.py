@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    Limits,
-    SandboxCodeExecutor,
-)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
 from codeact_sandbox.backends.docker.engine import connect
 from tests.executors import reused
@@ -70,6 +66,14 @@ BACKENDS = {
     "bubblewrap-process": Backend(BubblewrapCommandLineCodeExecutor, "bubblewrap", "process"),
     "bubblewrap-session": Backend(BubblewrapCommandLineCodeExecutor, "bubblewrap", "session"),
 }
+
+
+ON_BUBBLEWRAP = pytest.mark.parametrize(
+    "backend", ["bubblewrap-process", "bubblewrap-session"], indirect=True, scope="module"
+)
+"""For what the tests of the Docker executor show in detail, and the sandbox does in the same way in each backend."""
+EACH_ONCE = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-session"], indirect=True, scope="module")
+"""For what the same code does in each backend: each backend once, and each mode once."""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.executors.contract.conftest import BACKENDS, Backend
 
 from .servers import Hosts, hosts_in

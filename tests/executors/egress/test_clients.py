@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import NetworkConnection
+from codeact_sandbox.types.result import NetworkConnection
 from tests.executors.contract.conftest import Backend
 from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run
