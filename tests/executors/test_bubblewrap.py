@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -291,7 +292,13 @@ class TestSecrets:
         held = {name: os.readlink(fds / name) for name in os.listdir(fds)}
         kinds = {target.partition(":")[0] for target in held.values()}
         assert {held[number].partition(":")[0] for number in "012"} == {"pipe"}
-        assert kinds <= {"pipe", "socket", "anon_inode"}, held
+        # And, only to read, its own control group's counter of kills, which all code in the sandbox can read.
+        counters = [name for name, target in held.items() if target.startswith("/sys/fs/cgroup/memory")]
+        assert all(
+            re.search(r"^flags:\s+0\d*0$", (fds.parent / "fdinfo" / name).read_text(), re.MULTILINE)
+            for name in counters
+        )
+        assert kinds - {held[name] for name in counters} <= {"pipe", "socket", "anon_inode"}, held
 
 
 class TestNamespaces:
