@@ -8,7 +8,6 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -205,12 +204,16 @@ class _LoggedResults:
     """Reads the results of blocks from a log while it is being written."""
 
     def __init__(self, folder: Path) -> None:
+        from autogen_codeact.runs import RunError  # noqa: PLC0415 - not needed for --help
+        from autogen_codeact.runs.folder import RunFolder  # noqa: PLC0415
+        from autogen_codeact.runs.reader import LogReader  # noqa: PLC0415
+
         self.misses = 0
         self._folder = folder
-        self._at = self._line = 0
+        self._reader = LogReader(RunFolder(folder))
         self._run: Run | None = None
-        with suppress(OSError):
-            for _ in self._new_lines():  # what a run that is continued has had
+        with suppress(RunError):
+            for _ in self._reader.read(follow=True):  # what a run that is continued has had
                 pass
 
     @property
@@ -230,28 +233,16 @@ class _LoggedResults:
         until = time.monotonic() + LOG_S
         while time.monotonic() < until:
             try:
-                for data in self._new_lines():
-                    event = self.run.parse(RawEvent(data["type"], data, self._line, self._at))
-                    if isinstance(event, BlockFinished):
-                        return event.result
-            except (OSError, ValueError, RunError):
+                for raw in self._reader.read(follow=True):
+                    if isinstance(raw, RawEvent) and raw.name == "block_finished":
+                        event = self.run.parse(raw)
+                        if isinstance(event, BlockFinished):
+                            return event.result
+            except RunError:
                 break
             time.sleep(0.01)
         self.misses += 1
         return None
-
-    def _new_lines(self) -> Iterable[dict[str, Any]]:
-        import json  # noqa: PLC0415
-
-        from autogen_codeact.runs.store import EVENTS  # noqa: PLC0415
-
-        with open(self._folder / EVENTS, "rb") as log:
-            log.seek(self._at)
-            while (line := log.readline()).endswith(b"\n"):
-                self._at += len(line)
-                self._line += 1
-                if b'"block_finished"' in line and (data := json.loads(line)).get("type") == "block_finished":
-                    yield data
 
 
 def record_fields(record: ResultRecord | None, run: Run) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from codeact_sandbox.files.private_folders import Identity
@@ -109,21 +109,10 @@ class FileStore:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
-        part = path.with_name(f".{path.name}.part")
-        try:
-            with open(part, "wb", opener=_private) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink()
-            raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with atomic_binary_file(path, private=True) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:

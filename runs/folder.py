@@ -23,34 +23,21 @@ _PIECE = 64 * 1024
 
 @dataclass(frozen=True)
 class Line:
-    """A whole line of a log.
+    """A line of a log.
 
     Args:
         number: Its number, from 1.
-        data: Its bytes, without the line end.
+        data: Its bytes, without the line end; None if it is too long, or has no end.
         end: Where the next line begins, in bytes from the beginning of the log.
+        size: Its bytes, if it has no data.
+        cut_off: Whether it is the end of the log, without a line end.
     """
 
     number: int
-    data: bytes
+    data: bytes | None
     end: int
-
-
-@dataclass(frozen=True)
-class UnreadableLine:
-    """A part of a log that is not a whole line of permitted length.
-
-    Args:
-        number: Number of the line, from 1.
-        size: Its bytes.
-        end: Where the next line begins.
-        cut_off: Whether it is the end of the file, without a line end.
-    """
-
-    number: int
-    size: int
-    end: int
-    cut_off: bool
+    size: int = 0
+    cut_off: bool = False
 
 
 class RunFolder:
@@ -63,13 +50,11 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def lines(
-        self, longest: int, chain: Chain | None = None, *, after: Line | UnreadableLine | None = None
-    ) -> Iterator[Line | UnreadableLine]:
+    def lines(self, longest: int, chain: Chain | None = None, *, after: Line | None = None) -> Iterator[Line]:
         """Read the log line by line.
 
         Args:
-            longest: Bytes of the longest line that is returned. A longer one is skipped without holding it in memory.
+            longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
             chain: Checks each line. Default: they are not checked.
             after: The line after which to begin. Default: at the beginning.
 
@@ -96,7 +81,7 @@ class RunFolder:
                         if chain is not None and ended:
                             chain.broken = True
                         end += size + ended
-                        yield UnreadableLine(number, size, end, cut_off=not ended)
+                        yield Line(number, None, end, size, cut_off=not ended)
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 
