@@ -17,6 +17,7 @@ import typer
 
 from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated
 from autogen_codeact.cli.output import print_json
+from codeact_sandbox.files.regular_files import open_regular
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult
@@ -33,7 +34,6 @@ LOG_S = 5.0
 """Seconds to wait until the result of a block is in the log."""
 MAX_MISSES = 2
 """Results that were not found in the log, after which it is not read any more: it has ended because the disk is full."""
-_PIECE = 1024 * 1024
 
 
 class LastJsonLine:
@@ -321,12 +321,8 @@ def _base64(data: bytes | None) -> str | None:
 
 def _hash(path: Path) -> str | None:
     """Return the hash of a file that code has written; None if it is gone, or no regular file."""
-    digest = hashlib.sha256()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    return digest.hexdigest()

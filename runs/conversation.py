@@ -17,7 +17,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, secrets_of
 from autogen_codeact.runs.events import ConversationChanged, TurnFinished, TurnStarted
@@ -289,12 +289,9 @@ class RecordedConversation:
             self._log.put(ConversationChanged(change="reset"))
         await self._at_boundary()
 
-    def _sessions(self) -> list[SessionExecutor]:
-        found = (capabilities_of(executor).session for executor in executors_of(self.target))
-        return [session for session in found if session is not None]
-
     def _sandboxes(self) -> list[int]:
-        return [session.starts for session in self._sessions()]
+        sessions = (capabilities_of(executor).session for executor in executors_of(self.target))
+        return [session.starts for session in sessions if session is not None]
 
     # The log
 
