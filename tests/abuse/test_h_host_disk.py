@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import SandboxFileError
+from tests.cases import case
 
 from ..executors.sandboxes import out, run
 from .faults import begin, rest
@@ -76,6 +77,13 @@ def replace_by_file(folder: Path) -> None:
     folder.write_text("")
 
 
+WRITES_LATER = """
+    import time
+    print("begun", flush=True)
+    time.sleep(1)
+    open("small", "w").close()
+    open("large", "wb").write(bytes(600_000))
+"""
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
     (remove, "it no longer exists on the host. Create it again, or start again."),
     (replace_by_link, REPLACED),
@@ -84,38 +92,37 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "reason"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
-async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(
-    kind: Kind, tmp_path: Path, change: Callable[[Path], None], reason: str
-) -> None:
-    outside, work_dir = tmp_path / "outside", tmp_path / "work"
-    outside.mkdir()
-    (outside / "canary").write_text("alive")
-    executor = kind.reuse(work_dir=work_dir, delete_tmp_files=True)
-    await executor.start()
-    code = """
-    import time
-    print("begun", flush=True)
-    time.sleep(1)
-    open("small", "w").close()
-    open("large", "wb").write(bytes(600_000))
-    """
-    running = await begin(executor, code)
-    change(work_dir)
-    result = await rest(running)
-    assert result.outcome == "ok"
-    assert {item.name: item.note for item in result.artifacts} == dict.fromkeys(
-        ("small", "large"), f"not copied: {reason}"
-    )
-    with pytest.raises(SandboxFileError, match=reason.partition(".")[0]):
-        await run(executor, "print(1)")
-    await executor.stop()
-    assert {path.name: path.read_text() for path in outside.iterdir()} == {"canary": "alive"}
-    if change is replace_by_folder:
-        assert os.listdir(work_dir) == []
-        async with kind.reuse(work_dir=work_dir, delete_tmp_files=True) as again:
-            await run(again, "open('new', 'w').close()")
-        assert os.listdir(work_dir) == ["new"]
+async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, tmp_path: Path) -> None:
+    """All changes at the same time, each with a sandbox of its own."""
+
+    async def check(number: int, change: Callable[[Path], None], reason: str) -> None:
+        folder = tmp_path / str(number)
+        outside, work_dir = folder / "outside", folder / "work"
+        outside.mkdir(parents=True)
+        (outside / "canary").write_text("alive")
+        executor = kind.reuse(work_dir=work_dir, delete_tmp_files=True)
+        await executor.start()
+        running = await begin(executor, WRITES_LATER)
+        change(work_dir)
+        result = await rest(running)
+        assert result.outcome == "ok"
+        notes = {item.name: item.note for item in result.artifacts}
+        assert notes == dict.fromkeys(("small", "large"), f"not copied: {reason}")
+        with pytest.raises(SandboxFileError, match=reason.partition(".")[0]):
+            await run(executor, "print(1)")
+        await executor.stop()
+        assert {path.name: path.read_text() for path in outside.iterdir()} == {"canary": "alive"}
+        if change is replace_by_folder:
+            assert os.listdir(work_dir) == []
+            async with kind.reuse(work_dir=work_dir, delete_tmp_files=True) as again:
+                await run(again, "open('new', 'w').close()")
+            assert os.listdir(work_dir) == ["new"]
+
+    async def named(number: int, change: Callable[[Path], None], reason: str) -> None:
+        with case(change):
+            await check(number, change, reason)
+
+    await asyncio.gather(*(named(number, *each) for number, each in enumerate(CHANGES)))
 
 
 async def test_h18_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:

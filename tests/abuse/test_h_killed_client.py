@@ -15,6 +15,7 @@ import pytest
 
 from codeact_sandbox.files.temporary_folder import PREFIX
 from tests import processes
+from tests.cases import case
 from tests.processes import Process
 
 from ..executors.bubblewrapped import open_folder
@@ -154,9 +155,9 @@ def stopping(process: Process, _: Path) -> None:
 
 
 PHASES: dict[str, Phase] = {
+    "storing files": storing_files,  # the first, which counts files in all folders
     **{f"starting, {seconds} s": starting(seconds) for seconds in (0.0, 0.02, 0.1, 0.4)},
     "in a block": in_a_block,
-    "storing files": storing_files,
     "stopping": stopping,
 }
 
@@ -183,16 +184,21 @@ def killed(kind: Kind, phase: str, folder: Path) -> Left:
 
 
 @each_engine
-@pytest.mark.parametrize("phase", PHASES)
-async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
-    docker_engine: str, folder: Path, kind: Kind, phase: str
+@pytest.mark.timeout(120)
+async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(
+    docker_engine: str, folder: Path, kind: Kind
 ) -> None:
-    """Its temporary folder stayed for ever."""
-    left = killed(kind, phase, folder)
-    if phase in ("in a block", "storing files"):
-        assert left.folders()  # the control: it does leave something
+    """A client in each phase. Its temporary folder stayed for ever."""
+    all_left = {}
+    for phase in PHASES:
+        with case(phase):
+            left = all_left[phase] = killed(kind, phase, folder)
+            if phase in ("in a block", "storing files"):
+                assert left.folders()  # the control: it does leave something
     with client(f"{kind.engine.capitalize()}CommandLineCodeExecutor", temporary=folder) as other:
-        await gone(left.everything)
+        for phase, left in all_left.items():
+            with case(phase):
+                await gone(left.everything)
         # The living one has kept what is its own.
         other.send("print(open('/workspace/made', 'w').write('x'))")
         assert other.hear()["output"] == "1\n"

@@ -10,6 +10,7 @@ import pytest
 
 from autogen_codeact.executors import ExecutorPool, Limits
 from codeact_sandbox import pool_manager
+from tests.cases import case
 
 from ..executors.sandboxes import run
 from .subject import SUBJECTS, Kind
@@ -417,17 +418,18 @@ class TestReset:
         assert ends == ["ok"]
         await check(uses, name, reused=None)
 
-    @pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP", "SIGTERM", "SIGINT", "SIGUSR1"])
-    async def test_j6_signals_to_the_zygote_change_nothing_of_the_next_use(self, uses: Uses, number: str) -> None:
-        code = f"""
+    async def test_j6_signals_to_the_zygote_change_nothing_of_the_next_use(self, uses: Uses) -> None:
+        for number in ["SIGKILL", "SIGSTOP", "SIGTERM", "SIGINT", "SIGUSR1"]:
+            with case(number):
+                code = f"""
         import os, signal
         for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
             if pid not in (1, os.getpid()):
                 os.kill(pid, signal.{number})
         """
-        name, _ = await uses.attack(code, "x = 1")
-        # In process mode Landlock may refuse it.
-        await check(uses, name, reused=number == "SIGSTOP" if uses.session else None)
+                name, _ = await uses.attack(code, "x = 1")
+                # In process mode Landlock may refuse it.
+                await check(uses, name, reused=number == "SIGSTOP" if uses.session else None)
 
     async def test_j7_use_of_the_network_ends_the_sandbox(self, uses: Uses) -> None:
         code = """

@@ -99,15 +99,16 @@ def test_constants_and_defaults_are_those_of_autogen() -> None:
     assert {n: p.kind for n, p in same.items()} == {n: p.kind for n, p in theirs.items()}
 
 
-@pytest.mark.parametrize("system_message", [None, "", "Be brief."])
-async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor, system_message: str | None) -> None:
-    agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"), system_message=system_message)
-    team = RoundRobinGroupChat([agent], termination_condition=MaxMessageTermination(2))
+async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor) -> None:
+    for system_message in [None, "", "Be brief."]:
+        with case(system_message):
+            agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"), system_message=system_message)
+            team = RoundRobinGroupChat([agent], termination_condition=MaxMessageTermination(2))
 
-    text = team.dump_component().model_dump_json(exclude_none=True)
-    config = RoundRobinGroupChat.load_component(json.loads(text)).dump_component().config
+            text = team.dump_component().model_dump_json(exclude_none=True)
+            config = RoundRobinGroupChat.load_component(json.loads(text)).dump_component().config
 
-    assert config["participants"][0]["config"]["system_message"] == system_message
+            assert config["participants"][0]["config"]["system_message"] == system_message
 
 
 def test_a_config_without_a_system_message_has_the_default_one(executor: CodeExecutor) -> None:

@@ -17,6 +17,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.model import awaited
 from tests.agents.support import FAILS, SYSTEM, WORKS, decision, received_by, scripted
+from tests.cases import case
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -82,13 +83,16 @@ async def test_state_of_the_agent_of_autogen_is_loaded_as_empty(executor: CodeEx
     assert await agent.model_context.get_messages() == []
 
 
-@pytest.mark.parametrize(
-    "state", [{"type": "AssistantAgentState", "llm_context": {}}, {"llm_context": 7}, {"llm_context": {"messages": 7}}]
-)
-async def test_state_of_another_class_is_refused(executor: CodeExecutor, state: dict[str, Any]) -> None:
-    agent = CodeExecutorAgent("coder", executor)
-    with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
-        await agent.load_state(state)
+async def test_state_of_another_class_is_refused(executor: CodeExecutor) -> None:
+    for state in [
+        {"type": "AssistantAgentState", "llm_context": {}},
+        {"llm_context": 7},
+        {"llm_context": {"messages": 7}},
+    ]:
+        with case(state):
+            agent = CodeExecutorAgent("coder", executor)
+            with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
+                await agent.load_state(state)
 
 
 async def test_reset_forgets_the_conversation_and_restarts_the_session(executor: Executor) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.cases import case
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
 
@@ -35,9 +36,8 @@ def small_disk(folder, size):
         subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=20)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_invalid_options_are_an_error(model, tmp_path_factory):
+    for options, message in [
         (["--work-dir", "."], WORK_DIR),
         (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: without the prices the cost is not known.\n"),
         (
@@ -62,13 +62,13 @@ def small_disk(folder, size):
         (["--steps", "3"], "codeact: --steps is only for --act.\n"),
         (["--image", "debian"], "codeact: --image is for Docker"),
         (["--option", "nothing=1"], "codeact: "),
-    ],
-)
-def test_invalid_options_are_an_error(model, tmp_path, options, message):
-    done = model.run(write_tasks(tmp_path, 2), tmp_path / "out", *options, cwd=tmp_path)
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(message)
-    assert not (tmp_path / "out").exists()
+    ]:
+        with case(options, message):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = model.run(write_tasks(tmp_path, 2), tmp_path / "out", *options, cwd=tmp_path)
+            assert (done.status, done.out) == (2, "")
+            assert done.err.startswith(message)
+            assert not (tmp_path / "out").exists()
 
 
 def test_missing_tasks_are_an_error(model, tmp_path):

@@ -1,7 +1,5 @@
 """Formatting of output for people."""
 
-import pytest
-
 from autogen_codeact.cli.output import printable
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
 from codeact_sandbox.types.result import format_duration
@@ -42,9 +40,8 @@ def test_shorten_keeps_head_and_tail():
     assert shorten("a\nb", 10) == "a\nb"
 
 
-@pytest.mark.parametrize(
-    ("pieces", "shown"),
-    [
+def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys):
+    for pieces, shown in [
         (["a\n", "b"], "a\nb\n"),
         (["a\x1b[3", "1mred\x1b", "[0m\r", "\nend\n"], "ared\nend\n"),
         (["a\r"], "a\n"),
@@ -54,12 +51,11 @@ def test_shorten_keeps_head_and_tail():
         (["a\tb", "", ""], "a\tb\n"),
         ([""], ""),
         ([], ""),
-    ],
-)
-def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys, pieces, shown):
-    terminal = Terminal()
-    for _ in range(2):
-        for piece in pieces:
-            terminal.output(piece)
-        terminal.end_output()
-    assert capsys.readouterr().out == shown * 2
+    ]:
+        with case(pieces, shown):
+            terminal = Terminal()
+            for _ in range(2):
+                for piece in pieces:
+                    terminal.output(piece)
+                terminal.end_output()
+            assert capsys.readouterr().out == shown * 2

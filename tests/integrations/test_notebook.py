@@ -13,6 +13,7 @@ import pytest
 from nbclient import NotebookClient
 
 from codeact_sandbox.backends.docker.engine import connect
+from tests.cases import case
 from tests.integrations.kernel import Kernel, Ran, started_kernel
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
@@ -124,9 +125,8 @@ def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None
     assert kernel.run("%%sandbox\nkept").text == "5\n"
 
 
-@pytest.mark.parametrize(
-    ("cell", "name", "message"),
-    [
+def test_each_failure_is_the_error_of_the_cell(kernel: Kernel) -> None:
+    for cell, name, message in [
         (
             "%%sandbox --timeout 0.3\nwhile True: pass",
             "Timeout",
@@ -137,20 +137,18 @@ def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None
         ("%%sandbox\nraise type('\\x1b[2J<b>', (Exception,), {})('\\x1b[2J')", "SandboxCellError", "\\x1b[2J"),
         ("%%sandbox -l cobol\nSTOP RUN", "UnknownLanguage", "cobol"),
         ("%sandbox_get missing.txt", "SandboxFileError", "missing.txt"),
-    ],
-)
-def test_each_failure_is_the_error_of_the_cell(kernel: Kernel, cell: str, name: str, message: str) -> None:
-    ran = kernel.run(cell)
-    assert ran.status == "error"
-    assert ran.error is not None
-    assert ran.error[0] == name
-    assert message in ran.error[1]
-    assert "\x1b[2J" not in "".join(ran.error)
+    ]:
+        with case(cell, name, message):
+            ran = kernel.run(cell)
+            assert ran.status == "error"
+            assert ran.error is not None
+            assert ran.error[0] == name
+            assert message in ran.error[1]
+            assert "\x1b[2J" not in "".join(ran.error)
 
 
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
+def test_wrong_use_says_what_is_wrong(kernel: Kernel) -> None:
+    for cell, message in [
         ("%%sandbox --nope\n1", "unrecognized arguments: --nope"),
         ("%%sandbox -o nope=1\n1", "did you mean 'nofile'?"),
         ("%%sandbox -o allow_pip\n1", "'allow_pip' is not NAME=VALUE with the name of an option"),
@@ -161,14 +159,13 @@ def test_each_failure_is_the_error_of_the_cell(kernel: Kernel, cell: str, name: 
         ("%%sandbox --result 1x\n1", "'1x' is not the name of a variable"),
         ("%sandbox_reset --session other", "there is no session 'other'; sessions: default"),
         ("%sandbox_put", "the following arguments are required: source"),
-    ],
-)
-def test_wrong_use_says_what_is_wrong(kernel: Kernel, cell: str, message: str) -> None:
-    kernel.run("%%sandbox\n1")
-    ran = kernel.run(cell)
-    assert ran.status == "error"
-    assert ran.warned.startswith("UsageError: ")
-    assert message in ran.warned
+    ]:
+        with case(cell, message):
+            kernel.run("%%sandbox\n1")
+            ran = kernel.run(cell)
+            assert ran.status == "error"
+            assert ran.warned.startswith("UsageError: ")
+            assert message in ran.warned
 
 
 def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> None:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from autogen_agentchat.base import TaskResult
@@ -29,6 +28,7 @@ from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
+from tests.cases import case
 from tests.executors import reused
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
@@ -206,9 +206,10 @@ async def test_finished_run_is_not_continued(whole_run: Path) -> None:
     assert str(error) == f"{whole_run} is finished: there is nothing to continue. `codeact show` prints it."
 
 
-@pytest.mark.parametrize(
-    ("line", "kind", "message"),
-    [
+async def test_log_that_can_not_be_trusted_is_refused(
+    whole_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for line, kind, message in [
         (
             {"type": "teleported", "seq": 10, "schema_version": 1},
             RunNotResumableError,
@@ -236,16 +237,14 @@ async def test_finished_run_is_not_continued(whole_run: Path) -> None:
             RunNotResumableError,
             "the run went on without its log (the disk is full)",
         ),
-    ],
-)
-async def test_log_that_can_not_be_trusted_is_refused(
-    whole_run: Path, tmp_path: Path, line: dict[str, Any], kind: type[RunError], message: str
-) -> None:
-    now = {"time": "2026-01-01T00:00:00Z", "monotonic": 1.0}
-    folder = cut(whole_run, tmp_path / "run", 9, json.dumps({**line, **now}).encode() + b"\n")
-    error = await refusal(folder)
-    assert isinstance(error, kind)
-    assert message in str(error)
+    ]:
+        with case(line, kind, message):
+            tmp_path = tmp_path_factory.mktemp("case")
+            now = {"time": "2026-01-01T00:00:00Z", "monotonic": 1.0}
+            folder = cut(whole_run, tmp_path / "run", 9, json.dumps({**line, **now}).encode() + b"\n")
+            error = await refusal(folder)
+            assert isinstance(error, kind)
+            assert message in str(error)
 
 
 async def test_run_is_continued_by_one_process_at_a_time(whole_run: Path, server: OpenAIServer, tmp_path: Path) -> None:

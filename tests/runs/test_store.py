@@ -18,6 +18,7 @@ from autogen_codeact.runs.store import (
     prune_runs,
     runs_folder,
 )
+from tests.cases import case
 
 
 @pytest.fixture
@@ -52,9 +53,8 @@ def test_the_folder_is_in_the_state_folder_of_the_user(folder, monkeypatch, tmp_
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("task", "slug"),
-    [
+def test_a_new_run_is_named_by_time_and_task(folder):
+    for task, slug in [
         ("Plot sales, by month!", "plot-sales-by-month"),
         ("../../etc/passwd\n; rm -rf", "etc-passwd-rm-rf"),
         ("Réécris l'été", "reecris-l-ete"),
@@ -62,14 +62,13 @@ def test_the_folder_is_in_the_state_folder_of_the_user(folder, monkeypatch, tmp_
         ("a" * 50, "a" * 32),
         ("one two three four five six seven eight nine", "one-two-three-four-five-six"),
         ("", "run"),
-    ],
-)
-def test_a_new_run_is_named_by_time_and_task(folder, task, slug):
-    path = new_run_folder(task)
-    assert path.parent == folder
-    assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{slug}-[0-9a-f]{{4}}", path.name)
-    assert not path.exists()
-    assert folder.stat().st_mode & 0o777 == 0o700
+    ]:
+        with case(task, slug):
+            path = new_run_folder(task)
+            assert path.parent == folder
+            assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{slug}-[0-9a-f]{{4}}", path.name)
+            assert not path.exists()
+            assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_run_is_found_by_path_by_name_and_as_the_last(folder, tmp_path, monkeypatch):

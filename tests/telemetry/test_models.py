@@ -86,15 +86,21 @@ async def test_span_of_a_stream_over_http(exported: Exported) -> None:
     }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_span_of_a_refused_call(exported: Exported, stream: bool) -> None:
-    async with OpenAIServer([Reply("the key sk-1 is wrong", status=400)]) as server:
-        client = server.client()
-        with instrument(client, tracer_provider=exported.provider), pytest.raises(Exception, match="sk-1"):
-            _ = [item async for item in client.create_stream(QUESTION)] if stream else await client.create(QUESTION)
-    span = exported.one("chat scripted")
-    assert attributes(span)["error.type"] == "BadRequestError"
-    assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
+async def test_span_of_a_refused_call(exported: Exported) -> None:
+    for stream in [False, True]:
+        with case(stream):
+            exported.exporter.clear()
+            async with OpenAIServer([Reply("the key sk-1 is wrong", status=400)]) as server:
+                client = server.client()
+                with instrument(client, tracer_provider=exported.provider), pytest.raises(Exception, match="sk-1"):
+                    _ = (
+                        [item async for item in client.create_stream(QUESTION)]
+                        if stream
+                        else await client.create(QUESTION)
+                    )
+            span = exported.one("chat scripted")
+            assert attributes(span)["error.type"] == "BadRequestError"
+            assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
 
 
 async def test_a_stream_that_its_reader_leaves_ends_without_an_error(exported: Exported) -> None:
@@ -216,17 +222,17 @@ async def test_what_telemetry_can_not_describe_does_not_make_a_call_fail(
     assert said == ["the telemetry failed in _add_request", "the telemetry failed in _note_input"]
 
 
-@pytest.mark.parametrize(
-    ("value", "wanted"), [("true", True), ("SPAN_ONLY", True), ("false", False), ("", False), ("no_content", False)]
-)
 async def test_the_variable_of_opentelemetry_switches_content_on(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch, value: str, wanted: bool
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
-    client = scripted("42")
-    with instrument(client, tracer_provider=exported.provider):
-        await client.create(QUESTION)
-    assert ("gen_ai.input.messages" in attributes(exported.one("chat"))) is wanted
+    for value, wanted in [("true", True), ("SPAN_ONLY", True), ("false", False), ("", False), ("no_content", False)]:
+        with case(value, wanted), monkeypatch.context() as patch:
+            exported.exporter.clear()
+            patch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
+            client = scripted("42")
+            with instrument(client, tracer_provider=exported.provider):
+                await client.create(QUESTION)
+            assert ("gen_ai.input.messages" in attributes(exported.one("chat"))) is wanted
 
 
 async def test_instrumentations_for_two_providers_can_end_in_any_order(

@@ -71,19 +71,17 @@ async def test_list_has_every_run_and_why_one_cannot_be_read(viewer):
     assert "does not begin with the start of a run" in rows["broken"]["error"]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
+async def test_list_is_searched_and_filtered(viewer):
+    for query, expected in [
         ({"search": "TABLE cities"}, ["rich"]),
         ({"search": "nothing"}, []),
         ({"outcome": "unreadable"}, ["broken"]),
         ({"search": "checker"}, ["rich"]),
         ({"search": "replaychat"}, ["rich"]),
         ({"limit": "1", "offset": "2"}, ["broken"]),
-    ],
-)
-async def test_list_is_searched_and_filtered(viewer, query, expected):
-    assert [row["id"] for row in (await listed(viewer, **query))["runs"]] == expected
+    ]:
+        with case(query, expected):
+            assert [row["id"] for row in (await listed(viewer, **query))["runs"]] == expected
 
 
 async def test_first_answer_has_the_runs_that_are_read_at_once(tmp_path, monkeypatch):
@@ -122,9 +120,8 @@ async def test_names_of_runs_may_have_any_characters(viewer):
     assert header["id"] == "short <b>"
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "error"),
-    [
+async def test_wrong_requests_get_a_reason(viewer):
+    for path, status, error in [
         ("/api/runs/none", 404, "There is no such run."),
         ("/api/runs/linked", 404, "There is no such run."),
         ("/api/runs/empty", 404, "There is no such run."),
@@ -140,12 +137,11 @@ async def test_names_of_runs_may_have_any_characters(viewer):
         ("/page/../app.py", 404, None),
         ("/page/..%2f..%2fviewer%2fapp.py", 404, None),
         ("/nothing", 404, None),
-    ],
-)
-async def test_wrong_requests_get_a_reason(viewer, path, status, error):
-    answer = await viewer.get(path)
-    assert answer.status_code == status
-    assert error is None or answer.json() == {"error": error}
+    ]:
+        with case(path, status, error):
+            answer = await viewer.get(path)
+            assert answer.status_code == status
+            assert error is None or answer.json() == {"error": error}
 
 
 async def test_run_that_cannot_be_read_gets_a_reason(viewer):
@@ -247,17 +243,17 @@ async def test_log_that_is_no_regular_file_is_refused_at_once(tmp_path_factory):
 # Who may ask
 
 
-@pytest.mark.parametrize("token", ["", "x", "A" * 32, "é"])
-async def test_wrong_token_is_refused(viewer, token):
-    for path in ("/", "/api/runs", "/page/page.js"):
-        answer = await viewer.get(viewer.base_url.copy_with(path=f"/{token}{path}"))
-        assert answer.status_code == 404
-        assert "has a token in it" in answer.json()["error"]
+async def test_wrong_token_is_refused(viewer):
+    for token in ["", "x", "A" * 32, "é"]:
+        with case(token):
+            for path in ("/", "/api/runs", "/page/page.js"):
+                answer = await viewer.get(viewer.base_url.copy_with(path=f"/{token}{path}"))
+                assert answer.status_code == 404
+                assert "has a token in it" in answer.json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
+async def test_only_local_host_names_are_answered(viewer):
+    for host, status in [
         ("evil.example", 421),
         ("localhost.evil.example", 421),
         ("127.0.0.1.evil.example", 421),
@@ -267,15 +263,13 @@ async def test_wrong_token_is_refused(viewer, token):
         ("localhost:1234", 200),
         ("127.0.0.1", 200),
         ("[::1]:80", 200),
-    ],
-)
-async def test_only_local_host_names_are_answered(viewer, host, status):
-    assert (await viewer.get("/api/runs", headers={"host": host})).status_code == status
+    ]:
+        with case(host, status):
+            assert (await viewer.get("/api/runs", headers={"host": host})).status_code == status
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+async def test_requests_of_other_pages_are_refused(viewer):
+    for headers, status in [
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://127.0.0.1:1"}, 403),
@@ -284,10 +278,9 @@ async def test_only_local_host_names_are_answered(viewer, host, status):
         ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
         ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 200),
         ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}, 200),
-    ],
-)
-async def test_requests_of_other_pages_are_refused(viewer, headers, status):
-    assert (await viewer.get("/api/runs", headers=headers)).status_code == status
+    ]:
+        with case(headers, status):
+            assert (await viewer.get("/api/runs", headers=headers)).status_code == status
 
 
 async def test_own_origin_is_answered_without_cors_headers(viewer):
@@ -297,14 +290,15 @@ async def test_own_origin_is_answered_without_cors_headers(viewer):
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-async def test_post_needs_json(viewer, kind):
-    headers = {"content-type": kind} if kind else {}
-    answer = await viewer.post("/api/runs/rich/stop", content=b"{}", headers=headers)
-    assert (answer.status_code, answer.json()) == (
-        415,
-        {"error": "The request's content type must be application/json."},
-    )
+async def test_post_needs_json(viewer):
+    for kind in [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]:
+        with case(kind):
+            headers = {"content-type": kind} if kind else {}
+            answer = await viewer.post("/api/runs/rich/stop", content=b"{}", headers=headers)
+            assert (answer.status_code, answer.json()) == (
+                415,
+                {"error": "The request's content type must be application/json."},
+            )
 
 
 async def test_preflight_of_another_origin_is_refused(viewer):

@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded
@@ -27,6 +25,7 @@ from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ErrorRecord, ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
+from tests.cases import case
 from tests.executors import reused
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
@@ -181,26 +180,28 @@ def test_handoff_and_decision_name_target_and_reason(rich_run):
     assert (decision["text"], decision["retry"]) == ("It ended with exit code 3.", True)
 
 
-@pytest.mark.parametrize("piece", [1, 1000, 100_000])
-def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path, piece):
-    whole = (rich_run / "events.jsonl").read_bytes()
-    folder = tmp_path / "rich"
-    shutil.copytree(rich_run, folder)
-    # By bytes only over its beginning: each reading opens the file.
-    first = whole.index(b"\n") + 1
-    places = range(first, first + 300) if piece == 1 else range(first, len(whole), piece)
-    (folder / "events.jsonl").write_bytes(whole[:first])
-    run = RunSteps(folder)
-    run.live = True
-    with open(folder / "events.jsonl", "ab", buffering=0) as log:
-        done = first
-        for place in [*places, len(whole)]:
-            log.write(whole[done:place])
-            done = place
-            for line in run._tail.read(follow=True):
-                run._steps.add(line)
-    run.live = False
-    assert steps(run) == steps(read(rich_run))
+def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path_factory):
+    for piece in [1, 1000, 100_000]:
+        with case(piece):
+            tmp_path = tmp_path_factory.mktemp("case")
+            whole = (rich_run / "events.jsonl").read_bytes()
+            folder = tmp_path / "rich"
+            shutil.copytree(rich_run, folder)
+            # By bytes only over its beginning: each reading opens the file.
+            first = whole.index(b"\n") + 1
+            places = range(first, first + 300) if piece == 1 else range(first, len(whole), piece)
+            (folder / "events.jsonl").write_bytes(whole[:first])
+            run = RunSteps(folder)
+            run.live = True
+            with open(folder / "events.jsonl", "ab", buffering=0) as log:
+                done = first
+                for place in [*places, len(whole)]:
+                    log.write(whole[done:place])
+                    done = place
+                    for line in run._tail.read(follow=True):
+                        run._steps.add(line)
+            run.live = False
+            assert steps(run) == steps(read(rich_run))
 
 
 async def test_code_that_was_not_approved_is_a_denied_block(bubblewrap, tmp_path):
