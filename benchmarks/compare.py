@@ -172,7 +172,7 @@ def main():
         figures["note"] = options.note
         FIGURES.write_text(json.dumps(figures))
         step(f"measured in {time.monotonic() - began:.0f} s")
-    print(page.targets_table(figures["seconds"], figures["facts"]))
+    print(page.targets_list(figures["seconds"], figures["facts"]))
     for name, reason in figures["absent"].items():
         print(f"not measured: {name}: {reason}")
     try:

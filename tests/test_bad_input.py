@@ -37,19 +37,13 @@ def file_of(code: str) -> str:
 # Nothing to do
 
 
-@pytest.mark.parametrize("task", ["", " \n\t "])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *WITH_MODEL,
-        PAIR,
-    ],
-)
-async def test_empty_task_is_an_error(executor: Any, kind: str, task: str) -> None:
+@pytest.mark.parametrize("kind", EVERYBODY)
+async def test_empty_task_is_an_error(executor: Any, kind: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
-        with pytest.raises(ValueError, match=r"no task|empty"):
-            await bench.run("Nothing to do. TERMINATE", task=task)
+        for task in ("", " \n\t "):
+            with pytest.raises(ValueError, match=r"no task|empty"):
+                await bench.run("Nothing to do. TERMINATE", task=task)
         assert server.requests == []
         await bench.works()
 
@@ -237,8 +231,10 @@ async def test_lone_surrogates_from_autogens_assistant_are_an_error(executor: An
 BAD_NAMES = ["a\x00b.py", "../../etc/passwd", "/etc/passwd", "a" * 5000 + ".py", "."]
 
 
-@pytest.mark.parametrize("name", BAD_NAMES)
-@pytest.mark.parametrize("kind", EVERYBODY)
+# What checks the name is the same for everybody.
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, EVERYBODY[number % len(EVERYBODY)]) for number, name in enumerate(BAD_NAMES)]
+)
 async def test_invalid_file_name_is_a_failed_result(executor: Any, kind: str, name: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
@@ -252,7 +248,7 @@ async def test_invalid_file_name_is_a_failed_result(executor: Any, kind: str, na
         await bench.works()
 
 
-@pytest.mark.parametrize("name", [*BAD_NAMES, "\ud800.py"])
+@pytest.mark.parametrize("name", [BAD_NAMES[1], "\ud800.py"])
 async def test_invalid_file_name_without_a_model_is_a_failed_result(executor: Any, name: str) -> None:
     runner = CodeExecutorAgent("runner", executor)
     result = await runner.run(task=fenced(f"# filename: {name}\nprint(1)\n"))

@@ -1,7 +1,9 @@
 """Bad answers of the model's server: refusals, failures, invalid data, timeouts, endless answers; a good run follows."""
 
+import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import openai
@@ -11,7 +13,8 @@ import pytest_asyncio
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.bench import EVERYBODY, PAIR, WITH_MODEL, Bench
+from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, WITH_MODEL, Bench
+from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply, structured
 from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, texts_of
 
@@ -45,41 +48,37 @@ STAGES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", WITH_MODEL)
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [(401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)],
-)
-async def test_refusing_server_is_a_clear_error(
-    executor: Any, kind: str, stage: str, status: int, expected: type[Exception]
-) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
-        with pytest.raises(expected, match=rf"{status} - says the server"):
-            await bench.run(*STAGES[stage], Reply("says the server", status=status))
-        assert len(server.requests) == len(STAGES[stage]) + 1
-        await bench.works()
+def with_kinds(*rows: Any) -> Iterator[tuple[Any, ...]]:
+    """Each row at each stage, alone and in a team in turn: `stage, kind, *row`."""
+    for number, (row, stage) in enumerate(itertools.product(rows, STAGES)):
+        yield stage, WITH_MODEL[(number + number // len(STAGES)) % 2], *row
 
 
-@pytest.mark.parametrize("stage", [[], [FAILS]])
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (Reply("says the server", status=401), openai.AuthenticationError),
-        (Reply("says the server", status=429), openai.RateLimitError),
-        (Reply("says the server", status=500), openai.InternalServerError),
-        (Reply("It is all a matter of", break_after=1), openai.APIConnectionError),
-    ],
-)
-async def test_failing_server_of_a_coder_is_a_clear_error(
-    executor: Any, stage: list[str], reply: Reply, expected: type[Exception]
-) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(PAIR, server, executor, stream=True)
-        with pytest.raises(expected):
-            await bench.run(*stage, reply)
-        await bench.works()
+async def test_refusing_server_is_a_clear_error(executor: Any) -> None:
+    for stage, kind, status, expected in with_kinds(
+        (401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)
+    ):
+        with case(stage, kind, status):
+            async with OpenAIServer([]) as server:
+                bench = Bench(kind, server, executor)
+                with pytest.raises(expected, match=rf"{status} - says the server"):
+                    await bench.run(*STAGES[stage], Reply("says the server", status=status))
+                assert len(server.requests) == len(STAGES[stage]) + 1
+                await bench.works()
+
+
+async def test_failing_server_of_a_coder_is_a_clear_error(executor: Any) -> None:
+    for stage, reply, expected in (
+        ([], Reply("says the server", status=401), openai.AuthenticationError),
+        ([FAILS], Reply("says the server", status=500), openai.InternalServerError),
+        ([FAILS], Reply("It is all a matter of", break_after=1), openai.APIConnectionError),
+    ):
+        with case(stage, reply):
+            async with OpenAIServer([]) as server:
+                bench = Bench(PAIR, server, executor, stream=True)
+                with pytest.raises(expected):
+                    await bench.run(*stage, reply)
+                await bench.works()
 
 
 def event(**more: Any) -> str:
@@ -90,8 +89,6 @@ def event(**more: Any) -> str:
 BEGUN = event(choices=[{"index": 0, "delta": {"content": "It is all"}, "finish_reason": None}])
 
 
-@pytest.mark.parametrize("stage", ["at once", "in the repair", "in the reflection"])
-@pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize(
     ("reply", "expected", "words"),
     [
@@ -114,37 +111,40 @@ BEGUN = event(choices=[{"index": 0, "delta": {"content": "It is all"}, "finish_r
     ],
 )
 async def test_broken_stream_is_a_clear_error(
-    executor: Any, kind: str, stage: str, reply: Reply, expected: type[Exception], words: str
+    executor: Any, reply: Reply, expected: type[Exception], words: str
 ) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor, stream=True)
-        with pytest.raises(expected, match=words):
-            await bench.run(*STAGES[stage], reply)
-        assert await bench.agent.model_context.get_messages() == []
-        await bench.works()
+    for stage, kind in (("at once", ALONE), ("in the repair", IN_A_TEAM), ("in the reflection", ALONE)):
+        with case(stage, kind):
+            async with OpenAIServer([]) as server:
+                bench = Bench(kind, server, executor, stream=True)
+                with pytest.raises(expected, match=words):
+                    await bench.run(*STAGES[stage], reply)
+                assert await bench.agent.model_context.get_messages() == []
+                await bench.works()
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("body", ["<html>Wrong address.</html>", "", "{}", '{"id": "1", "choices": []}', "[1]"])
-async def test_answer_in_another_format_is_a_clear_error(executor: Any, kind: str, stage: str, body: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
-        with pytest.raises(RuntimeError, match="can't read; check the address and the server's log") as caught:
-            await bench.run(*STAGES[stage], Reply(body=body))
-        assert caught.value.__cause__ is not None
-        await bench.works()
+async def test_answer_in_another_format_is_a_clear_error(executor: Any, body: str) -> None:
+    for stage, kind in with_kinds(()):
+        with case(stage, kind):
+            async with OpenAIServer([]) as server:
+                bench = Bench(kind, server, executor)
+                with pytest.raises(RuntimeError, match="can't read; check the address and the server's log") as caught:
+                    await bench.run(*STAGES[stage], Reply(body=body))
+                assert caught.value.__cause__ is not None
+                await bench.works()
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", WITH_MODEL)
-@pytest.mark.parametrize("stream", [False, True])
-async def test_silent_server_ends_at_the_clients_timeout(executor: Any, kind: str, stage: str, stream: bool) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=1.5))
-        with pytest.raises(openai.APITimeoutError):
-            await bench.run(*STAGES[stage], Reply(silent=True))
-        await bench.works()
+async def test_silent_server_ends_at_the_clients_timeout(executor: Any) -> None:
+    async def check(stage: str, kind: str, stream: bool) -> None:
+        with case(stage, kind, stream):
+            async with OpenAIServer([]) as server:
+                bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=2))
+                with pytest.raises(openai.APITimeoutError):
+                    await bench.run(*STAGES[stage], Reply(silent=True))
+                await bench.works()
+
+    await asyncio.gather(*(check(*each) for each in with_kinds((False,), (True,))))
 
 
 # Decisions
@@ -153,21 +153,21 @@ async def test_silent_server_ends_at_the_clients_timeout(executor: Any, kind: st
 NO_JSON = "it holds no JSON object"
 
 
-@pytest.mark.parametrize("structured_output", [True, False])
 @pytest.mark.parametrize(
-    ("answer", "problem"),
+    ("answer", "problem", "structured_output"),
     [
-        ("Yes, certainly!", NO_JSON),
-        ("", "the answer is empty"),
-        ("null", NO_JSON),
-        ('["retry"]', NO_JSON),
-        ('{"reason": 1}', "reason: Input should be a valid string; retry: Field required"),
-        ('{"retry": true, "reason": "cut of', NO_JSON),
-        ("\x00\x01\x02", NO_JSON),
-        ('{"a":' * 20_000, NO_JSON),
-        ("[" * 50_000 + '{"retry"', NO_JSON),
-        ("{" * (3 * MEGABYTE), "the answer is 3145728 characters long"),
-        (decision(True, "a" * 3 * MEGABYTE), "the answer is 3145757 characters long"),
+        ("Yes, certainly!", NO_JSON, True),
+        ("Yes, certainly!", NO_JSON, False),
+        ("", "the answer is empty", True),
+        ("null", NO_JSON, False),
+        ('["retry"]', NO_JSON, True),
+        ('{"reason": 1}', "reason: Input should be a valid string; retry: Field required", True),
+        ('{"retry": true, "reason": "cut of', NO_JSON, False),
+        ("\x00\x01\x02", NO_JSON, False),
+        ('{"a":' * 20_000, NO_JSON, True),
+        ("[" * 50_000 + '{"retry"', NO_JSON, False),
+        ("{" * (3 * MEGABYTE), "the answer is 3145728 characters long", True),
+        (decision(True, "a" * 3 * MEGABYTE), "the answer is 3145757 characters long", False),
     ],
     ids=lambda value: str(value)[:12],
 )

@@ -24,6 +24,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
+from tests.cases import case
 from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
 from tests.wire import fenced, texts_of
@@ -39,31 +40,36 @@ CONDITION = "autogen_agentchat.conditions.MaxMessageTermination"
 # Arguments
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 0.0, float("nan")])
-async def test_too_short_timeout_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
-        DockerCommandLineCodeExecutor(timeout=timeout)
-    model = DockerCommandLineCodeExecutor().dump_component()
-    model.config["timeout"] = timeout
-    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
-        DockerCommandLineCodeExecutor.load_component(model)
+async def test_too_short_timeout_is_refused() -> None:
+    for timeout in [0, -1, 0.0, float("nan")]:
+        with case(timeout):
+            with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
+                DockerCommandLineCodeExecutor(timeout=timeout)
+            model = DockerCommandLineCodeExecutor().dump_component()
+            model.config["timeout"] = timeout
+            with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
+                DockerCommandLineCodeExecutor.load_component(model)
 
 
-@pytest.mark.parametrize("value", [None, "x", "10", True, [5]])
-@pytest.mark.parametrize("name", ["timeout", "lease"])
-def test_duration_that_is_not_a_number_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be a number of seconds, not {re.escape(repr(value))}$"):
-        DockerCommandLineCodeExecutor(**{name: value})
-    if name == "timeout":
-        with pytest.raises(ValueError, match=r"^timeout must be a number of seconds, not"):
-            BubblewrapCommandLineCodeExecutor(timeout=value)
+def test_duration_that_is_not_a_number_is_refused() -> None:
+    for name in ["timeout", "lease"]:
+        for value in [None, "x", "10", True, [5]]:
+            with case(name, value):
+                with pytest.raises(
+                    ValueError, match=f"^{name} must be a number of seconds, not {re.escape(repr(value))}$"
+                ):
+                    DockerCommandLineCodeExecutor(**{name: value})
+                if name == "timeout":
+                    with pytest.raises(ValueError, match=r"^timeout must be a number of seconds, not"):
+                        BubblewrapCommandLineCodeExecutor(timeout=value)
 
 
-@pytest.mark.parametrize("size", [512, "512", 1024, "19m", "1m", 20 * 1024**2 - 1])
-def test_too_little_memory_is_refused(size: int | str) -> None:
-    with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 20m to start") as caught:
-        Limits(memory=size)
-    assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
+def test_too_little_memory_is_refused() -> None:
+    for size in [512, "512", 1024, "19m", "1m", 20 * 1024**2 - 1]:
+        with case(size):
+            with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 20m to start") as caught:
+                Limits(memory=size)
+            assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
 
 
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
@@ -76,10 +82,15 @@ async def test_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str) -
     assert (result.exit_code, result.output) == (0, "1\n")
 
 
-@pytest.mark.parametrize("network", ["on", "Off", "true", "", " ", True, False, None])
-def test_boolean_as_network_is_refused(network: Any) -> None:
-    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is not a Docker network: give 'none'"):
-        DockerCommandLineCodeExecutor(network=network)
+def test_boolean_as_network_is_refused() -> None:
+    for network in ["on", "Off", "true", "", " ", True, False, None]:
+        with (
+            case(network),
+            pytest.raises(
+                ValueError, match=f"^network={re.escape(repr(network))} is not a Docker network: give 'none'"
+            ),
+        ):
+            DockerCommandLineCodeExecutor(network=network)
 
 
 # Configurations
@@ -118,26 +129,23 @@ async def prints_42(config: dict[str, Any]) -> None:
         assert texts_of((await runner.run(task=PRINT_42)).messages)[-1] == ("runner", "42\n")
 
 
-@pytest.mark.parametrize(
-    ("kind", "paths"),
-    [
+async def test_unknown_key_is_named() -> None:
+    for kind, paths in [
         ("executor", ["config", "config.limits"]),
         ("agent", ["config", "config.code_executor.config"]),
         (
             "team",
             ["config", "config.participants.0.config", "config.participants.0.config.code_executor.config"],
         ),
-    ],
-    ids=["executor", "agent", "team"],
-)
-async def test_unknown_key_is_named(kind: str, paths: list[str]) -> None:
-    config = config_of(kind)
-    for path in paths:
-        part(config, path)["tiemout"] = 3
-        with pytest.raises(ValueError, match=r"tiemout\n  Extra inputs are not permitted"):
-            load(config)
-        del part(config, path)["tiemout"]
-    await prints_42(config)
+    ]:
+        with case(kind, paths):
+            config = config_of(kind)
+            for path in paths:
+                part(config, path)["tiemout"] = 3
+                with pytest.raises(ValueError, match=r"tiemout\n  Extra inputs are not permitted"):
+                    load(config)
+                del part(config, path)["tiemout"]
+            await prints_42(config)
 
 
 FOREIGN = {
@@ -162,27 +170,33 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
-async def test_foreign_class_is_named_with_its_position(kind: str) -> None:
-    for path, provider, words in FOREIGN[kind]:
-        config, parent, key = config_of(kind), *path.rsplit(".", 1)
-        holder = part(config, parent)
-        foreign = {EXECUTOR: config_of("executor"), AGENT: config_of("agent")}.get(provider)
-        changed = foreign or {"provider": provider, "config": {"max_messages": 3, "args": ["touch", "foreign"]}}
-        holder[int(key) if isinstance(holder, list) else key] = changed
-        with pytest.raises((TypeError, ValueError, ImportError), match=words):
-            load(config)
-        assert "foreign" not in os.listdir(), path
-    await prints_42(config_of(kind))
+async def test_foreign_class_is_named_with_its_position() -> None:
+    for kind, parts in FOREIGN.items():
+        with case(kind):
+            for path, provider, words in parts:
+                config, parent, key = config_of(kind), *path.rsplit(".", 1)
+                holder = part(config, parent)
+                foreign = {EXECUTOR: config_of("executor"), AGENT: config_of("agent")}.get(provider)
+                changed = foreign or {"provider": provider, "config": {"max_messages": 3, "args": ["touch", "foreign"]}}
+                holder[int(key) if isinstance(holder, list) else key] = changed
+                with pytest.raises((TypeError, ValueError, ImportError), match=words):
+                    load(config)
+                assert "foreign" not in os.listdir(), path
+            await prints_42(config_of(kind))
 
 
-@pytest.mark.parametrize(("kind", "provider"), [("executor", AGENT), ("agent", EXECUTOR), ("team", AGENT)])
-async def test_component_of_another_class_is_refused(kind: str, provider: str) -> None:
-    config = config_of("agent" if provider == AGENT else "executor")
-    asked: dict[str, Any] = {"executor": DockerCommandLineCodeExecutor, "agent": CodeExecutorAgent, "team": Team}
-    with pytest.raises(TypeError, match="Expected type does not match"):
-        asked[kind].load_component(ComponentModel.model_validate(config))
-    await prints_42(config)
+async def test_component_of_another_class_is_refused() -> None:
+    for kind, provider in [("executor", AGENT), ("agent", EXECUTOR), ("team", AGENT)]:
+        with case(kind, provider):
+            config = config_of("agent" if provider == AGENT else "executor")
+            asked: dict[str, Any] = {
+                "executor": DockerCommandLineCodeExecutor,
+                "agent": CodeExecutorAgent,
+                "team": Team,
+            }
+            with pytest.raises(TypeError, match="Expected type does not match"):
+                asked[kind].load_component(ComponentModel.model_validate(config))
+            await prints_42(config)
 
 
 # Keys

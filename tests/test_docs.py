@@ -12,6 +12,7 @@ import typer.main
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.cli.main import app
 from tests import processes
+from tests.cases import case
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
@@ -100,7 +101,7 @@ def commands():
         for line in [*fenced, *re.findall(r"`(make [\w-]+)`", text)]:
             words = shlex.split(line, comments=True)
             if words and words[0] in ("codeact", "make"):
-                found[" ".join(words)] = pytest.param(words, id=f"{page.name}-{' '.join(words)}")
+                found[" ".join(words)] = page.name, words
     return list(found.values())
 
 
@@ -130,18 +131,19 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
     assert PRINTS[(page, number)] in done.stdout
 
 
-@pytest.mark.parametrize("words", commands())
-def test_command_of_the_docs_is_accepted(words):
-    if words[0] == "make":
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        targets = [word for word in words[1:] if "=" not in word]
-        assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
-        return
-    command, arguments = typer.main.get_command(app), words[1:]
-    while isinstance(command, typer.core.TyperGroup):
-        command, arguments = command.commands[arguments[0]], arguments[1:]
-    # Parses the options and runs nothing; an unknown option is a UsageError.
-    command.make_context(words[0], arguments)
+def test_command_of_the_docs_is_accepted() -> None:
+    for page, words in commands():
+        with case(page, words):
+            if words[0] == "make":
+                makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+                targets = [word for word in words[1:] if "=" not in word]
+                assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+                continue
+            command, arguments = typer.main.get_command(app), words[1:]
+            while isinstance(command, typer.core.TyperGroup):
+                command, arguments = command.commands[arguments[0]], arguments[1:]
+            # Parses the options and runs nothing; an unknown option is a UsageError.
+            command.make_context(words[0], arguments)
 
 
 def test_every_link_between_pages_has_its_target():

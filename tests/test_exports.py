@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import case
+
 
 def for_type_checkers(source: Path) -> dict[str, str]:
     """The names that are imported where a type checker looks, and the module that each is from."""
@@ -18,9 +20,8 @@ def for_type_checkers(source: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
+def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
+    for package in [
         "codeact_sandbox",
         "autogen_codeact.executors",
         "autogen_codeact.agents",
@@ -29,14 +30,13 @@ def for_type_checkers(source: Path) -> dict[str, str]:
         "autogen_codeact.telemetry",
         "autogen_codeact.batch",
         "autogen_codeact.viewer",
-    ],
-)
-def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
-    module = importlib.import_module(package)
-    assert module.__file__ is not None
-    homes = for_type_checkers(Path(module.__file__))
-    assert module.__all__ == sorted(homes) == dir(module)
-    for name, home in homes.items():
-        assert getattr(module, name) is getattr(importlib.import_module(home), name)
-    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
-        module.nothing  # noqa: B018
+    ]:
+        with case(package):
+            module = importlib.import_module(package)
+            assert module.__file__ is not None
+            homes = for_type_checkers(Path(module.__file__))
+            assert module.__all__ == sorted(homes) == dir(module)
+            for name, home in homes.items():
+                assert getattr(module, name) is getattr(importlib.import_module(home), name)
+            with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
+                module.nothing  # noqa: B018

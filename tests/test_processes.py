@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import processes
+from tests.cases import case
 
 LOOK = """
 import json, logging, os, pathlib, signal, sys, threading, warnings
@@ -145,16 +146,14 @@ def test_forked_program_has_the_exit_status_and_last_errors_of_an_interpreter(
         assert bool(done.stderr) is bool(errors)
 
 
-@pytest.mark.parametrize(
-    ("more", "new"),
-    [
+def test_variable_that_python_reads_at_its_start_needs_a_new_interpreter() -> None:
+    for more, new in [
         *(({name: "x"}, False) for name in ("COLUMNS", "OPENAI_API_KEY", "PYTHONBREAKPOINT", "RAY_CLIENT_MODE")),
         *(({name: "utf-8"}, True) for name in ("PYTHONIOENCODING", "PYTHONPATH", "LC_ALL", "FORCE_COLOR")),
-    ],
-)
-def test_variable_that_python_reads_at_its_start_needs_a_new_interpreter(more: dict[str, str], new: bool) -> None:
-    command = ["-c", "import sys; print('typer' in sys.modules)"]
-    assert processes.run(command, env={**processes.ENVIRONMENT, **more}).stdout == f"{not new}\n"
+    ]:
+        with case(more, new):
+            command = ["-c", "import sys; print('typer' in sys.modules)"]
+            assert processes.run(command, env={**processes.ENVIRONMENT, **more}).stdout == f"{not new}\n"
 
 
 def test_program_that_does_not_end_is_killed() -> None:

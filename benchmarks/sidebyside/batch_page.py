@@ -16,7 +16,7 @@ from .batch_variants import (
     SMOLAGENTS,
     VARIANTS,
 )
-from .page import number, result, table, wrapped
+from .page import judged, number, result, table, wrapped
 
 BOOTSTRAPS = 2000
 GROWTH_MB = 20
@@ -111,7 +111,7 @@ def rates(figures):
 
 
 def _judged(found, least):
-    return result(found[0] >= least, f"{number(found[0])}× ({number(found[1])} to {number(found[2])})")
+    return result(found[0] >= least, judged(found, least))
 
 
 def targets(figures):

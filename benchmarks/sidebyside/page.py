@@ -62,18 +62,26 @@ def result(met, figure):
     return f"{'reached' if met else '**missed**'}: {figure}"
 
 
-def targets_table(seconds, facts):
-    """Return the table of targets, with figures and whether they are reached."""
-    rows = []
+def judged(found, wanted, unit="×"):
+    """Return a figure; with its interval if that contains what is wanted, so that the result is not certain."""
+    middle, low, high = found
+    return number(middle) + unit + (f" ({number(low)} to {number(high)})" if low <= wanted <= high else "")
+
+
+def targets_list(seconds, facts):
+    """Return the targets with figures: those that are missed first."""
+    lines = {"Missed": [], "Reached": [], "Not measured": []}
     for target in TARGETS:
-        found, shown = judge(target, seconds, facts), "not measured"
-        if found is not None:
-            middle, low, high = map(number, found["figure"])
-            unit = "×" if target.base is not None else f" {target.unit}"
-            shown = result(found["met"], f"{middle}{unit}" + (f" ({low} to {high})" if low != high else ""))
-        wanted = target.wanted + (f" as {SHORT.get(target.base, target.base)}" if target.base else "")
-        rows.append([target.cell if target.ours in target.cell else f"{target.cell}: {target.ours}", wanted, shown])
-    return table(["", "target", "measured (95 %)"], rows)
+        found = judge(target, seconds, facts)
+        text = target.cell if target.ours in target.cell else f"{target.cell}: {target.ours}"
+        if found is None:
+            lines["Not measured"].append(f"- {text}")
+            continue
+        wanted, unit = target.most if target.least is None else target.least, "×" if target.base else f" {target.unit}"
+        against = f" as {SHORT.get(target.base, target.base)}" if target.base else ""
+        figure = judged(found["figure"], wanted, unit)
+        lines["Reached" if found["met"] else "Missed"].append(f"- {text} **{figure}**, {target.wanted}{against}")
+    return "\n\n".join(f"{name}:\n\n" + "\n".join(map(wrapped, some)) for name, some in lines.items() if some)
 
 
 def compared(seconds, cell, name):
@@ -147,7 +155,7 @@ def more_facts(facts):
 def everything(figures):
     """Return the part with all targets, variants and plots."""
     seconds, facts = figures["seconds"], figures["facts"]
-    names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded", *c.POOLED]
+    names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded"]
     missing = [f"{name}: {reason}" for name, reason in figures["absent"].items()]
     missing += [f"{name}: {count} starts failed" for name, count in figures.get("failed_starts", {}).items()]
     missing += [
@@ -157,9 +165,11 @@ def everything(figures):
     return "\n\n".join(
         [
             *([f"**{figures['note']}**"] if figures["note"] else []),
-            f"### Targets\n\n{targets_table(seconds, facts)}",
+            f"### Targets\n\n{targets_list(seconds, facts)}",
             f"### All variants\n\n{variants_table(seconds, names, CELLS)}",
-            "\n".join([variants_list(seconds, names, MORE), more_facts(facts)]),
+            "\n".join(
+                [variants_list(seconds, c.POOLED, [c.START]), variants_list(seconds, names, MORE), more_facts(facts)]
+            ),
             f"### How cost grows\n\n{plots(figures['curves'])}",
             *(["### Not measured\n\n" + "\n".join(wrapped(f"- {line}") for line in missing)] if missing else []),
         ]

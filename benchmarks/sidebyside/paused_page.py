@@ -2,7 +2,7 @@
 
 import statistics
 
-from .page import result, table, wrapped
+from .page import judged, result, table, wrapped
 from .targets import interval
 
 AUTOGEN = "autogen-ext Docker command line"
@@ -40,7 +40,7 @@ def targets(figures):
         ours, base = (figures["blocks"].get(AGENTS, {}).get(name) for name in (variant, AUTOGEN))
         if ours and base:
             found = interval(ours, base)
-            text = f"{found[0]:.3g}× ({found[1]:.3g} to {found[2]:.3g})"
+            text = judged(found, WANTED)
             rows.append((f"block after a pause, {variant}: ≥ {WANTED}× {AUTOGEN}", text, found[0] >= WANTED))
     return rows
 

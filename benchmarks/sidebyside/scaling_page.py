@@ -8,7 +8,6 @@ SIZES = (1_000, 100_000)
 # An agent whose model takes this long runs a block as often.
 PACE_S = 10.0
 LIFE_S = 3600.0
-MACHINE = {"processors": 64, "memory": 256e9}
 
 
 def section(figures):
@@ -18,7 +17,7 @@ def section(figures):
         parts.append(figures["note"])
     parts += [_batches(figures["batches"]), _alive(figures["alive"])]
     if model := costs(figures["alive"]):
-        parts += [_model(model, figures["batches"]), _predictions(model)]
+        parts.append(f"{_model(model, figures['batches'])}\n{_predictions(model)}")
     parts += [f"Not measured: {name}: {reason}" for name, reason in figures["absent"].items()]
     return "\n\n".join(parts)
 
@@ -113,39 +112,18 @@ def predict(model, sandboxes):
     return {
         "memory": memory,
         "processors": processors,
-        "machines": max(processors / MACHINE["processors"], memory / MACHINE["memory"]),
         "driver": sandboxes * model["driver"],
         "descriptors": sandboxes * model["descriptors"],
-        "start_all_s": sandboxes * model["start"] / MACHINE["processors"],
     }
 
 
 def _predictions(model):
-    rows = []
+    lines = []
     for size in SIZES:
         found = predict(model, size)
-        rows.append(
-            [
-                f"{size:,}",
-                f"{found['memory'] / 1e9:,.0f} GB",
-                f"{found['processors']:,.1f}",
-                f"{found['machines']:,.2f}",
-                f"{found['driver'] / 1e9:,.2f} GB",
-                f"{found['descriptors']:,.0f}",
-                f"{found['start_all_s']:,.0f} s",
-            ]
+        lines.append(
+            f"- Predicted, not tried: {size:,} sandboxes with a small block every {PACE_S:g} s, each for an hour, need "
+            f"{found['memory'] / 1e9:,.0f} GB and {found['processors']:,.1f} processors, and of the driver "
+            f"{found['driver'] / 1e9:,.2f} GB and {found['descriptors']:,.0f} descriptors."
         )
-    about = (
-        f"Predicted, not tried: each sandbox runs a small block every {PACE_S:g} s (an agent whose model takes that long) and "
-        f"lives an hour. A machine has {MACHINE['processors']} processors and {MACHINE['memory'] / 1e9:.0f} GB."
-    )
-    head = [
-        "sandboxes",
-        "memory",
-        "processors",
-        "machines",
-        "driver: memory",
-        "descriptors",
-        "starting all on one machine",
-    ]
-    return f"{wrapped(about)}\n\n{table(head, rows)}"
+    return "\n".join(map(wrapped, lines))

@@ -20,7 +20,6 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
-from autogen_codeact.executors import ExecutorPool
 from codeact_sandbox import (
     AsyncSandbox,
     DockerHost,
@@ -253,29 +252,27 @@ async def test_h20_batch_survives_a_killed_and_a_paused_engine(
     events: list[BatchEvent] = []
     tasks = [double(number) for number in range(TASKS)]
     options: dict[str, Any] = {"hosts": engines.hosts, "image": IMAGE, "progress": lambda _: None}
-    async with (
-        ExecutorPool(6, max_alive=12, max_uses=USES, acquire_timeout=WITHIN_S, mode="session", **options) as pool,
-    ):
-        await pool.ready(WITHIN_S)
-        running = asyncio.ensure_future(
-            rows_of(
-                double_in_two_steps,
-                tasks,
-                tmp_path,
-                pool=pool,
-                concurrency=6,
-                attempts=5,
-                on_event=events.append,
-            )
+    running = asyncio.ensure_future(
+        rows_of(
+            double_in_two_steps,
+            tasks,
+            tmp_path,
+            sandbox="docker",
+            sandbox_uses=USES,
+            concurrency=6,
+            attempts=5,
+            on_event=events.append,
+            **options,
         )
-        await eventually(lambda: _finished(tmp_path) >= 12 and _engines(tmp_path) == set(NAMES), 300)
-        await asyncio.to_thread(engines["b"].end, signal.SIGKILL)
-        engines["c"].pause()
-        await eventually(waits_out([engines["b"].host, engines["c"].host]), WITHIN_S)
-        finished = _finished(tmp_path)
-        await eventually(lambda: _finished(tmp_path) >= min(TASKS, finished + 12), 300)
-        await asyncio.to_thread(engines.begin)
-        rows = await running
+    )
+    await eventually(lambda: running.done() or (_finished(tmp_path) >= 12 and _engines(tmp_path) == set(NAMES)), 300)
+    await asyncio.to_thread(engines["b"].end, signal.SIGKILL)
+    engines["c"].pause()
+    await eventually(waits_out([engines["b"].host, engines["c"].host]), WITHIN_S)
+    finished = _finished(tmp_path)
+    await eventually(lambda: running.done() or _finished(tmp_path) >= min(TASKS, finished + 12), 300)
+    await asyncio.to_thread(engines.begin)
+    rows = await running
     failed = {row.id: row.error for row in rows if row.outcome != "completed"}
     assert not failed
     assert {row.id: row.answer for row in rows} == {f"double/{number}": str(number * 2) for number in range(TASKS)}

@@ -14,6 +14,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
+from tests.cases import case
 from tests.executors import reused
 
 from ..executors.sandboxes import block
@@ -50,18 +51,20 @@ async def test_failing_and_silent_code_have_autogens_sentences(local: CodeExecut
     assert silent.format(3) in await answer(agent, fenced("exit 3", "sh"))
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_a_refusal_and_a_failed_dump_have_autogens_sentences(local: CodeExecutor, is_async: bool) -> None:
-    def no(request: ApprovalRequest) -> ApprovalResponse:
-        return ApprovalResponse(approved=False, reason=f"no {request.code.count('```')}")
+async def test_a_refusal_and_a_failed_dump_have_autogens_sentences(local: CodeExecutor) -> None:
+    for is_async in [False, True]:
+        with case(is_async):
 
-    async def no_later(request: ApprovalRequest) -> ApprovalResponse:
-        return no(request)
+            def no(request: ApprovalRequest) -> ApprovalResponse:
+                return ApprovalResponse(approved=False, reason=f"no {request.code.count('```')}")
 
-    agent = CodeExecutorAgent("runner", local, approval_func=no_later if is_async else no)
-    assert await answer(agent, fenced("print(1)")) == "Code execution was not approved. Reason: no 2"
-    with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
-        agent.dump_component()
+            async def no_later(request: ApprovalRequest) -> ApprovalResponse:
+                return no(request)
+
+            agent = CodeExecutorAgent("runner", local, approval_func=no_later if is_async else no)
+            assert await answer(agent, fenced("print(1)")) == "Code execution was not approved. Reason: no 2"
+            with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
+                agent.dump_component()
 
 
 async def test_a_decision_to_try_again_has_autogens_text(local: CodeExecutor) -> None:
@@ -107,11 +110,14 @@ async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> No
     assert (result.stdout, result.stderr, result.output) == ("begun\n", "", "begun\n\n Timeout")
 
 
-@pytest.mark.parametrize("name", ["/tmp/x.py", "../x.py", "a/../../x.py"])
-async def test_a_file_name_outside_the_workspace_has_autogens_sentence(tmp_path: Path, name: str) -> None:
-    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
-        result = await executor.execute_code_blocks([block(f"# filename: {name}\nprint(1)")], CancellationToken())
-    assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
+async def test_a_file_name_outside_the_workspace_has_autogens_sentence(tmp_path: Path) -> None:
+    for name in ["/tmp/x.py", "../x.py", "a/../../x.py"]:
+        with case(name):
+            async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
+                result = await executor.execute_code_blocks(
+                    [block(f"# filename: {name}\nprint(1)")], CancellationToken()
+                )
+            assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
 
 
 async def test_files_of_init_command_are_in_the_folder_after_the_start(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.executors.auto import choose_executor
+from tests.cases import case
 
 from .sandboxes import out
 
@@ -55,13 +56,15 @@ class TestByName:
         with pytest.raises(SandboxUnavailable):
             await executor.start()
 
-    @pytest.mark.parametrize(
-        ("sandbox", "option"),
-        [("bubblewrap", "image"), ("bubblewrap", "network"), ("docker", "readable"), ("none", "limits")],
-    )
-    async def test_an_option_of_another_sandbox_is_an_error(self, sandbox, option):
-        with pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
-            await choose_executor(sandbox, **{option: "x"})
+    async def test_an_option_of_another_sandbox_is_an_error(self) -> None:
+        for sandbox, option in [
+            ("bubblewrap", "image"),
+            ("bubblewrap", "network"),
+            ("docker", "readable"),
+            ("none", "limits"),
+        ]:
+            with case(sandbox, option), pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
+                await choose_executor(sandbox, **{option: "x"})
 
     async def test_another_name_is_an_error(self):
         with pytest.raises(ValueError, match="must be 'auto', 'docker', 'bubblewrap' or 'none', not 'firejail'"):

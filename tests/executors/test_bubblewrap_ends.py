@@ -283,7 +283,7 @@ class TestRefusal:
 class TestWithoutUnshare:
     async def test_the_number_of_files_is_not_limited_and_a_warning_is_logged(self, monkeypatch, caplog):
         monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
-        caplog.set_level("WARNING", logger="autogen_codeact")
+        caplog.set_level("WARNING", logger="codeact_sandbox")
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
             assert await out(executor, "df --output=size /workspace | tail -1", language="sh") == "   262144\n"
             # The rest holds all the same.

@@ -167,7 +167,7 @@ class TestDefaultPython:
         other = place.parent / "copy"
         shutil.copytree(place, other, symlinks=True)
         monkeypatch.setattr(sys, "executable", str(other / "bin" / "python3"))
-        caplog.set_level("WARNING", logger="autogen_codeact")
+        caplog.set_level("WARNING", logger="codeact_sandbox")
         async with BubblewrapCommandLineCodeExecutor() as executor:
             assert json.loads(await out(executor, LOOK))[0] == str(SYSTEM_PYTHON)
         assert (

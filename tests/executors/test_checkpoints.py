@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from tests.cases import case
 
 from .conftest import MakeExecutor
 from .sandboxes import out, run
@@ -118,12 +119,13 @@ class TestOption:
         with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
             DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("checkpoint", [True, False])
-    async def test_component_config_contains_checkpoint(self, checkpoint: bool) -> None:
-        executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
-        config = executor.dump_component()
-        assert config.config["checkpoint"] == checkpoint
-        assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
+    async def test_component_config_contains_checkpoint(self) -> None:
+        for checkpoint in [True, False]:
+            with case(checkpoint):
+                executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
+                config = executor.dump_component()
+                assert config.config["checkpoint"] == checkpoint
+                assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
 
 
 class TestRefusal:

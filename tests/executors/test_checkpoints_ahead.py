@@ -7,6 +7,7 @@ import time
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from tests.cases import case
 
 from .conftest import MakeExecutor
 from .sandboxes import out, run
@@ -45,9 +46,10 @@ class TestTaken:
         assert (await run(session, CRASH)).state == "restored"
         assert await is_ahead(session, tries=20)
 
-    @pytest.mark.parametrize(
-        ("start", "end"),
-        [
+    async def test_checkpoint_is_taken_with_the_block_if_something_can_run_before(
+        self, session: DockerCommandLineCodeExecutor
+    ) -> None:
+        for start, end in [
             (
                 "import threading; stop = threading.Event(); thread = threading.Thread(target=stop.wait); thread.start()",
                 "stop.set(); thread.join()",
@@ -62,16 +64,12 @@ class TestTaken:
             ),
             ("import faulthandler; faulthandler.register(12)", "faulthandler.unregister(12)"),
             ("import sys; sys.setprofile(lambda *_: None)", "sys.setprofile(None)"),
-        ],
-        ids=["thread", "handler", "interrupt", "handler in C", "profile"],
-    )
-    async def test_checkpoint_is_taken_with_the_block_if_something_can_run_before(
-        self, session: DockerCommandLineCodeExecutor, start: str, end: str
-    ) -> None:
-        await out(session, start)
-        assert not await is_ahead(session, tries=2)
-        await out(session, end)
-        assert await is_ahead(session, tries=20)
+        ]:
+            with case(start, end):
+                await out(session, start)
+                assert not await is_ahead(session, tries=2)
+                await out(session, end)
+                assert await is_ahead(session, tries=20)
 
     async def test_checkpoint_is_taken_ahead_although_children_run(
         self, session: DockerCommandLineCodeExecutor

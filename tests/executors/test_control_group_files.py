@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import case
+
 from .local_runner import LocalRunner
 from .test_runner_old_python import needs_namespaces
 
@@ -94,10 +96,19 @@ def runner(request: pytest.FixtureRequest, group: Path, tmp_path: Path) -> Itera
         yield started
 
 
+# Each layout, and each mode once.
+each_layout = pytest.mark.parametrize(
+    ("layout", "runner"),
+    [("version 2", "process"), ("version 2", "session"), ("version 1", "process"), ("version 1, together", "session")],
+    indirect=True,
+)
+
+
 def write(name: str, text: str) -> str:
     return f"open('/sys/fs/cgroup/{name}', 'w').write({text!r})\n"
 
 
+@each_layout
 def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -> None:
     session = runner.config["mode"] == "session"
     # Four were killed, one more than before the block.
@@ -113,11 +124,12 @@ def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -
     result, _ = runner.run(write(layout.memory, layout.said(9, 5)) + "print('goes on')")
     assert (result["outcome"], result["state"], result["notes"]) == ("ok", "kept", [CHILD_DIED])
     # One that runs out of time meanwhile has run out of time.
-    result, _ = runner.run(write(layout.memory, layout.said(9, 6)) + "import time; time.sleep(60)", timeout=2)
+    result, _ = runner.run(write(layout.memory, layout.said(9, 6)) + "import time; time.sleep(60)", timeout=1)
     assert (result["outcome"], result["exit_code"]) == ("timeout", 124)
     assert CHILD_DIED in result["notes"]
 
 
+@each_layout
 def test_processor_time_is_read(runner: LocalRunner, layout: Layout) -> None:
     sleep = "import time; time.sleep(0.5)"
     result, _ = runner.run(write(layout.cpu, layout.seconds.format(seconds=3)) + sleep, cpu_seconds=2.5)
@@ -144,13 +156,14 @@ def test_checkpoint_needs_free_memory_in_the_group(group: Path, layout: Layout, 
     assert states == ["restored", "restored", "lost"]
 
 
-@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "oom 7\n"])
-def test_unreadable_files_are_ignored(tmp_path: Path, text: str) -> None:
-    (tmp_path / "group").mkdir()
-    (tmp_path / "group" / "memory.events").write_text(text)
-    with LocalRunner(sys.executable, tmp_path, cgroup=tmp_path / "group") as runner:
-        assert runner.greet()["oom_visible"] is False
-        result, _ = runner.run(DIE)
-        assert (result["outcome"], result["error"]["type"]) == ("crashed", "SIGKILL")
-        result, _ = runner.run("while True: pass", cpu_seconds=0.2, timeout=50)
-        assert (result["outcome"], result["error"]["type"]) == ("timeout", "CpuTimeExceeded")
+def test_unreadable_files_are_ignored(tmp_path: Path) -> None:
+    for text in ["", "oom_kill\n", "oom_kill many\n", "oom 7\n"]:
+        with case(text):
+            (tmp_path / "group").mkdir(exist_ok=True)
+            (tmp_path / "group" / "memory.events").write_text(text)
+            with LocalRunner(sys.executable, tmp_path, cgroup=tmp_path / "group") as runner:
+                assert runner.greet()["oom_visible"] is False
+                result, _ = runner.run(DIE)
+                assert (result["outcome"], result["error"]["type"]) == ("crashed", "SIGKILL")
+                result, _ = runner.run("while True: pass", cpu_seconds=0.2, timeout=50)
+                assert (result["outcome"], result["error"]["type"]) == ("timeout", "CpuTimeExceeded")

@@ -117,35 +117,34 @@ class TestConfig:
             "autogen_codeact.executors.DockerCommandLineCodeExecutor"
         )
 
-    @pytest.mark.parametrize(
-        "config",
-        [
+    def test_config_refuses_unknown_keys(self) -> None:
+        for config in [
             {"tmeout": 3},
             {"limits": {"memroy": "1g"}},
             {"limits": {"memory": "much"}},
             {"mode": "repl"},
             {"timeout": "soon"},
             {"functions": ["x"]},
-        ],
-    )
-    def test_config_refuses_unknown_keys(self, config: dict[str, Any]) -> None:
-        model = ComponentModel(
-            provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
-            component_type="code_executor",
-            config=config,
-        )
-        with pytest.raises(ValidationError):
-            CodeExecutor.load_component(model)
+        ]:
+            with case(config):
+                model = ComponentModel(
+                    provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
+                    component_type="code_executor",
+                    config=config,
+                )
+                with pytest.raises(ValidationError):
+                    CodeExecutor.load_component(model)
 
-    @pytest.mark.parametrize("config", [{"timeout": 0}, {"functions_module": "no module"}, {"languages": {"": "x"}}])
-    def test_config_refuses_invalid_values(self, config: dict[str, Any]) -> None:
-        model = ComponentModel(
-            provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
-            component_type="code_executor",
-            config=config,
-        )
-        with pytest.raises(ValueError, match=r"timeout|functions_module|label"):
-            CodeExecutor.load_component(model)
+    def test_config_refuses_invalid_values(self) -> None:
+        for config in [{"timeout": 0}, {"functions_module": "no module"}, {"languages": {"": "x"}}]:
+            with case(config):
+                model = ComponentModel(
+                    provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
+                    component_type="code_executor",
+                    config=config,
+                )
+                with pytest.raises(ValueError, match=r"timeout|functions_module|label"):
+                    CodeExecutor.load_component(model)
 
     @pytest.mark.parametrize(
         "environment",
@@ -260,13 +259,17 @@ class TestLoadedConfig:
             assert (result.stdout, result.stderr) == ("True\n", "e\n")
             assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
 
-    @pytest.mark.parametrize(
-        ("place", "own"),
-        [("/dev/shm", False), ("/dev/shm/x/", False), ("/dev", False), ("/dev/shmx", True), ("/mnt/dev/shm", True)],
-    )
-    def test_mounted_shared_memory_is_not_emptied(self, tmp_path: Path, place: str, own: bool) -> None:
-        executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
-        assert executor.sandbox.new_client().settings.own_shm is own
+    def test_mounted_shared_memory_is_not_emptied(self, tmp_path: Path) -> None:
+        for place, own in [
+            ("/dev/shm", False),
+            ("/dev/shm/x/", False),
+            ("/dev", False),
+            ("/dev/shmx", True),
+            ("/mnt/dev/shm", True),
+        ]:
+            with case(place, own):
+                executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
+                assert executor.sandbox.new_client().settings.own_shm is own
 
     async def test_a_file_of_the_host_in_shared_memory_is_kept(self, sandbox_image: str, tmp_path: Path) -> None:
         (tmp_path / "kept").write_text("x")

@@ -27,7 +27,8 @@ from docker.errors import APIError, DockerException, TLSParameterError
 
 from codeact_sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
 from codeact_sandbox.types.docker_hosts import DockerHost
-from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxUnavailable
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from tests.cases import case
 
 
 @pytest.fixture
@@ -148,13 +149,14 @@ def test_a_broken_context(folder: Path, text: str) -> None:
         connect()
 
 
-@pytest.mark.parametrize("host", ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"])
-def test_an_invalid_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", host)
-    with pytest.raises(SandboxUnavailable) as caught:
-        connect()
-    assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
-    assert "unix:///var/run/docker.sock" in str(caught.value)
+def test_an_invalid_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"]:
+        with case(host):
+            monkeypatch.setenv("DOCKER_HOST", host)
+            with pytest.raises(SandboxUnavailable) as caught:
+                connect()
+            assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
+            assert "unix:///var/run/docker.sock" in str(caught.value)
 
 
 def test_no_socket(folder: Path) -> None:
@@ -315,18 +317,16 @@ def test_each_failure_names_the_engine_and_a_next_step() -> None:
         assert "DOCKER_" not in text, (failure, text)
 
 
-@pytest.mark.parametrize(
-    ("raised", "ours"),
-    [
+def test_exceptions_of_the_sdk_are_converted() -> None:
+    for raised, ours in [
         (APIError("500", explanation="no space left on device"), SandboxStartError),
         (requests.ConnectionError("gone"), SandboxUnavailable),
         (DockerException("odd"), SandboxUnavailable),
-    ],
-)
-def test_exceptions_of_the_sdk_are_converted(raised: Exception, ours: type[SandboxError]) -> None:
-    with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
-        raise raised
-    assert caught.value.__cause__ is raised
+    ]:
+        with case(raised, ours):
+            with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
+                raise raised
+            assert caught.value.__cause__ is raised
 
 
 def test_other_exceptions_are_not_converted() -> None:

@@ -15,6 +15,7 @@ from codeact_sandbox.types.environment import (
     parse_environment,
     resolve,
 )
+from tests.cases import case
 
 HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
 
@@ -89,29 +90,38 @@ def test_repr_says_what_kind():
     assert repr(parsed) == "{'A': <EnvironmentValue A: a literal>, 'B': <EnvironmentValue B: ${C}>}"
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["s3cret\0", "s3cret${X}", "${X}s3cret", "${s3cret-x}", "${X-s3cret}", "${X:?s3cret}", "${}s3cret", "s3cret\udcff"],
-)
-def test_a_bad_value_is_refused_and_not_shown(value: str):
-    with pytest.raises(ValueError, match=r"^The value of NAME ") as caught:
-        parse_environment({"NAME": value})
-    assert "s3cret" not in "".join(traceback.format_exception_only(caught.value))
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+def test_a_bad_value_is_refused_and_not_shown() -> None:
+    for value in [
+        "s3cret\0",
+        "s3cret${X}",
+        "${X}s3cret",
+        "${s3cret-x}",
+        "${X-s3cret}",
+        "${X:?s3cret}",
+        "${}s3cret",
+        "s3cret\udcff",
+    ]:
+        with case(value):
+            with pytest.raises(ValueError, match=r"^The value of NAME ") as caught:
+                parse_environment({"NAME": value})
+            assert "s3cret" not in "".join(traceback.format_exception_only(caught.value))
+            assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "Ä", "A\n", "A\0", "BASH_FUNC_x%%", 3, None])
-def test_bad_names(name: object):
-    for environment in ({"OK": "", name: "x"}, ["OK", name]):
-        with pytest.raises(ValueError, match="Entry 2 of `environment` is not the name of a variable"):
-            parse_environment(environment)  # type: ignore[arg-type]
+def test_bad_names() -> None:
+    for name in ["", "1A", "A-B", "A B", "A=B", "Ä", "A\n", "A\0", "BASH_FUNC_x%%", 3, None]:
+        with case(name):
+            for environment in ({"OK": "", name: "x"}, ["OK", name]):
+                with pytest.raises(ValueError, match="Entry 2 of `environment` is not the name of a variable"):
+                    parse_environment(environment)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_X", "GCONV_PATH", "GLIBC_TUNABLES", "CODEACT_X"])
-def test_variables_that_a_running_interpreter_ignores_are_refused(name: str):
-    for environment in ({name: "x"}, {name: "${X}"}, [name]):
-        with pytest.raises(ValueError, match=f"{name} can't be set for the whole sandbox: ."):
-            parse_environment(environment)
+def test_variables_that_a_running_interpreter_ignores_are_refused() -> None:
+    for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_X", "GCONV_PATH", "GLIBC_TUNABLES", "CODEACT_X"]:
+        with case(name):
+            for environment in ({name: "x"}, {name: "${X}"}, [name]):
+                with pytest.raises(ValueError, match=f"{name} can't be set for the whole sandbox: ."):
+                    parse_environment(environment)
 
 
 GOOD = {
@@ -128,22 +138,24 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
-def test_variables_for_the_start_of_the_interpreter_are_selected(name: str, value: str):
-    values = resolve(parse_environment({name: value, "PYTHONPATH": "/a", "KEY": "x"}), {})
-    assert interpreter_variables(values) == ({name: value} if value else {})
+def test_variables_for_the_start_of_the_interpreter_are_selected() -> None:
+    for name, value in [(name, value) for name, values in GOOD.items() for value in values]:
+        with case(name, value):
+            values = resolve(parse_environment({name: value, "PYTHONPATH": "/a", "KEY": "x"}), {})
+            assert interpreter_variables(values) == ({name: value} if value else {})
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
-def test_invalid_values_for_the_interpreter_are_refused_and_not_shown(name: str, value: str):
-    with pytest.raises(ValueError, match=f"^Python can't start with this value of {name}; give ") as caught:
-        parse_environment({name: value})
-    assert "s3cret" not in str(caught.value)
-    # By way of the host it is known at the start only, and by the host's name.
-    for reference in ("${OTHER}", "${NONE:-" + value + "}"):
-        parsed = parse_environment({name: reference})
-        with pytest.raises(ValueError, match=r"^Python can't start with this value of (OTHER|NONE); give "):
-            resolve(parsed, {"OTHER": value})
+def test_invalid_values_for_the_interpreter_are_refused_and_not_shown() -> None:
+    for name, value in [(name, value) for name, values in BAD.items() for value in values]:
+        with case(name, value):
+            with pytest.raises(ValueError, match=f"^Python can't start with this value of {name}; give ") as caught:
+                parse_environment({name: value})
+            assert "s3cret" not in str(caught.value)
+            # By way of the host it is known at the start only, and by the host's name.
+            for reference in ("${OTHER}", "${NONE:-" + value + "}"):
+                parsed = parse_environment({name: reference})
+                with pytest.raises(ValueError, match=r"^Python can't start with this value of (OTHER|NONE); give "):
+                    resolve(parsed, {"OTHER": value})
 
 
 def test_too_large_variables_are_refused():
@@ -157,9 +169,10 @@ def test_too_large_variables_are_refused():
         resolve(many, {})
 
 
-@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSTARTUP", "LDFLAGS", "GCONV_PATHS", "HOME", "PATH", "_", "a1_"])
-def test_other_names_are_free(name: str):
-    assert resolve(parse_environment({name: "x"}), {}) == {name: "x"}
+def test_other_names_are_free() -> None:
+    for name in ["PYTHONPATH", "PYTHONSTARTUP", "LDFLAGS", "GCONV_PATHS", "HOME", "PATH", "_", "a1_"]:
+        with case(name):
+            assert resolve(parse_environment({name: "x"}), {}) == {name: "x"}
 
 
 def test_a_host_value_that_is_not_text():
@@ -168,12 +181,10 @@ def test_a_host_value_that_is_not_text():
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("environment", "why"), [("API_KEY", "is one string"), ({"A": 1}, "of type int"), ({"A": None}, "NoneType")]
-)
-def test_wrong_types(environment: object, why: str):
-    with pytest.raises(TypeError, match=why):
-        parse_environment(environment)  # type: ignore[arg-type]
+def test_wrong_types() -> None:
+    for environment, why in [("API_KEY", "is one string"), ({"A": 1}, "of type int"), ({"A": None}, "NoneType")]:
+        with case(environment, why), pytest.raises(TypeError, match=why):
+            parse_environment(environment)  # type: ignore[arg-type]
 
 
 def test_values_compare_hash_and_survive_copying():

@@ -13,6 +13,7 @@ from autogen_core.tools import BaseTool
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
+from tests.cases import case
 
 from . import reused
 from .egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
@@ -45,13 +46,15 @@ def serving(*answers: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_page_is_fetched(hosts: Hosts, scheme: str) -> None:
-    server = hosts.serve(echo_request, "ok.example", tls=scheme == "https")
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    page = await fetch(tool, f"{scheme}://OK.example:{server.port}/a b?c=%20ü#d".replace(" ", "%20"))
-    assert page.splitlines()[:2] == ["GET /a%20b?c=%20%C3%BC HTTP/1.1", f"Host: ok.example:{server.port}"]
-    assert hosts.asked == ["ok.example"]
+async def test_a_page_is_fetched(hosts: Hosts) -> None:
+    for scheme in ["http", "https"]:
+        with case(scheme):
+            server = hosts.serve(echo_request, "ok.example", tls=scheme == "https")
+            tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+            page = await fetch(tool, f"{scheme}://OK.example:{server.port}/a b?c=%20ü#d".replace(" ", "%20"))
+            assert page.splitlines()[:2] == ["GET /a%20b?c=%20%C3%BC HTTP/1.1", f"Host: ok.example:{server.port}"]
+            assert hosts.asked == ["ok.example"]
+            hosts.asked.clear()
 
 
 async def test_text_is_decoded_with_the_charset_of_the_response(hosts: Hosts) -> None:
@@ -68,12 +71,13 @@ async def test_text_is_decoded_with_the_charset_of_the_response(hosts: Hosts) ->
     assert found == ["für", "für", "\ufffd\ufffd"]
 
 
-@pytest.mark.parametrize("charset", ["hex", "undefined", "punycode"])
-async def test_a_charset_that_is_not_for_pages_is_read_as_utf_8(hosts: Hosts, charset: str) -> None:
-    page = ("ü" + "9" * 500_000).encode()
-    server = hosts.serve(serving(answer(page, Content_Type=f"text/plain; charset={charset}")), "ok.example")
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    assert await fetch(tool, f"http://ok.example:{server.port}/") == page.decode()
+async def test_a_charset_that_is_not_for_pages_is_read_as_utf_8(hosts: Hosts) -> None:
+    for charset in ["hex", "undefined", "punycode"]:
+        with case(charset):
+            page = ("ü" + "9" * 500_000).encode()
+            server = hosts.serve(serving(answer(page, Content_Type=f"text/plain; charset={charset}")), "ok.example")
+            tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+            assert await fetch(tool, f"http://ok.example:{server.port}/") == page.decode()
 
 
 async def test_the_body_of_a_redirect_is_not_read(hosts: Hosts) -> None:
@@ -154,9 +158,8 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
     assert set(hosts.asked) == {"ok.example"}
 
 
-@pytest.mark.parametrize(
-    ("url", "error", "message"),
-    [
+async def test_a_page_that_is_not_fetched_says_why(hosts: Hosts) -> None:
+    for url, error, message in [
         ("http://evil.example/", PermissionError, "evil.example:80 is not in allow_domains"),
         ("https://ok.example/", PermissionError, "ok.example:443 is not in allow_domains"),
         ("http://127.0.0.1:{port}/", PermissionError, "127.0.0.1:{port} is not in allow_domains"),
@@ -177,18 +180,15 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
         ("http://[::1/", ValueError, "is not a URL"),
         ("http://ok.example:x/", ValueError, "is not a URL"),
         ("http://nowhere.ok.example:{port}/", ConnectionError, "its address was not found"),
-    ],
-)
-async def test_a_page_that_is_not_fetched_says_why(
-    hosts: Hosts, url: str, error: type[Exception], message: str
-) -> None:
-    server = hosts.serve(echo_request, "ok.example")
-    hosts.addresses["inside.ok.example"] = ["10.0.0.1"]
-    tool = FetchUrlTool([entry(server), f"*.ok.example:{server.port}"], resolve=hosts.resolve)
-    with pytest.raises(error) as caught:
-        await fetch(tool, url.replace("{port}", str(server.port)))
-    assert message.replace("{port}", str(server.port)) in str(caught.value)
-    assert server.connections == 0
+    ]:
+        with case(url, error, message):
+            server = hosts.serve(echo_request, "ok.example")
+            hosts.addresses["inside.ok.example"] = ["10.0.0.1"]
+            tool = FetchUrlTool([entry(server), f"*.ok.example:{server.port}"], resolve=hosts.resolve)
+            with pytest.raises(error) as caught:
+                await fetch(tool, url.replace("{port}", str(server.port)))
+            assert message.replace("{port}", str(server.port)) in str(caught.value)
+            assert server.connections == 0
 
 
 async def test_server_errors_and_large_pages_are_errors(hosts: Hosts) -> None:

@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
+from tests.cases import case
 
 from . import reused
 from .conftest import MakeExecutor
@@ -281,15 +282,16 @@ class TestUploadAndDownload:
             == "1000000 1\n"
         )
 
-    @pytest.mark.parametrize("name", ["../x", "/etc/x", "", "a/../../x", "-x", "a\0b"])
     async def test_upload_and_download_can_not_leave_the_workspace(
-        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path, name: str
+        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
-        (tmp_path / "source").write_text("x")
-        with pytest.raises(ValueError, match="file name"):
-            await executor.upload(tmp_path / "source", name)
-        with pytest.raises(ValueError, match="file name"):
-            await executor.download(name, tmp_path / "target")
+        for name in ["../x", "/etc/x", "", "a/../../x", "-x", "a\0b"]:
+            with case(name):
+                (tmp_path / "source").write_text("x")
+                with pytest.raises(ValueError, match="file name"):
+                    await executor.upload(tmp_path / "source", name)
+                with pytest.raises(ValueError, match="file name"):
+                    await executor.download(name, tmp_path / "target")
 
     async def test_upload_and_download_follow_no_link(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path

@@ -26,6 +26,7 @@ from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.messages import RunnerSettings, checked_entries
+from tests.cases import case
 from tests.texts import ANY
 
 
@@ -83,17 +84,18 @@ class TestParsers:
             for piece in pieces(data, cuts):
                 runner.feed(piece)
 
-    @pytest.mark.parametrize("size", [8 * 1024 * 1024 + 1, 2**31, 2**32 - 1])
-    def test_parsers_allocate_nothing_for_an_announced_length(self, size: int) -> None:
-        tracemalloc.start()
-        try:
-            with pytest.raises(SandboxProtocolError, match="announced a frame"):
-                protocol.Parser().feed(struct.pack("!cII", b"D", 1, size))
-            with pytest.raises(wire.ProtocolError, match="announces"):
-                wire.Parser().feed(struct.pack("!cII", b"D", 1, size))
-            assert tracemalloc.get_traced_memory()[1] < 1_000_000
-        finally:
-            tracemalloc.stop()
+    def test_parsers_allocate_nothing_for_an_announced_length(self) -> None:
+        for size in [8 * 1024 * 1024 + 1, 2**31, 2**32 - 1]:
+            with case(size):
+                tracemalloc.start()
+                try:
+                    with pytest.raises(SandboxProtocolError, match="announced a frame"):
+                        protocol.Parser().feed(struct.pack("!cII", b"D", 1, size))
+                    with pytest.raises(wire.ProtocolError, match="announces"):
+                        wire.Parser().feed(struct.pack("!cII", b"D", 1, size))
+                    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+                finally:
+                    tracemalloc.stop()
 
     def test_parser_of_the_runner_returns_the_frames_before_an_error(self) -> None:
         parser = wire.Parser()
@@ -175,11 +177,12 @@ class TestPayloads:
         }
         wire.check_report(wire.pack(b"D", 1, whole, limit=2**30)[9:])
 
-    @pytest.mark.parametrize("part", [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",'])
-    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self, part: bytes) -> None:
-        head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
-        with pytest.raises(wire.ProtocolError, match="too many"):
-            wire.check_report(struct.pack("!I", len(head)) + head)
+    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self) -> None:
+        for part in [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",']:
+            with case(part):
+                head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
+                with pytest.raises(wire.ProtocolError, match="too many"):
+                    wire.check_report(struct.pack("!I", len(head)) + head)
 
     def test_payloads_with_a_number_of_a_million_digits_are_refused_fast(self) -> None:
         payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
@@ -292,9 +295,8 @@ def read_until(other: socket.socket, kind: bytes) -> int:
 
 
 class TestFakeRunner:
-    @pytest.mark.parametrize(
-        "sent",
-        [
+    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self) -> None:
+        for sent in [
             b"garbage" * 100,
             struct.pack("!cII", b"H", 0, 2**32 - 1),
             raw(b"H", 0, b"not a message"),
@@ -307,13 +309,12 @@ class TestFakeRunner:
             raw(b"?", 0, message(HELLO)),
             raw(b"!", 0, message({"error": "no more"})),
             raw(b"!", 0, b""),
-        ],
-    )
-    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self, sent: bytes) -> None:
-        made, launcher = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
-        with pytest.raises((SandboxProtocolError, SandboxStartError)):
-            await asyncio.wait_for(made.start(), 10)
-        assert launcher.killed == 1
+        ]:
+            with case(sent):
+                made, launcher = sandbox(lambda other, sent=sent: (other.sendall(sent), time.sleep(0.05))[1])  # type: ignore[misc]
+                with pytest.raises((SandboxProtocolError, SandboxStartError)):
+                    await asyncio.wait_for(made.start(), 10)
+                assert launcher.killed == 1
 
     async def test_reason_of_a_fatal_error_is_cut_and_made_printable(self) -> None:
         sent = raw(b"!", 0, message({"error": "\x1b[2J" + "x" * 100_000}))
@@ -459,9 +460,8 @@ class TestResults:
         with contextlib.suppress(SandboxProtocolError):
             checked_entries(changes.get("files", []))
 
-    @pytest.mark.parametrize(
-        "change",
-        [
+    def test_results_that_are_wrong_are_a_protocol_error(self) -> None:
+        for change in [
             {"exit_code": float("inf")},
             {"exit_code": None},
             {"outcome": "splendid"},
@@ -472,9 +472,8 @@ class TestResults:
             {"notes": 3},
             {"error": {"type": "x"}},
             {"error": "x"},
-        ],
-    )
-    def test_results_that_are_wrong_are_a_protocol_error(self, change: dict[str, Any]) -> None:
-        reply = Reply({**RESULT, **change}, b"", {})
-        with pytest.raises(SandboxProtocolError, match="malformed result"):
-            to_result(reply, split_streams=False)
+        ]:
+            with case(change):
+                reply = Reply({**RESULT, **change}, b"", {})
+                with pytest.raises(SandboxProtocolError, match="malformed result"):
+                    to_result(reply, split_streams=False)

@@ -27,6 +27,7 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.functions_module import source_function
 from codeact_sandbox.functions_source import PROMPT_TEMPLATE, describe, module_options
 from codeact_sandbox.types.options import check_module_name
+from tests.cases import case
 
 
 def build_functions_source(functions: list[Any]) -> str:
@@ -242,9 +243,8 @@ class Holder:
 
 
 class TestRefused:
-    @pytest.mark.parametrize(
-        ("function", "why"),
-        [
+    def test_objects_without_source_are_refused(self) -> None:
+        for function, why in [
             (lambda: 1, "`<lambda>`"),
             (len, "`len` is a builtin"),
             (math.sqrt, "`sqrt` is a builtin"),
@@ -253,13 +253,12 @@ class TestRefused:
             (functools.partial(add, 1), "of type partial"),
             ("add", "`'add'` is of type str"),
             (None, "`None` is of type NoneType"),
-        ],
-    )
-    def test_objects_without_source_are_refused(self, function: Any, why: str):
-        for call in (lambda: build_functions_source([function]), lambda: to_stub(function)):
-            with pytest.raises(ValueError, match=re.escape(why)) as caught:
-                call()
-            assert "made with `def`" in str(caught.value)
+        ]:
+            with case(function, why):
+                for call, argument in ((build_functions_source, [function]), (to_stub, function)):
+                    with pytest.raises(ValueError, match=re.escape(why)) as caught:
+                        call(argument)
+                    assert "made with `def`" in str(caught.value)
 
     def test_function_without_a_file_is_refused(self):
         namespace: dict[str, Any] = {}
@@ -307,21 +306,24 @@ class TestRefused:
         with pytest.raises(ValueError, match="The source of `g` has no function of that name"):
             build_functions_source([f])
 
-    @pytest.mark.parametrize("line", ["not an import", "os; print(1)", ""])
-    def test_invalid_imports_are_refused(self, line: str):
-        @with_requirements(global_imports=[line])
-        def f(): ...
+    def test_invalid_imports_are_refused(self) -> None:
+        for line in ["not an import", "os; print(1)", ""]:
+            with case(line):
 
-        with pytest.raises(ValueError, match="in global_imports is not one import statement"):
-            build_functions_source([f])
+                @with_requirements(global_imports=[line])
+                def f(): ...
 
-    @pytest.mark.parametrize("name", ["", "a b", "a.b", "1a", "a-b", "class", "None", "a/b"])
-    def test_invalid_module_names_are_refused(self, name: str):
-        with pytest.raises(ValueError, match="must be an identifier"):
-            check_module_name(name)
-        with pytest.raises(ValueError, match="must be an identifier"):
-            functions_prompt([add], name)
-        assert check_module_name("functions") == "functions"
+                with pytest.raises(ValueError, match="in global_imports is not one import statement"):
+                    build_functions_source([f])
+
+    def test_invalid_module_names_are_refused(self) -> None:
+        for name in ["", "a b", "a.b", "1a", "a-b", "class", "None", "a/b"]:
+            with case(name):
+                with pytest.raises(ValueError, match="must be an identifier"):
+                    check_module_name(name)
+                with pytest.raises(ValueError, match="must be an identifier"):
+                    functions_prompt([add], name)
+                assert check_module_name("functions") == "functions"
 
 
 def test_static_methods_are_functions(tmp_path: Path):

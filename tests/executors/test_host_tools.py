@@ -299,10 +299,10 @@ class TestResults:
             raise LookupError("no such thing\x1b[2J\ud800")
 
         executor = await make(fails)
-        with caplog.at_level("INFO", "autogen_codeact"):
+        with caplog.at_level("INFO", "codeact_sandbox"):
             result = await run(executor, "fails('s3cr3t')")
         (record,) = caplog.records
-        assert record.name == "autogen_codeact"
+        assert record.name == "codeact_sandbox"
         assert record.getMessage().startswith("the host tool fails failed:\nTraceback (most recent call last):\n")
         assert record.getMessage().endswith("\nLookupError: no such thing\\x1b[2J\\ud800")
         assert "s3cr3t" not in caplog.text

@@ -136,7 +136,7 @@ class TestLimits:
             return "late"
 
         executor = await make(deaf, tool_limits=ToolLimits(seconds=0.2))
-        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
             result = await run(executor, "try: deaf()\nexcept TimeoutError: print('out of time')")
         assert short_result(result) == ("ok", 0, "out of time\n")
         assert caplog.messages[-1] == "the host tool deaf goes on though its block has ended"

@@ -16,6 +16,7 @@ from codeact_sandbox.backends.docker.image import (
 )
 from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
 from codeact_sandbox.types.errors import SandboxStartError
+from tests.cases import case
 
 from .images import build_from, group_ends, silent
 from .test_docker_image import REFUSING, client, keep_none, unique
@@ -197,20 +198,19 @@ class TestRecipe:
         assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
-    @pytest.mark.parametrize(
-        ("platform", "uid", "debootstrap", "words"),
-        [
+    def test_reasons_why_a_base_can_not_be_made(self) -> None:
+        for platform, uid, debootstrap, words in [
             ("darwin", 501, False, "docker save"),
             ("linux", 1000, True, "sudo"),
             ("linux", 0, False, "apt-get install debootstrap"),
-        ],
-    )
-    def test_reasons_why_a_base_can_not_be_made(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
-        assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
+        ]:
+            with case(platform, uid, debootstrap, words):
+                assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
 
     def test_root_on_linux_can_make_a_base(self) -> None:
         assert why_no_bootstrap("linux", 0, debootstrap=True) is None
 
-    @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
-    def test_the_scripts_are_shell(self, script: str) -> None:
-        assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0
+    def test_the_scripts_are_shell(self) -> None:
+        for script in ["build-base.sh", "install.sh"]:
+            with case(script):
+                assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0

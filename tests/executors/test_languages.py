@@ -15,14 +15,14 @@ from codeact_sandbox.host.blocks import default_filename, filename_comment, make
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.languages import LANGUAGES, Language, find_language, merge
 from codeact_sandbox.types.result import Result
+from tests.cases import case
 from tests.texts import ANY
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
 
 
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [
+def test_labels() -> None:
+    for label, name in [
         ("python", "python"),
         ("Python", "python"),
         (" PY ", "python"),
@@ -41,17 +41,15 @@ PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javasc
         ("pwsh", "powershell"),
         ("ps1", "powershell"),
         ("golang", "go"),
-    ],
-)
-def test_labels(label: str, name: str):
-    assert find_language(label) is LANGUAGES[name]
+    ]:
+        with case(label, name):
+            assert find_language(label) is LANGUAGES[name]
 
 
-@pytest.mark.parametrize(
-    "label", ["", " ", "python2", "python2.7", "python3.", "console", "output", "c", "json", "py thon"]
-)
-def test_unknown_labels(label: str):
-    assert find_language(label) is None
+def test_unknown_labels() -> None:
+    for label in ["", " ", "python2", "python2.7", "python3.", "console", "output", "c", "json", "py thon"]:
+        with case(label):
+            assert find_language(label) is None
 
 
 def test_everything_that_autogen_supports_is_known():
@@ -88,21 +86,20 @@ class TestMerge:
         assert set(table) == set(LANGUAGES)
         assert JAVASCRIPT.command == ("node",)
 
-    @pytest.mark.parametrize("label", ["", " ", "two words", "a`b"])
-    def test_bad_labels(self, label: str):
-        with pytest.raises(ValueError, match="is not a label for a language"):
-            merge({label: "x"})
+    def test_bad_labels(self) -> None:
+        for label in ["", " ", "two words", "a`b"]:
+            with case(label), pytest.raises(ValueError, match="is not a label for a language"):
+                merge({label: "x"})
 
-    @pytest.mark.parametrize("command", ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"])
-    def test_bad_commands(self, command: str | list[str]):
-        with pytest.raises(ValueError, match="The command for 'x'"):
-            merge({"x": command})
+    def test_bad_commands(self) -> None:
+        for command in ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"]:
+            with case(command), pytest.raises(ValueError, match="The command for 'x'"):
+                merge({"x": command})
 
 
 class TestFilenameComment:
-    @pytest.mark.parametrize(
-        ("language", "code", "name"),
-        [
+    def test_filename_comment_is_found(self) -> None:
+        for language, code, name in [
             ("python", "# filename: a.py\nprint(1)", "a.py"),
             ("python", "# filename: a.py\r\nprint(1)", "a.py"),
             ("python", "#filename:a.py", "a.py"),
@@ -118,14 +115,12 @@ class TestFilenameComment:
             ("php", "<?php\n// filename: a.php\n", "a.php"),
             ("php", "<!-- filename: a.php -->\n<?php", "a.php"),
             ("powershell", "<# filename: a.ps1 #>\n", "a.ps1"),
-        ],
-    )
-    def test_filename_comment_is_found(self, language: str, code: str, name: str):
-        assert filename_comment(code, LANGUAGES[language]) == name
+        ]:
+            with case(language, code, name):
+                assert filename_comment(code, LANGUAGES[language]) == name
 
-    @pytest.mark.parametrize(
-        ("language", "code"),
-        [
+    def test_other_comments_are_no_filename(self) -> None:
+        for language, code in [
             ("python", ""),
             ("python", "print(1)\n# filename: a.py"),
             ("python", "\n# filename: a.py"),
@@ -136,10 +131,9 @@ class TestFilenameComment:
             ("python", "print('# filename: a.py')"),
             ("javascript", "# filename: a.js"),
             ("lua", "# filename: a.lua"),
-        ],
-    )
-    def test_other_comments_are_no_filename(self, language: str, code: str):
-        assert filename_comment(code, LANGUAGES[language]) is None
+        ]:
+            with case(language, code):
+                assert filename_comment(code, LANGUAGES[language]) is None
 
     def test_custom_languages_take_any_comment(self):
         nim = merge({"nim": "nim"})["nim"]

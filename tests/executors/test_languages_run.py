@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.types.languages import LANGUAGES
+from tests.cases import case
 
 from . import reused
 from .sandboxes import block, out, run
@@ -24,9 +25,8 @@ async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncI
         yield started
 
 
-@pytest.mark.parametrize(
-    ("label", "code", "output"),
-    [
+async def test_runs(executor: DockerCommandLineCodeExecutor) -> None:
+    for label, code, output in [
         ("python", "print('python')", "python\n"),
         ("Python", "print('python')", "python\n"),
         ("py", "print('python')", "python\n"),
@@ -36,10 +36,9 @@ async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncI
         ("shell", "echo sh", "sh\n"),
         ("bash", "[[ a == a* ]] && echo bash", "bash\n"),
         ("perl", 'print "perl\\n";', "perl\n"),
-    ],
-)
-async def test_runs(executor: DockerCommandLineCodeExecutor, label: str, code: str, output: str) -> None:
-    assert await out(executor, code, label) == output
+    ]:
+        with case(label, code, output):
+            assert await out(executor, code, label) == output
 
 
 async def test_a_script_has_its_name_and_its_own_exit_code(executor: DockerCommandLineCodeExecutor) -> None:

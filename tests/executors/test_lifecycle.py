@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -334,22 +334,28 @@ class TestEndOfClient:
         asyncio.run(main())
     """
 
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-    def test_end_of_the_client_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
-        name = f"codeact-test-{uuid.uuid4().hex[:8]}"
-        with processes.start(["-c", textwrap.dedent(self.SCRIPT), name], env=os.environ) as child:
+    def test_end_of_the_client_takes_its_container_with_it(self, client: APIClient) -> None:
+        prefix = f"codeact-test-{uuid.uuid4().hex[:8]}"
+        with ExitStack() as stack:
+            started = []
+            for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+                arguments = ["-c", textwrap.dedent(self.SCRIPT), f"{prefix}-{number}"]
+                started.append((number, stack.enter_context(processes.start(arguments, env=os.environ))))
             try:
-                assert child.stdout is not None
-                assert child.stdout.readline() == "started\n"
+                for _, child in started:
+                    assert child.stdout is not None
+                    assert child.stdout.readline() == "started\n"
                 time.sleep(0.3)
-                assert client.containers(filters={"name": name})
+                assert len(client.containers(filters={"name": prefix})) == len(started)
             finally:
-                child.send_signal(number)
+                for number, child in started:
+                    child.send_signal(number)
             deadline = time.monotonic() + 10
-            while client.containers(all=True, filters={"name": name}):
+            while client.containers(all=True, filters={"name": prefix}):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            child.wait(30)
+            for _, child in started:
+                child.wait(30)
 
 
 class TestMissing:

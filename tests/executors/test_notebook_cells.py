@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import case
+
 from .bubblewrapped import SYSTEM_PYTHON
 from .local_runner import LocalRunner
 from .test_runner_old_python import namespaces_work
@@ -247,9 +249,8 @@ class TestMagics:
 
 
 class TestValues:
-    @pytest.mark.parametrize(
-        ("code", "shown"),
-        [
+    def test_values_print_as_ipython_prints_them(self, ipython: LocalRunner) -> None:
+        for code, shown in [
             ("type(1), int", "(int, int)\n"),
             ("{3, 1, 2}", "{1, 2, 3}\n"),
             ("{'a': [1, None], 'b': 'c'}", "{'a': [1, None], 'b': 'c'}\n"),
@@ -261,23 +262,20 @@ class TestValues:
             ("(5);\n# the end", ""),
             ("';'", "';'\n"),
             ("None", ""),
-        ],
-    )
-    def test_values_print_as_ipython_prints_them(self, ipython: LocalRunner, code: str, shown: str) -> None:
-        assert out(ipython, code) == shown
+        ]:
+            with case(code, shown):
+                assert out(ipython, code) == shown
 
-    @pytest.mark.parametrize(
-        ("code", "shown"),
-        [
+    def test_values_without_ipython_come_close(self, small: LocalRunner) -> None:
+        for code, shown in [
             ("int", "int\n"),
             ("import collections; collections.OrderedDict", "collections.OrderedDict\n"),
             ("list(range(30))", "[" + ",\n ".join(map(str, range(30))) + "]\n"),
             ("{'b': 1, 'a': 2}", "{'b': 1, 'a': 2}\n"),
             ("5;", ""),
-        ],
-    )
-    def test_values_without_ipython_come_close(self, small: LocalRunner, code: str, shown: str) -> None:
-        assert out(small, code) == shown
+        ]:
+            with case(code, shown):
+                assert out(small, code) == shown
 
     def test_values_can_be_read_by_later_cells(self, session: LocalRunner) -> None:
         out(session, "'first'")
@@ -344,9 +342,8 @@ class TestInteractiveFunctions:
 
 
 class TestCheckpoints:
-    @pytest.mark.parametrize(
-        "code",
-        [
+    def test_checkpoint_is_taken_ahead_with_no_leftover_thread(self, ipython: LocalRunner) -> None:
+        for code in [
             "!true",
             "lines = !ls",
             "%time 1",
@@ -367,16 +364,15 @@ class TestCheckpoints:
             "try: import readline\nexcept ImportError: pass",
             "import asyncio; await asyncio.to_thread(len, 'abc')",
             "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
-        ],
-    )
-    def test_checkpoint_is_taken_ahead_with_no_leftover_thread(self, ipython: LocalRunner, code: str) -> None:
-        out(ipython, "open('made_by_test.py', 'w').close()")
-        out(ipython, code)
-        deadline = time.monotonic() + 20
-        while True:
-            time.sleep(0.03)
-            sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
-            tasks, began = map(int, out(ipython, TASKS_AND_BEGAN).split())
-            if (tasks, began < sent) == (1, True):
-                break
-            assert time.monotonic() < deadline, (tasks, began, sent)
+        ]:
+            with case(code):
+                out(ipython, "open('made_by_test.py', 'w').close()")
+                out(ipython, code)
+                deadline = time.monotonic() + 20
+                while True:
+                    time.sleep(0.03)
+                    sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+                    tasks, began = map(int, out(ipython, TASKS_AND_BEGAN).split())
+                    if (tasks, began < sent) == (1, True):
+                        break
+                    assert time.monotonic() < deadline, (tasks, began, sent)

@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult, Limits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
+from tests.cases import case
 
 from . import reused
-from .conftest import MakeExecutor
 from .sandboxes import block, out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,42 +40,34 @@ class TestOutputLimit:
         assert whole.startswith(head)
         assert whole.endswith(tail)
 
-    @pytest.mark.parametrize("size", [0, 1, MIB // 2, MIB // 2 + 1, MIB - 1, MIB])
-    async def test_output_within_the_limit_is_unchanged(
-        self, executor: DockerCommandLineCodeExecutor, size: int
-    ) -> None:
-        result = await run(
-            executor, f"import sys; data = 'ab' * {size // 2} + 'x' * {size % 2}; _n = sys.stdout.write(data)"
-        )
-        assert (result.output, result.truncated) == ("ab" * (size // 2) + "x" * (size % 2), 0)
+    async def test_output_within_the_limit_is_unchanged(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for size in [0, 1, MIB // 2, MIB // 2 + 1, MIB - 1, MIB]:
+            with case(size):
+                result = await run(
+                    executor, f"import sys; data = 'ab' * {size // 2} + 'x' * {size % 2}; _n = sys.stdout.write(data)"
+                )
+                assert (result.output, result.truncated) == ("ab" * (size // 2) + "x" * (size % 2), 0)
 
     async def test_dropped_bytes_are_counted_exactly(self, executor: DockerCommandLineCodeExecutor) -> None:
         result = await run(executor, f"import sys; _n = sys.stdout.write('x' * {MIB + 1})")
         assert result.truncated == 1
         assert result.output == f"{'x' * (MIB // 2)}\n[... 1 bytes dropped ...]\n{'x' * (MIB // 2)}"
 
-    @pytest.mark.parametrize(
-        ("language", "code"),
-        [
+    async def test_output_limit_holds_for_a_flood_however_it_is_written(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        for language, code in [
             ("python", "import os\nfor _ in range(300): os.write(1, b'x' * 99_999 + b'\\n')"),
             ("python", "import subprocess; _ = subprocess.run('yes | head -c 30000000', shell=True)"),
             ("python", "import os; _ = os.system('yes | head -c 15000000; yes | head -c 15000000 >&2')"),
             ("sh", "yes | head -c 30000000"),
             ("python", "print('x' * 30_000_000)"),
-        ],
-    )
-    async def test_output_limit_holds_for_a_flood_however_it_is_written(
-        self, executor: DockerCommandLineCodeExecutor, language: str, code: str
-    ) -> None:
-        result = await run(executor, code, language)
-        assert result.outcome == "ok"
-        assert len(result.output.encode()) < MIB + 100
-        assert result.truncated >= 28_000_000
-
-    async def test_output_limit_can_be_changed(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(limits=Limits(output=1024))
-        result = await run(executor, "print('x' * 5000)")
-        assert result.truncated == 5001 - 1024
+        ]:
+            with case(language, code):
+                result = await run(executor, code, language)
+                assert result.outcome == "ok"
+                assert len(result.output.encode()) < MIB + 100
+                assert result.truncated >= 28_000_000
 
     async def test_dropped_bytes_of_several_blocks_are_added_up(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = f"import sys; _n = sys.stdout.write('x' * {MIB + 5})"
@@ -84,26 +76,22 @@ class TestOutputLimit:
 
 
 class TestDecoding:
-    @pytest.mark.parametrize(
-        ("code", "output"),
-        [
+    async def test_bytes_that_are_not_text_are_replaced(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for code, output in [
             ("import os; _ = os.write(1, b'a\\xff\\xfeb\\n')", "a\ufffd\ufffdb\n"),
             ("import os; _ = os.write(1, b'a\\x00b\\x1b[31m\\n')", "a\0b\x1b[31m\n"),
             ("import os; _ = os.write(1, '\\u00e4'.encode()[:1])", "\ufffd"),
             ("print('\\ud800 \\U0001f600')", "\\ud800 \U0001f600\n"),
             ("import os; _ = os.write(1, b'a\\r\\nb\\rc')", "a\r\nb\rc"),
             ("raise ValueError('\\ud800\\0')", None),
-        ],
-    )
-    async def test_bytes_that_are_not_text_are_replaced(
-        self, executor: DockerCommandLineCodeExecutor, code: str, output: str | None
-    ) -> None:
-        result = await run(executor, code)
-        if output is None:
-            assert result.error is not None
-            assert (result.error.type, result.error.message) == ("ValueError", "\\ud800\0")
-        else:
-            assert result.output == output
+        ]:
+            with case(code, output):
+                result = await run(executor, code)
+                if output is None:
+                    assert result.error is not None
+                    assert (result.error.type, result.error.message) == ("ValueError", "\\ud800\0")
+                else:
+                    assert result.output == output
 
     async def test_bytes_of_a_character_stay_together_across_frames(
         self, executor: DockerCommandLineCodeExecutor
@@ -140,18 +128,14 @@ class TestEndOfBlock:
 
 
 class TestPartialOutput:
-    @pytest.mark.parametrize(
-        "end",
-        ["os.kill(os.getpid(), 9)", "os._exit(3)", "import time; time.sleep(60)", "os.abort()"],
-    )
-    async def test_partial_output_of_whole_lines_is_never_lost(
-        self, executor: DockerCommandLineCodeExecutor, end: str
-    ) -> None:
-        executor.sandbox.timeout = 3
-        result = await run(executor, f"import os\nfor n in range(1000): print(n)\n{end}")
-        executor.sandbox.timeout = 20
-        late = "\n Timeout" * (result.outcome == "timeout")
-        assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
+    async def test_partial_output_of_whole_lines_is_never_lost(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for end in ["os.kill(os.getpid(), 9)", "os._exit(3)", "import time; time.sleep(60)", "os.abort()"]:
+            with case(end):
+                executor.sandbox.timeout = 3
+                result = await run(executor, f"import os\nfor n in range(1000): print(n)\n{end}")
+                executor.sandbox.timeout = 20
+                late = "\n Timeout" * (result.outcome == "timeout")
+                assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
 
     async def test_partial_output_of_an_unfinished_line_is_kept_after_a_timeout(
         self, executor: DockerCommandLineCodeExecutor

@@ -12,6 +12,7 @@ import pytest
 
 from codeact_sandbox.backends import owner
 from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, owner_labels, owner_state
+from tests.cases import case
 
 WAITING = """\
 import sys
@@ -65,9 +66,10 @@ def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
     return {**marks, LIFE: f"{boot}/1/{start}"}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
+    other: tuple[subprocess.Popen[str], dict[str, str]],
+) -> None:
+    for change in [
         _of_another_boot,
         _of_another_namespace,
         lambda marks: {**marks, OWNER: f"elsewhere:{marks[OWNER].rpartition(':')[2]}"},
@@ -75,17 +77,13 @@ def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
         lambda marks: {**marks, LIFE: "unknown"},
         lambda marks: {OWNER: marks[OWNER]},
         lambda _: {},
-    ],
-    ids=["boot", "namespace", "machine", "nonsense", "life unknown", "older version", "foreign"],
-)
-def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
-    change, other: tuple[subprocess.Popen[str], dict[str, str]]
-) -> None:
-    process, marks = other
-    process.kill()
-    process.wait()
-    assert owner_state(marks) == "dead"
-    assert owner_state(change(marks)) == "unknown"
+    ]:
+        with case(change):
+            process, marks = other
+            process.kill()
+            process.wait()
+            assert owner_state(marks) == "dead"
+            assert owner_state(change(marks)) == "unknown"
 
 
 def test_a_process_that_proc_hides_is_unknown(

@@ -25,7 +25,7 @@ class TestIdleSandboxes:
     async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(
         self, kind: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        caplog.set_level(logging.INFO, "autogen_codeact")
+        caplog.set_level(logging.INFO, "codeact_sandbox")
         async with make(kind, leases=1) as pool:
             await pool.ready()
             (first,) = ready_names(pool)

@@ -25,6 +25,7 @@ from autogen_codeact.executors import (
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
+from tests.cases import case
 
 from .pooled import left, until, what_is_new
 from .sandboxes import out
@@ -45,9 +46,8 @@ def proxy(sandbox_image: str) -> Iterator[EngineProxy]:
 
 
 class TestArguments:
-    @pytest.mark.parametrize(
-        ("options", "complaint"),
-        [
+    def test_invalid_arguments_are_refused(self) -> None:
+        for options, complaint in [
             ({"size": -1}, "size must be at least 0, not -1"),
             ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
@@ -68,32 +68,30 @@ class TestArguments:
                 "bind_dir= is not for a pool: sandboxes that are used one after the other would share a folder: use work_dir=",
             ),
             ({"stop_container": False}, "stop_container= is not for a pool: the end of a lease ends its sandbox"),
-        ],
-    )
-    def test_invalid_arguments_are_refused(self, options: dict[str, Any], complaint: str) -> None:
-        with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
-            ExecutorPool(**options)
+        ]:
+            with case(options, complaint), pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+                ExecutorPool(**options)
 
-    @pytest.mark.parametrize(
-        ("options", "differing"),
-        [
+    def test_arguments_that_differ_from_the_pool_are_refused(self) -> None:
+        for options, differing in [
             ({"limits": Limits(memory="2g")}, "limits"),
             ({"mode": "session", "checkpoint": False, "network": "bridge"}, "checkpoint, mode, network"),
             ({"environment": {"KEY": "another value"}}, "environment"),
             ({"packages": ["requests"]}, "packages"),
             ({"docker_host": "tcp://127.0.0.1:1"}, "docker_host"),
-        ],
-    )
-    def test_arguments_that_differ_from_the_pool_are_refused(self, options: dict[str, Any], differing: str) -> None:
-        pool = ExecutorPool(environment={"KEY": "a value"})
-        text = (
-            f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the same, or make "
-            "the executor with pool.executor(…)"
-        )
-        for make in (pool.executor, DockerCommandLineCodeExecutor):
-            same: dict[str, Any] = {} if make == pool.executor else {"environment": {"KEY": "a value"}, "pool": pool}
-            with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-                make(**{**same, **options})
+        ]:
+            with case(options, differing):
+                pool = ExecutorPool(environment={"KEY": "a value"})
+                text = (
+                    f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the "
+                    "same, or make the executor with pool.executor(…)"
+                )
+                for make in (pool.executor, DockerCommandLineCodeExecutor):
+                    same: dict[str, Any] = (
+                        {} if make == pool.executor else {"environment": {"KEY": "a value"}, "pool": pool}
+                    )
+                    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+                        make(**{**same, **options})
 
     def test_functions_that_need_other_packages_are_refused(self) -> None:
         @with_requirements(python_packages=["requests"])

@@ -229,7 +229,7 @@ class TestReplacement:
     async def test_new_sandbox_follows_one_that_can_not_be_proven_clean(
         self, kind: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        caplog.set_level(logging.INFO, "autogen_codeact")
+        caplog.set_level(logging.INFO, "codeact_sandbox")
         code = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:

@@ -9,10 +9,11 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
+from tests.cases import case
 
 from . import reused
 from .conftest import MakeExecutor
-from .sandboxes import block, out, run, short_result, without_landlock
+from .sandboxes import out, run, short_result, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -58,10 +59,6 @@ class TestScript:
             "import json, os; print('x' in globals(), hasattr(json, 'mark'), 'MARK' in os.environ, os.getcwd())",
         ) == ("False False False /workspace\n")
 
-    async def test_script_shows_no_value_of_the_last_expression(self, executor: DockerCommandLineCodeExecutor) -> None:
-        result = await run(executor, "1 + 1")
-        assert (result.output, result.value_repr, result.state) == ("", None, "kept")
-
     async def test_script_runs_its_exit_handlers_and_waits_for_its_threads(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
@@ -84,9 +81,8 @@ class TestScript:
         assert result.output.startswith('first\nTraceback (most recent call last):\n  File "/workspace/tmp_code_')
         assert "codeact" not in result.output
 
-    @pytest.mark.parametrize(
-        ("code", "verdict"),
-        [
+    async def test_script_ends_with_the_exit_code_of_sys_exit(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for code, verdict in [
             ("import sys; sys.exit()", ("ok", 0, "")),
             ("import sys; sys.exit(0)", ("ok", 0, "")),
             ("import sys; sys.exit(3)", ("error", 3, "")),
@@ -108,57 +104,43 @@ class TestScript:
             ("import sys; del sys.stdout, sys.stderr", ("ok", 0, "")),
             ("import builtins; del builtins.print, builtins.__import__, builtins.len", ("ok", 0, "")),
             ("import sys, json; sys.modules['json'] = None; json.dumps = json.loads = None", ("ok", 0, "")),
-        ],
-    )
-    async def test_script_ends_with_the_exit_code_of_sys_exit(
-        self, executor: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
-    ) -> None:
-        result = await run(executor, code)
-        assert (result.outcome, result.exit_code) == verdict[:2], result
-        assert verdict[2] is None or result.output == verdict[2]
-        assert await out(executor, "print('next')") == "next\n"
+        ]:
+            with case(code, verdict):
+                result = await run(executor, code)
+                assert (result.outcome, result.exit_code) == verdict[:2], result
+                assert verdict[2] is None or result.output == verdict[2]
+                assert await out(executor, "print('next')") == "next\n"
 
-    async def test_result_of_a_script_names_the_signal(self, executor: DockerCommandLineCodeExecutor) -> None:
-        result = await run(executor, "import ctypes; ctypes.string_at(0)")
-        assert result.error is not None
-        assert result.error.type == "SIGSEGV"
-
-    @pytest.mark.parametrize(
-        ("code", "kind"),
-        [
+    async def test_script_that_can_not_run_is_an_error(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for code, kind in [
             ("x = '\0'", "SyntaxError"),
             ("print(", "SyntaxError"),
             ("# -*- coding: no-such-thing -*-\n", "SyntaxError"),
             ("type('N' * 10**7, (Exception,), {})('m' * 10**7).no", "AttributeError"),
-        ],
-    )
-    async def test_script_that_can_not_run_is_an_error(
-        self, executor: DockerCommandLineCodeExecutor, code: str, kind: str
-    ) -> None:
-        result = await run(executor, code)
-        assert result.outcome == "error"
-        assert result.error is not None
-        # Python before 3.12 says ValueError of a NUL.
-        assert result.error.type in {kind, "ValueError"}
+        ]:
+            with case(code, kind):
+                result = await run(executor, code)
+                assert result.outcome == "error"
+                assert result.error is not None
+                # Python before 3.12 says ValueError of a NUL.
+                assert result.error.type in {kind, "ValueError"}
 
-    @pytest.mark.parametrize(
-        ("code", "named"),
-        [
+    async def test_notebook_syntax_in_a_script_is_answered_with_a_hint_to_session_mode(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        for code, named in [
             ("!echo hi", True),
             ("x = 1\n%time x", True),
             ("import asyncio\nawait asyncio.sleep(0)", True),
             ("import sys; sys.stderr = None; exec('!echo')\n", False),
             ("x = (1", False),
-        ],
-    )
-    async def test_notebook_syntax_in_a_script_is_answered_with_a_hint_to_session_mode(
-        self, executor: DockerCommandLineCodeExecutor, code: str, named: bool
-    ) -> None:
-        result = await run(executor, code)
-        assert result.error is not None
-        assert result.error.type == "SyntaxError"
-        hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
-        assert result.output.endswith(hint) == named
+        ]:
+            with case(code, named):
+                result = await run(executor, code)
+                assert result.error is not None
+                assert result.error.type == "SyntaxError"
+                hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
+                assert result.output.endswith(hint) == named
 
     async def test_endless_recursion_of_a_script_is_an_error(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
@@ -188,13 +170,6 @@ class TestScript:
 
 
 class TestBlocksOfOneCall:
-    async def test_blocks_of_one_call_stop_at_the_first_that_fails(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
-        blocks = [block("print(1)"), block("echo 2; exit 3", "sh"), block("print(4)")]
-        result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert short_result(result) == ("error", 3, "1\n2\n")
-
     async def test_at_least_one_block_is_required(self, executor: DockerCommandLineCodeExecutor) -> None:
         with pytest.raises(ValueError, match="No code blocks"):
             await executor.execute_code_blocks([], CancellationToken())
@@ -284,12 +259,6 @@ class TestLeftoverProcesses:
 
 
 class TestConcurrentBlocks:
-    async def test_concurrent_blocks_do_not_mix_their_output(self, executor: DockerCommandLineCodeExecutor) -> None:
-        code = "import time\nfor _ in range(20): print({0}, '{0}' * 50); time.sleep(0.001)\nprint('end', {0})"
-        results = await asyncio.gather(*(run(executor, code.format(number)) for number in range(50)))
-        for number, result in enumerate(results):
-            assert result.output == f"{number} {str(number) * 50}\n" * 20 + f"end {number}\n"
-
     async def test_waiting_blocks_have_their_whole_time(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=4, limits=Limits(pids=16))
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.6); print({n})") for n in range(16)))

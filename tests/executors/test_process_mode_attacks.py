@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.cases import case
 
 from .conftest import MakeExecutor
 from .sandboxes import FORGE, out, run, short_result, without_landlock
@@ -30,22 +31,20 @@ async def exposed(
 class TestAttacksOnTheSandbox:
     """Without Landlock signals can be sent, since everything in it has the same user; what must hold is the next block."""
 
-    @pytest.mark.parametrize(
-        "code",
-        [
+    async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(
+        self, exposed: DockerCommandLineCodeExecutor
+    ) -> None:
+        for code in [
             "import os; [os.kill(1, number) for number in range(1, 65)]",
             "import os; os.kill(-1, 9)",
             "import os\nfor pid in os.listdir('/proc'):\n    if pid.isdigit() and int(pid) != os.getpid(): os.kill(int(pid), 9)",
             "import os\nfor pid in os.listdir('/proc'):\n    if pid.isdigit() and int(pid) != os.getpid(): os.kill(int(pid), 19)",
             "import os; os.kill(os.getppid(), 2)",
-        ],
-    )
-    async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(
-        self, exposed: DockerCommandLineCodeExecutor, code: str
-    ) -> None:
-        assert short_result(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
-        for _ in range(3):
-            assert await out(exposed, "print('next')") == "next\n"
+        ]:
+            with case(code):
+                assert short_result(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
+                for _ in range(3):
+                    assert await out(exposed, "print('next')") == "next\n"
 
     async def test_code_that_stops_all_others_and_itself_ends_by_the_deadline(
         self, exposed: DockerCommandLineCodeExecutor
@@ -105,9 +104,10 @@ class TestAttacksOnTheSandbox:
         assert [short_result(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
         assert [(result.value, result.value_repr) for result in results] == [(None, None)] * 5
 
-    @pytest.mark.parametrize(
-        "send",
-        [
+    async def test_code_that_misuses_its_socket_harms_only_itself(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        for send in [
             "os.write(control_socket(), b'garbage' * 1000)",
             "os.write(control_socket(), struct.pack('!cII', b'D', 1, 2**32 - 1))",
             "os.write(control_socket(), frame(b'D', 1, {})[:-1])",
@@ -119,16 +119,13 @@ class TestAttacksOnTheSandbox:
             "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 'x', 'error': [], 'value': {}, 'late': 3}))",
             "s = socket.socket(fileno=os.dup(control_socket())); socket.send_fds(s, [b'x'] * 1, [0, 1, 2] * 50)",
             "os.close(control_socket())",
-        ],
-    )
-    async def test_code_that_misuses_its_socket_harms_only_itself(
-        self, executor: DockerCommandLineCodeExecutor, send: str
-    ) -> None:
-        result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
-        assert result.outcome in {"ok", "error", "crashed"}
-        # Its own result it may forge; with that the block has ended.
-        assert result.output == "sent\n" or "'D', own_ident()" in send
-        assert await out(executor, "print('next')") == "next\n"
+        ]:
+            with case(send):
+                result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
+                assert result.outcome in {"ok", "error", "crashed"}
+                # Its own result it may forge; with that the block has ended.
+                assert result.output == "sent\n" or "'D', own_ident()" in send
+                assert await out(executor, "print('next')") == "next\n"
 
     @pytest.mark.parametrize("threads", [0, 2])
     async def test_code_that_reports_its_end_has_ended_with_all_its_processes(

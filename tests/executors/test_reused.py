@@ -1,11 +1,9 @@
 """Which executors of tests share their sandbox, and which have one of their own."""
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from tests.cases import case
 
 from . import reused
 from .pooled import left, name_of, what_is_new
@@ -23,12 +21,16 @@ async def test_two_with_the_same_options_share_a_sandbox_that_is_reset(bubblewra
     assert what_is_new(before) == {}
 
 
-@pytest.mark.parametrize(
-    "options", [{"mode": "session"}, {"limits": Limits(pids=50)}, {"environment": {"A": "1"}}, {"split_streams": True}]
-)
-def test_other_options_are_another_pool(options: dict[str, Any]) -> None:
-    plain, other = (reused.executor(BubblewrapCommandLineCodeExecutor, **each) for each in ({}, options))
-    assert None is not plain.sandbox._pool is not other.sandbox._pool is not None
+def test_other_options_are_another_pool() -> None:
+    for options in [
+        {"mode": "session"},
+        {"limits": Limits(pids=50)},
+        {"environment": {"A": "1"}},
+        {"split_streams": True},
+    ]:
+        with case(options):
+            plain, other = (reused.executor(BubblewrapCommandLineCodeExecutor, **each) for each in ({}, options))
+            assert None is not plain.sandbox._pool is not other.sandbox._pool is not None
 
 
 def test_options_of_a_single_test_are_no_pool(tmp_path: Path) -> None:

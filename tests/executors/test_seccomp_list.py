@@ -285,12 +285,15 @@ def test_unconfined_is_refused():
         docker_profile("unconfined")
 
 
-@pytest.mark.parametrize("seccomp", ["default", "engine", "/some/profile.json"])
-def test_choice_goes_through_the_config(seccomp):
-    dumped = DockerCommandLineCodeExecutor(seccomp=seccomp).dump_component()
-    assert dumped.config["seccomp"] == seccomp
-    loaded = DockerCommandLineCodeExecutor.load_component(ComponentModel.model_validate_json(dumped.model_dump_json()))
-    assert loaded.dump_component().config["seccomp"] == seccomp
+def test_choice_goes_through_the_config() -> None:
+    for seccomp in ["default", "engine", "/some/profile.json"]:
+        with case(seccomp):
+            dumped = DockerCommandLineCodeExecutor(seccomp=seccomp).dump_component()
+            assert dumped.config["seccomp"] == seccomp
+            loaded = DockerCommandLineCodeExecutor.load_component(
+                ComponentModel.model_validate_json(dumped.model_dump_json())
+            )
+            assert loaded.dump_component().config["seccomp"] == seccomp
 
 
 def test_a_config_without_seccomp_gets_the_default_list():

@@ -6,6 +6,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
+from tests.cases import case
 
 from .conftest import MakeExecutor
 from .sandboxes import block, mark_is_kept, out, run, short_result
@@ -18,9 +19,8 @@ class TestNamespace:
         await out(session, "import math\ndef area(r): return math.pi * r * r\nclass Point: pass\np = Point()")
         assert await out(session, "round(area(2), 3), type(p) is Point, __name__") == "(12.566, True, '__main__')\n"
 
-    @pytest.mark.parametrize(
-        ("code", "output", "value"),
-        [
+    async def test_last_bare_expression_is_shown(self, session: DockerCommandLineCodeExecutor) -> None:
+        for code, output, value in [
             ("1 + 1", "2\n", "2"),
             ("x = 5", "", None),
             ("None", "", None),
@@ -33,13 +33,10 @@ class TestNamespace:
             ("# only a comment", "", None),
             ("'\ud800'", "'?'\n", "'?'"),
             ("'\\ud800\\x00'", "'\\ud800\\x00'\n", "'\\ud800\\x00'"),
-        ],
-    )
-    async def test_last_bare_expression_is_shown(
-        self, session: DockerCommandLineCodeExecutor, code: str, output: str, value: str | None
-    ) -> None:
-        result = await run(session, code)
-        assert (result.outcome, result.output, result.value_repr) == ("ok", output, value)
+        ]:
+            with case(code, output, value):
+                result = await run(session, code)
+                assert (result.outcome, result.output, result.value_repr) == ("ok", output, value)
 
     async def test_last_value_is_kept_as_underscore(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "6 * 7")
@@ -73,11 +70,12 @@ class TestNamespace:
             assert "<block" not in result.error.message
             assert result.output.endswith(f"Error: {result.error.message}\n")
 
-    @pytest.mark.parametrize("end", ["", "\n", "\n\n", "  # é"])
-    async def test_carets_mark_the_failing_expression(self, session: DockerCommandLineCodeExecutor, end: str) -> None:
-        result = await run(session, f"page = 'a\\x0cb'\nzero = 0\n1 / zero{end}")
-        _, _, line, carets, _ = result.output.splitlines()
-        assert (line, carets) == (f"    1 / zero{end.rstrip()}", "    ~~^~~~~~")
+    async def test_carets_mark_the_failing_expression(self, session: DockerCommandLineCodeExecutor) -> None:
+        for end in ["", "\n", "\n\n", "  # é"]:
+            with case(end):
+                result = await run(session, f"page = 'a\\x0cb'\nzero = 0\n1 / zero{end}")
+                _, _, line, carets, _ = result.output.splitlines()
+                assert (line, carets) == (f"    1 / zero{end.rstrip()}", "    ~~^~~~~~")
 
     async def test_lines_are_split_as_python_splits_them(self, session: DockerCommandLineCodeExecutor) -> None:
         result = await run(session, "page = 'a\x0cb\u2028c'\rzero = 0\r\n1 / zero")
@@ -127,9 +125,10 @@ class TestNamespace:
         assert result.outcome == "ok"
         assert await out(session, "shared, open('/workspace/sub/named.py').read()[:12]") == "('yes', '# filename: ')\n"
 
-    @pytest.mark.parametrize(
-        ("code", "verdict"),
-        [
+    async def test_session_keeps_its_variables_after_code_that_fails(
+        self, known: DockerCommandLineCodeExecutor
+    ) -> None:
+        for code, verdict in [
             ("import sys; sys.exit()", ("ok", 0, "")),
             ("import sys; sys.exit(3)", ("error", 3, "")),
             ("import sys; sys.exit('words')", ("error", 1, "words\n")),
@@ -150,17 +149,14 @@ class TestNamespace:
             ),
             ("import sys; sys.excepthook = None; 1 / 0", ("error", 1, None)),
             ("x = '\0'", ("error", 1, None)),
-        ],
-    )
-    async def test_session_keeps_its_variables_after_code_that_fails(
-        self, known: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
-    ) -> None:
-        result = await run(known, code)
-        assert (result.outcome, result.exit_code) == verdict[:2], result
-        assert verdict[2] is None or result.output == verdict[2]
-        assert result.state == "kept"
-        await run(known, "import sys; sys.excepthook = sys.__excepthook__")
-        assert await mark_is_kept(known)
+        ]:
+            with case(code, verdict):
+                result = await run(known, code)
+                assert (result.outcome, result.exit_code) == verdict[:2], result
+                assert verdict[2] is None or result.output == verdict[2]
+                assert result.state == "kept"
+                await run(known, "import sys; sys.excepthook = sys.__excepthook__")
+                assert await mark_is_kept(known)
 
     async def test_huge_value_is_cut_and_the_output_limited(self, session: DockerCommandLineCodeExecutor) -> None:
         result = await run(session, "'x' * 5_000_000")
@@ -226,11 +222,6 @@ class TestStreams:
         await run(executor, "import os; os.close(0); os.close(1); os.close(2)")
         result = await run(executor, code)
         assert (result.stdout, result.stderr) == ("out\n'value'\n", "err\n")
-
-    async def test_standard_input_is_empty(self, session: DockerCommandLineCodeExecutor) -> None:
-        result = await run(session, "input('name? ')")
-        assert result.error is not None
-        assert result.error.type == "EOFError"
 
     async def test_output_of_a_thread_of_an_earlier_block_is_in_the_notes(
         self, session: DockerCommandLineCodeExecutor

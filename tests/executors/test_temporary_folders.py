@@ -134,17 +134,17 @@ def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_fa
 
 def test_a_deep_folder_is_removed(place: Path) -> None:
     folder = left_behind(place)
-    fill(folder, 3000)
+    fill(folder, 1200)
     assert remove_abandoned(folder)
     path, lock = make_folder()
-    fill(path, 3000)
+    fill(path, 1200)
     remove_folder(path, lock)
     assert list(place.iterdir()) == []
 
 
 def test_removal_is_limited_in_time_and_the_next_continues(place: Path) -> None:
     folder = left_behind(place)
-    fill(folder, 2000)
+    fill(folder, 1200)
     with pytest.raises(TimeoutError, match=r"contains too much to be removed in 0\.005 s"):
         remove_abandoned(folder, 0.005)
     assert abandoned_folders() == [folder]

@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from tests.cases import case
 
 from .stub_host import StubHost
 
@@ -341,25 +342,27 @@ async def test_arguments_that_do_not_fit_are_named():
         await tool.run({})
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-async def test_a_float_is_finite_unless_the_annotation_says_otherwise(value: float):
-    def half(number: float, numbers: list[float] | None = None) -> float:
-        return number / 2
+async def test_a_float_is_finite_unless_the_annotation_says_otherwise() -> None:
+    for value in [math.nan, math.inf, -math.inf]:
+        with case(value):
 
-    def any_half(number: Annotated[float, AllowInfNan(True)]) -> float:
-        return number / 2
+            def half(number: float, numbers: list[float] | None = None) -> float:
+                return number / 2
 
-    refused = f"number: Input should be a finite number, not {value}"
-    plain, wrapped, any_one, free = one(half, FunctionTool(half, "", name="again"), any_half, untyped)
-    for tool in (plain, wrapped):
-        assert (await tool.run({"number": 3.0})).value == 1.5
-        with pytest.raises(ToolArgumentError) as caught:
-            await tool.run({"number": value})
-        assert str(caught.value) == refused
-    with pytest.raises(ToolArgumentError, match=r"numbers\[1\]: Input should be a finite number"):
-        await plain.run({"number": 1.0, "numbers": [1.0, value]})
-    for tool in (any_one, free):
-        assert not math.isfinite((await tool.run({"number": value})).value)
+            def any_half(number: Annotated[float, AllowInfNan(True)]) -> float:
+                return number / 2
+
+            refused = f"number: Input should be a finite number, not {value}"
+            plain, wrapped, any_one, free = one(half, FunctionTool(half, "", name="again"), any_half, untyped)
+            for tool in (plain, wrapped):
+                assert (await tool.run({"number": 3.0})).value == 1.5
+                with pytest.raises(ToolArgumentError) as caught:
+                    await tool.run({"number": value})
+                assert str(caught.value) == refused
+            with pytest.raises(ToolArgumentError, match=r"numbers\[1\]: Input should be a finite number"):
+                await plain.run({"number": 1.0, "numbers": [1.0, value]})
+            for tool in (any_one, free):
+                assert not math.isfinite((await tool.run({"number": value})).value)
 
 
 async def test_of_many_invalid_values_the_first_are_reported():

@@ -59,7 +59,7 @@ async def test_draft_4_is_chosen_by_its_name() -> None:
 async def test_external_references_are_not_fetched_and_not_checked(
     reference: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+    with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         assert await problems({"$ref": reference}, 3) == []
     assert caplog.messages == [
         f"the JSON schema of `t` of a test refers to definitions outside it ({reference!r}): these arguments are not checked"

@@ -19,6 +19,7 @@ from codeact_sandbox import (
     SandboxNotStarted,
 )
 from codeact_sandbox.pool import SandboxPool
+from tests.cases import case
 from tests.executors import reused
 
 
@@ -161,9 +162,8 @@ async def test_options_can_be_given_as_a_model(bubblewrap: None) -> None:
 ELSEWHERE = "is not for sandbox='bubblewrap': leave it out, or choose another sandbox"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "words"),
-    [
+def test_wrong_options_are_refused() -> None:
+    for arguments, options, error, words in [
         ((), {"colour": "red"}, TypeError, "AsyncSandbox() has no option 'colour'"),
         (("firejail",), {}, ValueError, "backend must be 'auto', 'docker' or 'bubblewrap', not 'firejail'"),
         (("bubblewrap",), {"image": "x"}, ValueError, f"image= {ELSEWHERE}"),
@@ -175,14 +175,11 @@ ELSEWHERE = "is not for sandbox='bubblewrap': leave it out, or choose another sa
             "timeout: options are given either as BubblewrapOptions or by name",
         ),
         ((), {"tools": [3]}, TypeError, "3 is not a tool: give a typed function"),
-    ],
-)
-def test_wrong_options_are_refused(
-    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error) as caught:
-        AsyncSandbox(*arguments, **options)
-    assert str(caught.value) == words
+    ]:
+        with case(arguments, options, error, words):
+            with pytest.raises(error) as caught:
+                AsyncSandbox(*arguments, **options)
+            assert str(caught.value) == words
 
 
 async def test_sandbox_can_be_taken_from_a_pool(backend: Any) -> None:

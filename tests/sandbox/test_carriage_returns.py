@@ -1,19 +1,18 @@
 """Carriage returns in output, as a model sees them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.agents.observation import describe
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from tests.cases import case
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_each_line_has_its_last_state() -> None:
+    for text, shown in [
         ("plain\n", "plain\n"),
         ("windows\r\nlines\r\n", "windows\r\nlines\r\n"),
         (f"before\n{BAR}\nafter\n", "before\n100%|#####| 2/2\nafter\n"),
@@ -23,10 +22,9 @@ BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
         ("\r\r\n", "\r\n"),
         ("working...\r", "working...\r"),
         ("", ""),
-    ],
-)
-def test_each_line_has_its_last_state(text: str, shown: str) -> None:
-    assert apply_carriage_returns(text) == shown
+    ]:
+        with case(text, shown):
+            assert apply_carriage_returns(text) == shown
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40))

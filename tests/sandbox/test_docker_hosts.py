@@ -18,6 +18,7 @@ from codeact_sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, 
 from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.backends.docker.engine import tls_context
 from codeact_sandbox.types.docker_hosts import parse_hosts
+from tests.cases import case
 
 TLS = DockerTLS(ca="/c/ca.pem", cert="/c/cert.pem", key="/c/key.pem")
 
@@ -56,17 +57,14 @@ def test_a_password_in_an_address_is_not_shown() -> None:
     assert "s3cr3t" not in f"{host!r} {DockerOptions(hosts=[host])!r}"
 
 
-@pytest.mark.parametrize(
-    ("hosts", "complaint"),
-    [
+def test_a_wrong_type_is_refused() -> None:
+    for hosts, complaint in [
         ("tcp://a:1", "hosts must be a list of addresses or DockerHost(...)"),
         ({"url": "tcp://a:1"}, "hosts must be a list of addresses or DockerHost(...)"),
         ([7], "an engine of hosts is an address or DockerHost(...), not int"),
-    ],
-)
-def test_a_wrong_type_is_refused(hosts: Any, complaint: str) -> None:
-    with pytest.raises(TypeError, match=f"^{re.escape(complaint)}"):
-        parse_hosts(hosts)
+    ]:
+        with case(hosts, complaint), pytest.raises(TypeError, match=f"^{re.escape(complaint)}"):
+            parse_hosts(hosts)
 
 
 WRONG_ENGINES: list[tuple[Any, str]] = [
@@ -109,19 +107,16 @@ def test_engines_that_can_not_be_right_are_refused() -> None:
             parse_hosts(hosts)
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
+def test_options_that_do_not_go_with_hosts_are_refused() -> None:
+    for options, complaint in [
         ({"docker_host": "tcp://a:1"}, "docker_host= is one engine and hosts= are several: give one of the two"),
         (
             {"bind_dir": "/tmp"},
             "bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=",
         ),
-    ],
-)
-def test_options_that_do_not_go_with_hosts_are_refused(options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
-        AsyncSandbox(hosts=["unix:///a", "unix:///b"], **options)
+    ]:
+        with case(options, complaint), pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+            AsyncSandbox(hosts=["unix:///a", "unix:///b"], **options)
 
 
 @pytest.mark.parametrize("options", [{"hosts": ["unix:///nowhere"]}, {"docker_host": "unix:///nowhere"}])
@@ -158,20 +153,18 @@ class TestEnginesFile:
             DockerHost(url="tcp://c:1", tls=DockerTLS(ca=tmp_path / "c/ca.pem", verify=False), capacity=2),
         )
 
-    @pytest.mark.parametrize(
-        ("text", "complaint"),
-        [
+    def test_engines_file_with_other_content_is_refused(self, tmp_path: Path) -> None:
+        for text, complaint in [
             ("", "is not JSON"),
             ("[" * 100_000, "is not JSON"),
             ("{}", "must have a list such as"),
             ("[]", "must have a list such as"),
             ("[1]", "must have a list such as"),
             (" " * (1024 * 1024) + "[]", "must have a list such as"),
-        ],
-    )
-    def test_engines_file_with_other_content_is_refused(self, tmp_path: Path, text: str, complaint: str) -> None:
-        with pytest.raises(ValueError, match=rf"^the file of engines .*hosts\.json {complaint}"):
-            self.read(tmp_path, text)
+        ]:
+            said = rf"^the file of engines .*hosts\.json {complaint}"
+            with case(text, complaint), pytest.raises(ValueError, match=said):
+                self.read(tmp_path, text)
 
 
 def test_a_tls_socket_is_closed_if_its_connection_is_reset_before_the_handshake() -> None:

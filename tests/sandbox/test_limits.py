@@ -11,6 +11,7 @@ from codeact_sandbox.facts import known_facts
 from codeact_sandbox.types import limits as module
 from codeact_sandbox.types.limits import Limits, machine_memory
 from codeact_sandbox.types.options import DockerOptions
+from tests.cases import case
 
 GIB = 1024**3
 
@@ -21,10 +22,11 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine_memory", lambda: 2 * GIB)
 
 
-@pytest.mark.parametrize(("machine", "memory"), [(64, "4096m"), (16, "4096m"), (8, "2048m"), (1, "256m")])
-def test_the_default_is_a_quarter_of_the_machine_and_at_most_4_gib(machine: int, memory: str) -> None:
-    found = Limits(cpus=2).resolved(machine * GIB)
-    assert (found.memory, found.cpus) == (memory, 2)
+def test_the_default_is_a_quarter_of_the_machine_and_at_most_4_gib() -> None:
+    for machine, memory in [(64, "4096m"), (16, "4096m"), (8, "2048m"), (1, "256m")]:
+        with case(machine, memory):
+            found = Limits(cpus=2).resolved(machine * GIB)
+            assert (found.memory, found.cpus) == (memory, 2)
 
 
 def test_a_chosen_limit_is_kept() -> None:

@@ -24,11 +24,11 @@ from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.option_parsing import parse_options
 from codeact_sandbox.types.option_texts import parse_texts
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
+from tests.cases import case
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
+def test_an_error_says_which_option_is_wrong() -> None:
+    for options, error, words in [
         ({"colour": "red"}, TypeError, "DockerOptions() has no option 'colour'"),
         ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
@@ -62,12 +62,11 @@ from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, Sand
             TypeError,
             "`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.",
         ),
-    ],
-)
-def test_an_error_says_which_option_is_wrong(options: dict[str, Any], error: type[Exception], words: str) -> None:
-    with pytest.raises(error) as caught:
-        parse_options(DockerOptions, options)
-    assert str(caught.value) == words
+    ]:
+        with case(options, error, words):
+            with pytest.raises(error) as caught:
+                parse_options(DockerOptions, options)
+            assert str(caught.value) == words
 
 
 CALLED: dict[str, tuple[Callable[[], object], str]] = {
@@ -85,13 +84,15 @@ CALLED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_unknown_option_names_what_was_called_and_the_nearest_option(name: str) -> None:
-    call, near = CALLED[name]
-    with pytest.raises(
-        TypeError, match=rf"^{name.split(maxsplit=1)[0]}\(\) has no option '\w+'; did you mean '{near}'\?$"
-    ):
-        call()
+def test_unknown_option_names_what_was_called_and_the_nearest_option() -> None:
+    for name, (call, near) in CALLED.items():
+        with (
+            case(name),
+            pytest.raises(
+                TypeError, match=rf"^{name.split(maxsplit=1)[0]}\(\) has no option '\w+'; did you mean '{near}'\?$"
+            ),
+        ):
+            call()
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
@@ -115,9 +116,10 @@ TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
 }
 
 
-@pytest.mark.parametrize("name", TWO_GB)
-def test_limits_can_be_given_by_name(name: str) -> None:
-    assert TWO_GB[name]().limits == Limits(memory="2g", cpus=2)
+def test_limits_can_be_given_by_name() -> None:
+    for name, call in TWO_GB.items():
+        with case(name):
+            assert call().limits == Limits(memory="2g", cpus=2)
 
 
 def test_limits_are_given_in_one_way() -> None:

@@ -68,6 +68,14 @@ BACKENDS = {
 }
 
 
+ON_BUBBLEWRAP = pytest.mark.parametrize(
+    "backend", ["bubblewrap-process", "bubblewrap-session"], indirect=True, scope="module"
+)
+"""For what the tests of the Docker executor show in detail, and the sandbox does in the same way in each backend."""
+EACH_ONCE = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-session"], indirect=True, scope="module")
+"""For what the same code does in each backend: each backend once, and each mode once."""
+
+
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each of the executors in turn."""

@@ -1,52 +1,27 @@
-"""What every executor promises of blocks: their results, output, deadlines and files."""
+"""What every executor promises of blocks: results, output, deadlines, files; Docker's own tests show it there in more detail."""
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import ExecutionResult, Limits, OutputChunk, SandboxFileError
+from tests.cases import case
 from tests.executors.sandboxes import block, out, run, short_result
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+from .conftest import ON_BUBBLEWRAP
 
-COUNT = 4 * 1024 * 1024
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), ON_BUBBLEWRAP]
+
 UNUSUAL = {"split_streams": True, "limits": Limits(output=4096, cpus=0.3), "languages": {"reverse": "rev"}}
 """Options of tests that share a sandbox, some of them with code that never rests."""
-FLOODS = {
-    "print": f"print('head'); print('x' * {COUNT}); print('tail')",
-    "write": f"""
-        import os
-        print('head', flush=True)
-        for _ in range({COUNT} // 65536):
-            _ = os.write(1, b'x' * 65536)
-        print('\\ntail')
-    """,
-    "subprocess": f"""
-        import subprocess
-        print('head', flush=True)
-        _ = subprocess.run(['head', '-c', '{COUNT}', '/dev/zero'])
-        print('\\ntail')
-    """,
-    "stderr": f"""
-        import sys
-        for text in ('head', 'x' * {COUNT}, 'tail'):
-            print(text, file=sys.stderr)
-    """,
-}
 
 
 def running(command):
     """Shell code that shows each process with this command line."""
     return f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o '[{command[0]}]{command[1:]}'; exit 0"
-
-
-async def seen(executor, code):
-    """What the code prints as JSON."""
-    return json.loads(await out(executor, code))
 
 
 class TestResult:
@@ -55,9 +30,6 @@ class TestResult:
         assert short_result(result) == ("ok", 0, "hello\nwörld\n")
         assert (result.error, result.truncated, result.state) == (None, 0, "kept")
         assert result.duration_s > 0
-
-    async def test_result_of_code_without_output_is_empty(self, executor):
-        assert short_result(await run(executor, "x = 1")) == ("ok", 0, "")
 
     async def test_result_has_both_streams_in_the_order_written(self, executor):
         code = "import sys\nfor n in range(5):\n    print(n, file=sys.stderr if n % 2 else sys.stdout)"
@@ -77,40 +49,30 @@ class TestResult:
         assert result.error is not None
         assert (result.error.type, result.error.line) == ("SyntaxError", 2)
 
-    @pytest.mark.parametrize(
-        ("argument", "outcome", "code", "output"),
-        [
+    async def test_result_has_the_exit_code_of_sys_exit(self, executor) -> None:
+        for argument, outcome, code, output in [
             ("", "ok", 0, ""),
             ("0", "ok", 0, ""),
             ("3", "error", 3, ""),
             ("'why'", "error", 1, "why\n"),
             ("124", "error", 124, ""),
-        ],
-    )
-    async def test_result_has_the_exit_code_of_sys_exit(self, executor, argument, outcome, code, output):
-        assert short_result(await run(executor, f"import sys; sys.exit({argument})")) == (outcome, code, output)
+        ]:
+            with case(argument, outcome, code, output):
+                assert short_result(await run(executor, f"import sys; sys.exit({argument})")) == (outcome, code, output)
 
     async def test_result_of_a_process_that_exits_early_is_a_failure(self, executor):
         result = await run(executor, "import os; os._exit(0)")
         assert result.outcome == "crashed"
         assert result.exit_code != 0
 
-    @pytest.mark.parametrize(("name", "number"), [("SIGABRT", 6), ("SIGSEGV", 11), ("SIGKILL", 9)])
-    async def test_result_names_the_signal_that_ended_the_code(self, executor, name, number):
-        result = await run(executor, f"import os; os.kill(os.getpid(), {number})")
-        assert (result.outcome, result.exit_code) == ("crashed", 128 + number)
-        assert result.error is not None
-        assert result.error.type == name
-        assert await out(executor, "print('next')") == "next\n"
-
-    async def test_bytes_that_are_not_text_are_replaced(self, executor):
-        assert await out(executor, "import os; _ = os.write(1, b'a\\xff\\xc3b\\n')") == "a��b\n"
-
-    async def test_result_keeps_control_characters(self, executor):
-        assert await out(executor, "print('\\0', '\\x1b[31mred', '\\r')") == "\0 \x1b[31mred \r\n"
-
-    async def test_incomplete_character_does_not_break_the_result(self, executor):
-        assert await out(executor, "print('\\ud800')") == "\\ud800\n"
+    async def test_result_names_the_signal_that_ended_the_code(self, executor) -> None:
+        for name, number in [("SIGABRT", 6), ("SIGSEGV", 11), ("SIGKILL", 9)]:
+            with case(name, number):
+                result = await run(executor, f"import os; os.kill(os.getpid(), {number})")
+                assert (result.outcome, result.exit_code) == ("crashed", 128 + number)
+                assert result.error is not None
+                assert result.error.type == name
+                assert await out(executor, "print('next')") == "next\n"
 
     async def test_forged_result_is_plain_text(self, executor):
         forged = json.dumps({"outcome": "ok", "exit_code": 0, "report": {"exit_code": 0}})
@@ -129,15 +91,6 @@ class TestResult:
 
 
 class TestLongOutput:
-    @pytest.mark.parametrize("kind", FLOODS)
-    async def test_long_output_is_cut_in_the_middle_and_the_cut_is_counted(self, executor, kind):
-        result = await run(executor, FLOODS[kind])
-        assert (result.outcome, result.exit_code) == ("ok", 0)
-        assert result.output.startswith("head\n")
-        assert result.output.endswith("tail\n")
-        assert len(result.output.encode()) < 1_100_000
-        assert COUNT - 1_100_000 < result.truncated < COUNT
-
     async def test_long_output_has_the_configured_limit(self, make):
         executor = await make(**UNUSUAL)
         result = await run(executor, "print('x' * 100_000)")
@@ -151,25 +104,14 @@ class TestBlocks:
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert short_result(result) == ("error", 4, "1\n2\n3\n")
 
-    async def test_at_least_one_block_is_required(self, executor):
-        with pytest.raises(ValueError, match="No code blocks to execute"):
-            await executor.execute_code_blocks([], CancellationToken())
-
-    @pytest.mark.parametrize("language", ["sh", "bash", "shell"])
-    async def test_blocks_in_shell_have_its_exit_code(self, executor, language):
-        assert short_result(await run(executor, "echo out; echo err >&2; exit 7", language)) == (
-            "error",
-            7,
-            "out\nerr\n",
-        )
-
-    @pytest.mark.parametrize("language", ["python3", "py", "Python"])
-    async def test_blocks_have_labels_as_models_write_them(self, executor, language):
-        assert await out(executor, "print(1)", language) == "1\n"
-
-    async def test_blocks_in_an_unknown_language_give_a_result_that_says_so(self, executor):
-        result = await run(executor, "?", "klingon")
-        assert (result.exit_code, "klingon" in result.output) == (127, True)
+    async def test_blocks_in_shell_have_its_exit_code(self, executor) -> None:
+        for language in ["sh", "bash", "shell"]:
+            with case(language):
+                assert short_result(await run(executor, "echo out; echo err >&2; exit 7", language)) == (
+                    "error",
+                    7,
+                    "out\nerr\n",
+                )
 
     async def test_blocks_in_a_custom_language_run(self, make):
         executor = await make(**UNUSUAL)
@@ -213,22 +155,15 @@ class TestDeadline:
             assert await out(executor, running("sleep 60"), "sh") == "", name
 
     async def test_deadline_keeps_what_was_written_before(self, executor):
-        executor.sandbox.timeout = 5  # a loaded machine has to start the block and to print within this time
+        executor.sandbox.timeout = 3  # a loaded machine has to start the block and to print within this time
         result = await run(executor, "print('half', end=''); import time; time.sleep(60)")
         executor.sandbox.timeout = 30
         assert short_result(result) == ("timeout", 124, "half\n Timeout")
-
-    async def test_timeout_is_not_guessed_from_the_exit_code(self, executor):
-        assert (await run(executor, "exit 124", "sh")).outcome == "error"
 
     async def test_deadline_is_not_delayed_by_a_daemon_that_holds_the_output(self, executor):
         result = await run(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '60']); print('done')")
         assert short_result(result) == ("ok", 0, "done\n")
         assert result.duration_s < 20
-
-    async def test_deadline_must_be_positive(self, backend):
-        with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
-            backend.make(timeout=0)
 
 
 class TestCancellation:
@@ -262,11 +197,12 @@ class TestFiles:
         assert (executor.work_dir / "tools" / "one.py").read_text().startswith("# filename: tools/one.py")
         assert "print(__name__)" in await out(executor, "cat tools/one.py", "sh")
 
-    @pytest.mark.parametrize("name", ["../out.py", "/etc/out.py", "a/../../out.py"])
-    async def test_file_names_outside_the_workspace_are_refused_in_a_result(self, executor, name):
-        result = await run(executor, f"# filename: {name}\nprint('ran')")
-        assert result.exit_code != 0
-        assert "ran" not in result.output
+    async def test_file_names_outside_the_workspace_are_refused_in_a_result(self, executor) -> None:
+        for name in ["../out.py", "/etc/out.py", "a/../../out.py"]:
+            with case(name):
+                result = await run(executor, f"# filename: {name}\nprint('ran')")
+                assert result.exit_code != 0
+                assert "ran" not in result.output
 
     async def test_files_are_not_written_through_a_link(self, make, tmp_path):
         target, work = tmp_path / "target.txt", tmp_path / "work"
@@ -287,14 +223,10 @@ class TestFiles:
         await executor.download("in/up.bin", tmp_path / "down.bin")
         assert (tmp_path / "down.bin").read_bytes() == (tmp_path / "up.bin").read_bytes()
 
-    @pytest.mark.parametrize("name", ["missing", "folder", "pipe"])
-    async def test_missing_files_are_an_error(self, executor, tmp_path, name):
-        await run(executor, "mkdir -p folder; [ -e pipe ] || mkfifo pipe", "sh")
-        with pytest.raises(SandboxFileError):
-            await executor.download(name, tmp_path / "target")
-        assert not (tmp_path / "target").exists()
-
-    async def test_code_file_is_named_in_the_result(self, executor):
-        result = await run(executor, "# filename: named.py\nprint(1)")
-        assert result.code_file is not None
-        assert Path(result.code_file).name == "named.py"
+    async def test_missing_files_are_an_error(self, executor, tmp_path) -> None:
+        for name in ["missing", "folder", "pipe"]:
+            with case(name):
+                await run(executor, "mkdir -p folder; [ -e pipe ] || mkfifo pipe", "sh")
+                with pytest.raises(SandboxFileError):
+                    await executor.download(name, tmp_path / "target")
+                assert not (tmp_path / "target").exists()

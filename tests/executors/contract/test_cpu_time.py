@@ -7,9 +7,10 @@ import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.cases import case
 from tests.executors.sandboxes import out, run
 
-from .conftest import Backend, Make
+from .conftest import EACH_ONCE, Backend, Make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,29 +43,26 @@ async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCo
     assert await out(limited, "print('next')") == "next\n"
 
 
+@EACH_ONCE
 async def test_sleeping_does_not_use_cpu_time(limited: SandboxCodeExecutor) -> None:
     assert await out(limited, "import time; time.sleep(1.2); print('slept')") == "slept\n"
 
 
+@EACH_ONCE
 async def test_each_block_has_its_own_cpu_limit(limited: SandboxCodeExecutor) -> None:
     code = "import time\nend = time.process_time() + 0.11\nwhile time.process_time() < end: pass\nprint('done')"
     for _ in range(3):
         assert await out(limited, code) == "done\n"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+async def test_cpu_time_of_all_processes_of_a_block_is_added_up(limited: SandboxCodeExecutor, backend: Backend) -> None:
+    for code in [
         "import os\nfor _ in range(3): os.fork()\nwhile True: pass",
         "import subprocess\nwhile True: subprocess.run(['python3', '-S', '-c', 'sum(range(10 ** 6))'])",
         "import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass\nimport time; time.sleep(50)",
-    ],
-    ids=["at once", "one after the other", "apart"],
-)
-async def test_cpu_time_of_all_processes_of_a_block_is_added_up(
-    limited: SandboxCodeExecutor, backend: Backend, code: str
-) -> None:
-    check_exceeded(await run(limited, code), backend)
+    ]:
+        with case(code):
+            check_exceeded(await run(limited, code), backend)
 
 
 async def test_cpu_time_of_unreaped_children_counts(limited: SandboxCodeExecutor, backend: Backend) -> None:
@@ -90,19 +88,14 @@ async def test_cpu_time_of_other_blocks_does_not_count(limited: SandboxCodeExecu
     assert (await idle).output == "idle\n"
 
 
+@EACH_ONCE
 async def test_init_command_has_no_cpu_limit(make: Make) -> None:
     spin = "import time\nwhile time.process_time() < 0.4: pass"
     executor = await make(timeout=50, limits=LIMITS, init_command=f"python3 -c '{spin}'")
     assert await out(executor, "print('started')") == "started\n"
 
 
-async def test_cpu_limit_is_kept_in_the_config(backend: Backend) -> None:
-    given = backend.make(limits=Limits(cpu_seconds=2.5))
-    loaded = type(given).load_component(given.dump_component())  # type: ignore[attr-defined]
-    assert loaded.sandbox.options.limits == Limits(cpu_seconds=2.5)
-
-
-@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), "much"])
-async def test_invalid_cpu_limit_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="cpu_seconds"):
-        Limits(cpu_seconds=value)  # type: ignore[arg-type]
+async def test_invalid_cpu_limit_is_refused() -> None:
+    for value in [0, -1, float("inf"), float("nan"), "much"]:
+        with case(value), pytest.raises(ValueError, match="cpu_seconds"):
+            Limits(cpu_seconds=value)  # type: ignore[arg-type]

@@ -16,10 +16,13 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
 from codeact_sandbox.types.result import MEMORY_LINES
 from tests.abuse.canaries import host_addresses
+from tests.cases import case
 from tests.executors import privileged
 from tests.executors.filtered import run as run_without_filter
 from tests.executors.filtered import run_here
 from tests.executors.sandboxes import out, run, run_past_oom
+
+from .conftest import ON_BUBBLEWRAP
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -84,15 +87,17 @@ class TestIsolation:
             control = code.replace('attempt(("192.0.2.1", 80)), attempt(("169.254.169.254", 80))', "None")
             assert json.loads(await asyncio.to_thread(run_here, control))[1] == [True] * len(near)
 
-    @pytest.mark.parametrize("path", ["/", "/usr", "/etc", "/bin", "/usr/lib/python3"])
-    async def test_system_files_can_not_be_changed(self, executor, path):
-        result = await run(executor, f"open('{path}/planted', 'w')")
-        assert result.error is not None
-        assert result.error.type in ("OSError", "PermissionError")
+    async def test_system_files_can_not_be_changed(self, executor) -> None:
+        for path in ["/", "/usr", "/etc", "/bin", "/usr/lib/python3"]:
+            with case(path):
+                result = await run(executor, f"open('{path}/planted', 'w')")
+                assert result.error is not None
+                assert result.error.type in ("OSError", "PermissionError")
 
-    @pytest.mark.parametrize("path", ["/workspace", "/tmp", "~"])
-    async def test_writable_folders_can_be_written(self, executor, path):
-        await out(executor, f"import os; open(os.path.expanduser('{path}/own'), 'w').write('x')")
+    async def test_writable_folders_can_be_written(self, executor) -> None:
+        for path in ["/workspace", "/tmp", "~"]:
+            with case(path):
+                await out(executor, f"import os; open(os.path.expanduser('{path}/own'), 'w').write('x')")
 
     async def test_environment_of_the_host_is_not_visible(self, make, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-987")
@@ -101,11 +106,12 @@ class TestIsolation:
         assert "canary" not in await out(executor, "env; cat /proc/*/environ 2>/dev/null || true", "sh")
         assert await out(executor, "import os; print(os.environ['GIVEN'])") == "yes\n"
 
-    @pytest.mark.parametrize("name", ["environ", "mem", "fd/0", "maps"])
-    async def test_supervisor_can_not_be_inspected(self, executor, name):
-        result = await run(executor, f"open('/proc/1/{name}', 'rb').read(1)")
-        assert result.error is not None
-        assert result.error.type == "PermissionError"
+    async def test_supervisor_can_not_be_inspected(self, executor) -> None:
+        for name in ["environ", "mem", "fd/0", "maps"]:
+            with case(name):
+                result = await run(executor, f"open('/proc/1/{name}', 'rb').read(1)")
+                assert result.error is not None
+                assert result.error.type == "PermissionError"
 
     async def test_supervisor_survives_signals(self, executor):
         await run(executor, "kill -9 1; kill -15 1; kill -11 1; exit 0", "sh")
@@ -161,16 +167,19 @@ class TestLimits:
         assert "Too many open files" in result.error.message
         assert await out(executor, "held = None; print('next')") == "next\n"
 
-    @pytest.mark.parametrize("path", ["/workspace", "/tmp"])
-    async def test_files_are_bounded_in_size_and_number(self, small, path):
-        large = f"try:\n    open('{path}/large', 'wb').write(bytes(8 << 20))\nfinally:\n    os.remove('{path}/large')"
-        many = f"try:\n    for n in range(1000): open(f'{path}/{{n}}', 'x').close()\nfinally:\n"
-        many += f"    for name in os.listdir('{path}'):\n        if name.isdigit(): os.remove(f'{path}/{{name}}')"
-        for code in (large, many):
-            result = await run(small, f"import os\n{code}")
-            assert result.error is not None
-            assert "No space left" in result.error.message
-        assert await out(small, "print('next')") == "next\n"
+    async def test_files_are_bounded_in_size_and_number(self, small) -> None:
+        for path in ["/workspace", "/tmp"]:
+            with case(path):
+                large = f"try:\n    open('{path}/large', 'wb').write(bytes(8 << 20))\nfinally:\n    os.remove('{path}/large')"
+                many = f"try:\n    for n in range(1000): open(f'{path}/{{n}}', 'x').close()\nfinally:\n"
+                many += (
+                    f"    for name in os.listdir('{path}'):\n        if name.isdigit(): os.remove(f'{path}/{{name}}')"
+                )
+                for code in (large, many):
+                    result = await run(small, f"import os\n{code}")
+                    assert result.error is not None
+                    assert "No space left" in result.error.message
+                assert await out(small, "print('next')") == "next\n"
 
     async def test_memory_is_bounded(self, backend, small):
         backend.require_memory_group()
@@ -208,6 +217,7 @@ class TestLimits:
         assert await out(executor, "ulimit -Hc", "bash") == "0\n"
 
 
+@ON_BUBBLEWRAP
 class TestPersistence:
     async def test_variables_persist_in_a_session_only(self, backend, executor):
         await out(executor, "remembered = 1")
@@ -220,14 +230,15 @@ class TestPersistence:
         await run(executor, "half = 1\nraise ValueError")
         assert await out(executor, "print(globals().get('half'))") == ("1\n" if backend.session else "None\n")
 
-    @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "import os; os.abort()"], ids=["timeout", "crash"])
-    async def test_killed_block_loses_no_state(self, backend, executor, code):
-        await out(executor, "before = 1")
-        executor.sandbox.timeout = 3
-        result = await run(executor, f"before = 2\n{code}")
-        executor.sandbox.timeout = 30
-        assert result.state == ("restored" if backend.session else "kept")
-        assert await out(executor, "print(globals().get('before'))") == ("1\n" if backend.session else "None\n")
+    async def test_killed_block_loses_no_state(self, backend, executor) -> None:
+        for code in ["import time; time.sleep(60)", "import os; os.abort()"]:
+            with case(code):
+                await out(executor, "before = 1")
+                executor.sandbox.timeout = 3
+                result = await run(executor, f"before = 2\n{code}")
+                executor.sandbox.timeout = 30
+                assert result.state == ("restored" if backend.session else "kept")
+                assert await out(executor, "print(globals().get('before'))") == ("1\n" if backend.session else "None\n")
 
     async def test_directory_and_exported_variables_persist_in_a_session_only(self, backend, executor):
         await out(executor, "cd /tmp; export MARK=set", "sh")

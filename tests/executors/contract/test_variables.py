@@ -10,6 +10,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run
 
+from .conftest import EACH_ONCE
+
 GIVEN = {
     "KEY": "a/b \u00e9",
     "TZ": "Asia/Tokyo",
@@ -63,7 +65,8 @@ async def test_a_block_has_the_variables_in_any_process(make, backend):
     assert json.loads(await out(executor, LOOK)) == SEEN
 
 
-async def test_a_program_of_a_block_has_the_variables_at_its_start(make):
+@EACH_ONCE
+async def test_a_program_of_a_block_has_the_variables_at_its_start(make, backend):
     executor = await make(environment=GIVEN)
     assert await out(executor, 'echo "$KEY $TZ $PYTHONHASHSEED"; date +%Z', "sh") == "a/b \u00e9 Asia/Tokyo 0\nJST\n"
     started = "import os, sys; print(hash('a'), sys.flags.optimize, sys.path[1:3])"
@@ -74,7 +77,8 @@ async def test_a_program_of_a_block_has_the_variables_at_its_start(make):
     assert await out(executor, "import subprocess; print(subprocess.check_output('mine').decode())") == "mine\n\n"
 
 
-async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(make):
+@EACH_ONCE
+async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(make, backend):
     executor = await make(environment={"PYTHONPATH": "/workspace/lib"})
     await out(executor, "mkdir lib && echo 'def f(x): return x + 1' > lib/given.py", "sh")
     assert await out(executor, "import given; print(given.f(1))") == "2\n"
@@ -88,7 +92,8 @@ async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(mak
     assert await out(executor, code) == "[4]\n"
 
 
-async def test_without_variables_a_block_runs_as_python_does(make):
+@EACH_ONCE
+async def test_without_variables_a_block_runs_as_python_does(make, backend):
     executor = await make()
     shown = await out(executor, "import sys; print(sys.flags.optimize, sys.dont_write_bytecode, sys.warnoptions)")
     assert shown == "0 False []\n"
@@ -118,6 +123,7 @@ async def test_preloaded_modules_see_variables_without_a_path(make, backend):
             await run(executor, KILL_ZYGOTE)
 
 
+@EACH_ONCE
 async def test_without_the_users_site_no_block_finds_packages_there(make, backend, tmp_path):
     """`PYTHONNOUSERSITE`, for blocks as for the programs that they start."""
     folder = "import os, site; os.makedirs(site.getusersitepackages(), exist_ok=True)"
@@ -134,6 +140,7 @@ async def test_without_the_users_site_no_block_finds_packages_there(make, backen
         assert await out(executor, f"python3 -c '{found}'", "sh") == expected
 
 
+@EACH_ONCE
 async def test_a_home_that_can_not_be_made_is_none(make, backend):
     """A start that fails for it would be worse."""
     for home in ("/proc/none", "/home/nobody/at/all", "relative"):

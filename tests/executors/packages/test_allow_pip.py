@@ -9,19 +9,14 @@ import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.executors.contract.conftest import BACKENDS, Backend
+from tests.executors.contract.conftest import EACH_ONCE, Backend, backend
 from tests.executors.images import make_wheel
 from tests.executors.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each of the executors in turn."""
-    found = BACKENDS[request.param]
-    request.getfixturevalue(found.fixture)
-    return found
+__all__ = ["backend"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -109,7 +104,8 @@ WAYS = (
 
 @pytest.mark.usefixtures("configured")
 async def test_one_block_installs_a_package_and_imports_it(backend: Backend) -> None:
-    for way in WAYS:
+    # Each way once in each mode and once in each backend.
+    for way in WAYS[::2] if (backend.fixture == "bubblewrap") == backend.session else WAYS[1::2]:
         # The first package of a sandbox: nothing is installed before.
         async with backend.make(allow_pip=True, timeout=120) as executor:
             result = await run(executor, f"{way}\nimport otherwheel, tinywheel\ntinywheel.main()")
@@ -118,6 +114,7 @@ async def test_one_block_installs_a_package_and_imports_it(backend: Backend) -> 
             assert later.outcome == ("ok" if backend.session else "error"), way
 
 
+@EACH_ONCE
 async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
     shown = ("allow_pip=True", "--allow-pip", "--package", "code has to use what is installed")
     async with backend.make() as executor:
@@ -135,6 +132,7 @@ async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
         assert "attempt" not in await out(executor, "pip list", "sh")
 
 
+@EACH_ONCE
 async def test_without_the_option_a_file_can_be_installed(backend: Backend, tmp_path: Path) -> None:
     make_wheel(tmp_path, "value = 42\n", needs="")
     async with backend.make(work_dir=tmp_path) as executor:

@@ -11,6 +11,7 @@ import pytest
 from codeact_sandbox.packages.fetching import Fetcher, FetchError
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.packages.sources import download, make_sources
+from tests.cases import case
 from tests.executors.egress.servers import Hosts, Server, hosts_in
 
 from .conftest import configure
@@ -161,9 +162,8 @@ def test_a_password_does_not_go_to_another_server(hosts: Hosts) -> None:
     assert [each.headers.get("authorization") for each in other.requests] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("location", "why"),
-    [
+def test_where_an_index_may_not_lead(hosts: Hosts) -> None:
+    for location, why in [
         ("file:///etc/passwd", "file:///etc/passwd is not fetched: only http and https links of an index are followed"),
         ("ftp://127.0.0.1/x", "ftp://127.0.0.1/x is not fetched: only http and https links of an index are followed"),
         (
@@ -185,12 +185,11 @@ def test_a_password_does_not_go_to_another_server(hosts: Hosts) -> None:
         ("http://plain.example/", "http://plain.example/ is not fetched: it has no TLS"),
         ("http://[::1/", "its answer breaks off, or is not HTTP"),
         ("http://127.0.0.1:99999/", "redirects to something that is not a URL"),
-    ],
-)  # fmt: skip
-def test_where_an_index_may_not_lead(hosts: Hosts, location: str, why: str) -> None:
-    hosts.addresses["inside.example"] = ["127.0.0.1"]
-    in_page = Index({"/simple/one/": redirect(location)})
-    assert why in problem(in_page.listen(hosts), hosts)
+    ]:
+        with case(location, why):
+            hosts.addresses["inside.example"] = ["127.0.0.1"]
+            in_page = Index({"/simple/one/": redirect(location)})
+            assert why in problem(in_page.listen(hosts), hosts)
 
 
 def test_links_of_a_page_are_checked_like_redirects(hosts: Hosts) -> None:
