@@ -71,13 +71,8 @@ def over_budget(found: dict[str, int]) -> list[str]:
 
 def static_sizes() -> dict[str, int]:
     """Return what can be measured by reading files."""
-    files = [ROOT / line for line in _git("ls-files", "-z").split("\0") if line]
-    files = [path for path in files if path.is_file() and not path.is_symlink()]
-    product = [
-        path
-        for path in files
-        if path.suffix in (".py", ".js", ".css") and path.relative_to(ROOT).parts[0] not in NOT_PRODUCT
-    ]
+    files = _files()
+    product = [path for path in files if path.suffix in (".py", ".js", ".css") and _is_product(path)]
     python = [path for path in product if path.suffix == ".py"]
     docs = [path for path in files if path.suffix == ".md" and path.parent == ROOT / "docs"]
     tests = [path for path in files if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")]
@@ -93,6 +88,16 @@ def static_sizes() -> dict[str, int]:
         "words in README": _words(ROOT / "README.md"),
         "lines of tests": sum(map(_lines, tests)),
     }
+
+
+def _files() -> list[Path]:
+    """Return the files of the repository, each once, without links."""
+    files = [ROOT / line for line in _git("ls-files", "-z").split("\0") if line]
+    return [path for path in files if path.is_file() and not path.is_symlink()]
+
+
+def _is_product(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[0] not in NOT_PRODUCT
 
 
 def code_lines(source: str) -> int:
@@ -230,10 +235,14 @@ async def functions_of_a_block() -> tuple[int, int]:
         counting = False
     threading.setprofile(None)
     sys.setprofile(None)
-    # Libraries are installed below the root, too.
-    tops = {each: Path(each[0]).relative_to(ROOT).parts[0] for each in called}
-    product = {each for each, top in tops.items() if top not in NOT_PRODUCT and not top.startswith(".")}
-    return len(product), len({path for path, _ in product})
+    passed = _of_product(called)
+    return len(passed), len({path for path, _ in passed})
+
+
+def _of_product(functions: Iterable[tuple[str, str]]) -> set[tuple[Path, str]]:
+    """Return those functions that are our own; libraries are installed below the root, too, and folders reached through links."""
+    product = set(filter(_is_product, _files()))
+    return {(path, name) for file, name in functions if (path := Path(file).resolve()) in product}
 
 
 def count_tests() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 from codeact_sandbox.files import display_files, sync
 from codeact_sandbox.files.manifest import manifest_of
 from codeact_sandbox.files.workspace import Workspace
-from codeact_sandbox.host.blocks import BlockRequest, make_request, to_result
+from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
 from codeact_sandbox.host.display_frames import Displays
@@ -21,28 +21,10 @@ from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError
-from codeact_sandbox.types.languages import Language
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
-from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
-
-
-def request_of(
-    block: CodeAndLanguage, options: SandboxOptions, languages: Mapping[str, Language], *, scan: bool
-) -> BlockRequest | Result:
-    """Return what is sent for a block of a caller, or a result with the reason why it can't be run."""
-    return make_request(
-        block.code,
-        block.language,
-        session=options.mode == "session",
-        workspace=WORKSPACE,
-        languages=languages,
-        scan=scan,
-        cpu_seconds=options.limits.cpu_seconds,
-        delete_unnamed=options.delete_tmp_files,
-    )
 
 
 def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result: Result) -> None:
@@ -131,7 +113,7 @@ class BlockRun:
         if not self.tools.broker.tools or request.message["command"] is not None:
             return None
         request.message["tool_sources"] = self.tools.added_sources()
-        calls = self.tools.block(block, self.context, self.ident)
+        calls = BlockCalls(self.tools.broker, block, self.context, self.ident)
         calls.sandbox = self.client.requests
         calls.work_dir = self.workspace.root if self.workspace is not None else None
         return calls

@@ -177,8 +177,8 @@ class AskedSandbox(Protocol):
     def facts_of_pool(self) -> dict[Hashable, dict[str, Any]] | None:
         """What its pool knows of sandboxes in which no code has run, or None."""
 
-    async def start_if_needed(self) -> None:
-        """Start the sandbox if it is not running."""
+    async def ready(self) -> object:
+        """Start the sandbox if it is not running, and return its client."""
 
     async def run_in_new_process(self, code: str, timeout: float) -> str:
         """Run Python code in a new process, and return its output."""
@@ -192,7 +192,7 @@ async def facts_of(sandbox: AskedSandbox) -> SandboxFacts:
     """
     answer: dict[str, Any] = {}
     try:
-        await sandbox.start_if_needed()
+        await sandbox.ready()
         async with asyncio.timeout(PROBE_DEADLINE_S):
             answer = await _ask(sandbox)
             if sandbox.client is not None and sandbox.client.hello is not None and sandbox.client.hello.memory:

@@ -5,26 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Hashable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from functools import partial, wraps
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox.block_run import BlockRun, notify_refused, request_of, run_program
+from codeact_sandbox.block_run import BlockRun, notify_refused, run_program
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
 from codeact_sandbox.files import transfers
-from codeact_sandbox.host.blocks import combine
+from codeact_sandbox.host.blocks import combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback
@@ -60,22 +51,6 @@ STOPPED = "the sandbox has been stopped: call start() before running more code"
 LOST = (
     "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
 )
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _with_client(
-    function: Callable[Concatenate[RunnerClient, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[ManagedSandbox, P], Coroutine[Any, Any, T]]:
-    """Return the method that calls a function with the running sandbox, or with a new one if it has ended."""
-
-    @wraps(function)
-    async def call(self: ManagedSandbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await function(await self._ready(), *args, **kwargs)
-
-    return call
 
 
 class ManagedSandbox:
@@ -120,9 +95,8 @@ class ManagedSandbox:
         """The client of the running sandbox's runner."""
         self.name: str | None = None
         """Name of the last sandbox."""
-        self.tools: Toolset = (
-            tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
-        )
+        given_tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
+        self.tools: Toolset = given_tools
         self.attachments = self.tools.broker.attachments
         """The recorders and observers."""
         if recorder is not None or observers:
@@ -187,11 +161,7 @@ class ManagedSandbox:
 
     @property
     def work_dir(self) -> Path:
-        """The folder on the host whose files are exchanged with the workspace.
-
-        Raises:
-            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
-        """
+        """The folder on the host whose files are exchanged with the workspace; a temporary one is known after the start."""
         return self._folder.path(self.options)
 
     @property
@@ -225,11 +195,7 @@ class ManagedSandbox:
         self.tools.add(tools, approve_tool)
 
     def offer_tool(self, tool: HostToolProtocol) -> None:
-        """Let the code call a function that belongs to its caller itself: it is not listed, and its calls need no approval.
-
-        Raises:
-            ValueError: Another tool has its name.
-        """
+        """Let the code call a function of its caller, unless another has its name: it is not listed, and needs no approval."""
         self.tools.offer(tool)
 
     @property
@@ -266,7 +232,12 @@ class ManagedSandbox:
             self._undecided = None
         fresh = await self._folder.open(self.options)
         try:
-            client = await self._started_client()
+            client = await self._pool.acquire() if self._pool is not None else self.new_client()
+            self.name = client.name
+            # A sandbox that replaces one that has died must start even if the files have become too large for it.
+            self.blocks = await prepare(
+                client, self.options, self.tools, self._folder.workspace, self._languages, all_files=not self._lost
+            )
         except BaseException:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
@@ -275,23 +246,6 @@ class ManagedSandbox:
         self.starts, self.unrecorded = self.starts + 1, 0
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
-        return client
-
-    async def _started_client(self) -> RunnerClient:
-        """Start a sandbox, or take one of the pool, and prepare it for the first block."""
-        client = await self._pool.acquire() if self._pool is not None else self.new_client()
-        self.name = client.name
-        if self._pool is None:
-            await client.start()
-        self.tools.started(client.settings.tools)
-        try:
-            # A sandbox that replaces one that has died must start even if the files have become too large for it.
-            self.blocks = await prepare(
-                client, self.options, self._folder.workspace, self._languages, all_files=not self._lost
-            )
-        except BaseException:
-            await client.stop()
-            raise
         return client
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
@@ -341,17 +295,17 @@ class ManagedSandbox:
         self,
         blocks: Sequence[CodeAndLanguage],
         context: RunContext = NO_CONTEXT,
+        chunks: OutputChunks | None = None,
         *,
         timeout: float | None = None,
-        chunks: OutputChunks | None = None,
     ) -> Result:
         """Run blocks one after the other, up to the first that fails, and return one result for all.
 
         Args:
             blocks: The blocks, at least one.
             context: What the caller adds to the blocks. Default: nothing.
-            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
             chunks: Gets their output while it is written. Default: nobody.
+            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
         """
         if not blocks:
             raise ValueError("No code blocks to execute.")
@@ -360,7 +314,7 @@ class ManagedSandbox:
         limit = parse_timeout(timeout) if timeout is not None else self.timeout
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
-            client = await self._ready()
+            client = await self.ready()
             results: list[Result] = []
             for number, block in enumerate(blocks):
                 listener = chunks.listener(number) if chunks is not None else None
@@ -381,7 +335,8 @@ class ManagedSandbox:
                     break
             return results[0] if len(results) == 1 else combine(results)
 
-    async def _ready(self) -> RunnerClient:
+    async def ready(self) -> RunnerClient:
+        """Return the running sandbox, or a new one if it has ended or was not started."""
         client = self.client
         if client is not None and client.alive and not self._stopped and self.tools.known is not None:
             return client
@@ -391,19 +346,11 @@ class ManagedSandbox:
             return await self._running()
 
     def interrupt(self) -> bool:
-        """Stop the blocks that run; the session stays as it was before them.
+        """Stop the blocks that run, and return whether there were any; the session stays as it was before them.
 
         Whoever awaits such a block gets its result: the outcome `crashed`, the exit code 130 and an error of type `Stopped`.
-
-        Returns:
-            Whether a block was running.
         """
-        client = self.client
-        return client is not None and client.blocks.interrupt()
-
-    async def start_if_needed(self) -> None:
-        """Start the sandbox if it is not running, as a block does."""
-        await self._ready()
+        return self.client is not None and self.client.blocks.interrupt()
 
     async def run_in_new_process(self, code: str, timeout: float) -> str:
         """Run Python code, without host tools, in a new process: it sees nothing of the session, and is no block.
@@ -412,7 +359,7 @@ class ManagedSandbox:
             SandboxError: It failed, or something around it broke.
         """
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
-            return await run_program(await self._ready(), code, timeout)
+            return await run_program(await self.ready(), code, timeout)
 
     def stream_all(
         self,
@@ -425,16 +372,11 @@ class ManagedSandbox:
         """Run blocks as `run_all` does, yield an `OutputChunk` for each piece of output, and finally the `Result`.
 
         Args:
-            blocks: The blocks, at least one.
-            context: What the caller adds to the blocks. Default: nothing.
-            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
+            blocks: As for `run_all`, and so are `context` and `timeout`.
             on_start: Called with the task that runs the blocks, which may be cancelled.
         """
-
-        def run(chunks: OutputChunks) -> Coroutine[Any, Any, Result]:
-            return self.run_all(blocks, context, timeout=timeout, chunks=chunks)
-
-        return stream_output(run, parse_size(self.options.limits.output), on_start)
+        limit = parse_size(self.options.limits.output)
+        return stream_output(partial(self.run_all, blocks, context, timeout=timeout), limit, on_start)
 
     async def _run_block(
         self,
@@ -449,7 +391,7 @@ class ManagedSandbox:
     ) -> Result:
         options, workspace = self.options, self._folder.workspace
         attached = self.attachments.current if observed else ()
-        request = request_of(block, options, self._languages, scan=workspace is not None)
+        request = make_request(block, options, self._languages, scan=workspace is not None)
         if isinstance(request, Result):
             notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
             return request
@@ -475,11 +417,11 @@ class ManagedSandbox:
 
     # Files
 
-    put = _with_client(transfers.put)
-    get = _with_client(transfers.get)
-    write = _with_client(transfers.write)
-    read = _with_client(transfers.read)
-    list_files = _with_client(transfers.list_files)
+    put = transfers.method(transfers.put)
+    get = transfers.method(transfers.get)
+    write = transfers.method(transfers.write)
+    read = transfers.method(transfers.read)
+    list_files = transfers.method(transfers.list_files)
 
     # The session's memory
 
@@ -489,7 +431,7 @@ class ManagedSandbox:
         Raises:
             ValueError: There is no session, or a block is running.
         """
-        await (await self._ready_session()).requests.command(Frame.TAKE_CHECKPOINT, {})
+        await self._command(Frame.TAKE_CHECKPOINT)
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -499,13 +441,13 @@ class ManagedSandbox:
         Raises:
             ValueError: There is no session or no checkpoint, or a block is running.
         """
-        await (await self._ready_session()).requests.command(Frame.ROLL_BACK, {})
+        await self._command(Frame.ROLL_BACK)
         self.unrecorded += 1
 
-    async def _ready_session(self) -> RunnerClient:
+    async def _command(self, kind: Frame) -> None:
         if self.options.mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
-        return await self._ready()
+        await (await self.ready()).requests.command(kind, {})
 
     # Replay
 
@@ -517,18 +459,15 @@ class ManagedSandbox:
         fails, the sandbox is stopped. It raises `ExternalEffectsError` if they could have an effect outside the sandbox.
         """
         async with self._session:
-            client = await self._ready()
+            client = await self.ready()
             if (reason := select.external_effects(self.options)) is not None:
                 raise ExternalEffectsError(reason)
-            workspace = self._folder.workspace
-            assert workspace is not None
-            # Files made by the start are stored on the host after the first block, as in every session.
-            await self._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), self.timeout, observed=False)
+            assert self._folder.workspace is not None
             run_block = partial(self._run_block, client, timeout=self.timeout, observed=False)
-            replay = ReplayWorkspace(client, workspace, run_block)
+            # Files made by the start are stored on the host after the first block, as in every session.
+            await run_block(EMPTY_BLOCK, RunContext(journalled=True))
+            replay = ReplayWorkspace(client, self._folder.workspace, run_block)
             try:
-                if client.gateway is not None:
-                    client.gateway.shut()
                 await replay.begin(set(known_marks))
                 yield replay
                 await replay.end()

@@ -10,10 +10,10 @@ from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.blocks import make_request, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.languages import Language
 from codeact_sandbox.types.options import DockerOptions, SandboxOptions
-from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block
 
@@ -23,12 +23,36 @@ PREPARE_TIMEOUT_S = 60.0
 async def prepare(
     client: RunnerClient,
     options: SandboxOptions,
+    tools: Toolset,
     workspace: Workspace | None,
     languages: Mapping[str, Language],
     *,
     all_files: bool,
 ) -> int:
-    """Send files and functions, and run `init_command`; return how many blocks were run for it."""
+    """Start a sandbox, unless it is one of a pool, and prepare it for its first block; it is stopped if that fails.
+
+    Returns:
+        How many blocks were run for it.
+    """
+    if client.hello is None:
+        await client.start()
+    tools.started(client.settings.tools)
+    try:
+        return await _send_parts(client, options, workspace, languages, all_files=all_files)
+    except BaseException:
+        await client.stop()
+        raise
+
+
+async def _send_parts(
+    client: RunnerClient,
+    options: SandboxOptions,
+    workspace: Workspace | None,
+    languages: Mapping[str, Language],
+    *,
+    all_files: bool,
+) -> int:
+    """Send files and functions, and run `init_command`."""
     blocks = 0
     await check_data(client, options.data)
     if workspace is not None:
@@ -62,16 +86,7 @@ async def _run(
     failed: str,
     scan: bool,
 ) -> Reply:
-    session = options.mode == "session"
-    request = make_request(
-        block.code,
-        block.language,
-        session=session,
-        workspace=WORKSPACE,
-        languages=languages,
-        scan=scan,
-        delete_unnamed=True,
-    )
+    request = make_request(block, options, languages, scan=scan, of_caller=False)
     assert not isinstance(request, Result)
     reply = await client.blocks.run(request.message, request.code, PREPARE_TIMEOUT_S)
     result = to_result(reply, split_streams=options.split_streams)

@@ -71,7 +71,9 @@ class ReplayWorkspace:
         self._inside: Manifest = {}
 
     async def begin(self, fingerprints: set[str]) -> None:
-        """Find out which of the needed files the host has."""
+        """Close the network, and find out which of the needed files the host has."""
+        if self._client.gateway is not None:
+            self._client.gateway.shut()
         sizes = {int(fingerprint.partition(":")[0]) for fingerprint in fingerprints if has_hash(fingerprint)}
         await asyncio.to_thread(self._read_host, sizes)
         await self._read_own()

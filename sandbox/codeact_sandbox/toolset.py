@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from codeact_sandbox.tools.approval import ApproveTool
-from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
+from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.tools.stub import sources
-from codeact_sandbox.types.observers import BlockId
-from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 from codeact_sandbox.types.tool_limits import ToolLimits
 
@@ -153,10 +151,6 @@ class Toolset:
         if self.broker.tools.keys() <= self._at_start:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
-
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
-        """Return the handler of the calls of one block (its `code` and `language`)."""
-        return self.broker.block(block.code, block.language, context, ident)
 
 
 def _checked(approve: ApproveTool | None) -> ApproveTool | None:

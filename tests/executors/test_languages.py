@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from codeact_sandbox.host.blocks import default_filename, filename_comment, make_request
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.languages import LANGUAGES, Language, find_language, merge
+from codeact_sandbox.types.options import BubblewrapOptions
 from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import Block
 from tests.cases import case
 from tests.texts import ANY
 
@@ -204,6 +206,6 @@ def test_the_command_runs_a_file(tmp_path: Path, label: str, code: str):
 
 
 def test_a_long_language_label_is_cut_in_the_refusal() -> None:
-    refusal = make_request("1", "x" * 1_000_000, session=True, workspace="/workspace", languages=merge(None))
+    refusal = make_request(Block("1", "x" * 1_000_000), BubblewrapOptions(), merge(None))
     assert isinstance(refusal, Result)
     assert len(refusal.output) < 2000

@@ -14,7 +14,7 @@ RUNNER = Path(codeact_sandbox.__file__).parent
 KILL = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from runner import system
+from runner.shared import system
 listed = system.list_pids
 def list_slowly():
     found = listed()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.workspace import Workspace
@@ -14,6 +16,28 @@ from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.protected_names import ProtectedNames
 
 MAX_READ_BYTES = 256 * 1024**2
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HasClient(Protocol):
+    """What is started when it is needed."""
+
+    async def ready(self) -> RunnerClient:
+        """Return the running sandbox, or a new one if it has ended."""
+
+
+def method(
+    function: Callable[Concatenate[RunnerClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[HasClient, P], Coroutine[Any, Any, T]]:
+    """Make a method of one of the functions below, which calls it with the sandbox."""
+
+    @wraps(function)
+    async def call(self: HasClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await function(await self.ready(), *args, **kwargs)
+
+    return call
 
 
 async def put(client: RunnerClient, source: Path | str, name: str | None = None) -> None:

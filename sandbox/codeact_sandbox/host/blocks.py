@@ -18,7 +18,10 @@ from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.languages import Language
 from codeact_sandbox.types.limits import MAX_PAYLOAD
+from codeact_sandbox.types.options import SandboxOptions
+from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, Outcome, Result, State, last_line
+from codeact_sandbox.types.run_context import CodeAndLanguage
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
@@ -51,17 +54,23 @@ class BlockRequest:
 
 
 def make_request(
-    code: str,
-    label: str,
-    *,
-    session: bool,
-    workspace: str,
+    block: CodeAndLanguage,
+    options: SandboxOptions,
     languages: Mapping[str, Language],
+    *,
     scan: bool = False,
-    cpu_seconds: float | None = None,
-    delete_unnamed: bool = False,
+    of_caller: bool = True,
 ) -> BlockRequest | Result:
-    """Turn code into a request, or into a result with the reason why it can't be run."""
+    """Make the request for a block, or a result with the reason why it can't be run.
+
+    Args:
+        block: The block.
+        options: The sandbox's options.
+        languages: The languages by label.
+        scan: Whether the reply lists the files that have changed. Default: no.
+        of_caller: Whether a caller gave the block; one of the sandbox itself has no limit of processor time and leaves no file.
+    """
+    code, label, session = block.code, block.language, options.mode == "session"
     language = languages.get(label.strip().lower())
     if language is None:
         known = ", ".join(sorted({language.name for language in languages.values()}))
@@ -88,11 +97,12 @@ def make_request(
     named = filename is not None
     if filename is None and not (session and (language.name == "python" or keep_state)):
         filename = default_filename(code, language)
-    path = f"{workspace}/{filename}" if filename is not None else None
+    path = f"{WORKSPACE}/{filename}" if filename is not None else None
+    cpu_seconds = options.limits.cpu_seconds if of_caller else None
     message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
     if filename is not None:
         message["hide"] = path
-        message["delete"] = delete_unnamed and not named
+        message["delete"] = not named and (options.delete_tmp_files or not of_caller)
     return BlockRequest(message, encoded, filename)
 
 

@@ -14,9 +14,8 @@ from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
 from codeact_sandbox.host.messages import Hello, RunnerSettings
 from codeact_sandbox.host.protocol import Frame
-from codeact_sandbox.host.requests import Requests
+from codeact_sandbox.host.requests import Requests, RunningBlocks
 from codeact_sandbox.host.runner_modules import RunnerModules
-from codeact_sandbox.host.running_blocks import RunningBlocks
 from codeact_sandbox.host.stream import ByteStream, Launcher
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for

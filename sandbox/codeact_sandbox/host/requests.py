@@ -1,16 +1,22 @@
-"""Requests to a started runner and their answers: files, and the memory of the session."""
+"""Requests to a started runner and their answers: blocks, files, and the memory of the session."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
-from codeact_sandbox.host.connection import Connection, Reply
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.blocks import to_result
+from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
 from codeact_sandbox.host.messages import checked_entries, number_of
 from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.stream import Calls
 from codeact_sandbox.host.waiting import iterating, wait_for
 from codeact_sandbox.types.errors import (
     SandboxDied,
@@ -22,6 +28,10 @@ from codeact_sandbox.types.errors import (
 
 CHUNK = 256 * 1024
 ANSWER_TIMEOUT_S = 20.0
+OUTPUT_SLACK = 64 * 1024
+MAX_UNDELIVERED = 20_000
+
+logger = logging.getLogger("codeact_sandbox")
 
 
 class Requests:
@@ -122,3 +132,115 @@ class Requests:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
+
+
+class RunningBlocks:
+    """Runs blocks, and keeps what belongs to those that run.
+
+    Args:
+        requests: The sandbox's requests, whose numbers and connection blocks share.
+        stop: Stops the sandbox, which has not answered in time.
+        output_limit: Bytes of output kept of each stream of a block.
+        grace_s: How long after a block's deadline its result may come, in seconds.
+    """
+
+    def __init__(
+        self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
+    ) -> None:
+        self.undelivered: dict[str, dict[str, Any]] = {}
+        """Files of cancelled blocks, by name; they are not on the host yet."""
+        self._requests = requests
+        self._stop = stop
+        self._output_room = 2 * output_limit + OUTPUT_SLACK
+        self._grace_s = grace_s
+        self._time_limits: dict[int, float] = {}
+        self._calls: dict[int, Calls] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether no block runs."""
+        return not (self._time_limits or self._calls)
+
+    def take_calls(self, connection: Connection) -> None:
+        """Pass the frames of calls to host tools to the blocks that make them."""
+        connection.handlers[Frame.TOOL_CALL] = partial(self._on_call_frame, Frame.TOOL_CALL)
+        connection.handlers[Frame.CANCEL_CALL] = partial(self._on_call_frame, Frame.CANCEL_CALL)
+
+    def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
+        if (calls := self._calls.get(ident)) is not None:
+            calls.on_frame(kind, payload)
+
+    async def run(
+        self,
+        request: dict[str, Any],
+        code: bytes,
+        timeout_s: float,
+        on_output: OutputCallback | None = None,
+        calls: Calls | None = None,
+        *,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Reply:
+        """Run one block."""
+        ident = next(self._requests.idents)
+        message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
+        with self._requests.lock:
+            connection = self._requests.usable_connection()
+            if calls is not None:
+                send = connection.send
+                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
+                self._calls[ident] = calls
+            reply = connection.request(
+                Frame.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
+            )
+            # Blocks that were sent before may have to end first.
+            self._time_limits[ident] = timeout_s + self._grace_s
+        try:
+            limit = sum(list(self._time_limits.values()))
+            if on_sent is not None:
+                on_sent()
+            return await wait_for(reply, limit, f"the sandbox {self._requests.name} did not answer within {limit:g} s")
+        except asyncio.CancelledError as cancelled:
+            await self._kill_block(connection, ident, reply, cancelled)
+            raise
+        except SandboxTimeout:
+            await self._stop()
+            raise
+        finally:
+            del self._time_limits[ident]
+            self._calls.pop(ident, None)
+
+    async def _kill_block(
+        self, connection: Connection, ident: int, reply: Future[Reply], cancelled: asyncio.CancelledError
+    ) -> None:
+        """Kill a block, wait for its death, and add its result to the exception of its caller."""
+        if ident in self._calls:
+            self._calls[ident].end()
+        connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
+        try:
+            killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
+            self.add_undelivered(checked_entries(killed.message.get("files", [])))
+            cancelled.result = to_result(killed, split_streams=False)  # type: ignore[attr-defined]
+        except SandboxTimeout as error:
+            logger.warning("%s; it is stopped", error)
+            await self._stop()
+        except SandboxError:
+            pass  # the sandbox has ended, and the block with it
+
+    def interrupt(self) -> bool:
+        """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`."""
+        connection = self._requests.connection
+        running = list(self._time_limits)
+        if connection is None or not running:
+            return False
+        for ident in running:
+            if (calls := self._calls.get(ident)) is not None:
+                calls.end()
+            connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
+        return True
+
+    def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Record files of a cancelled block: the runner does not report them again."""
+        for entry in entries:
+            self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
+        for name in list(itertools.islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
+            del self.undelivered[name]

@@ -42,7 +42,7 @@ from codeact_sandbox.types.observers import (
     recorders,
 )
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
-from codeact_sandbox.types.run_context import RunContext
+from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
 from codeact_sandbox.types.tool_limits import ToolLimits
 
@@ -104,10 +104,6 @@ class ToolBroker:
             "call_bytes": parse_size(self.limits.call_bytes),
         }
 
-    def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
-        """Return the handler of the calls of one block, for the running event loop."""
-        return BlockCalls(self, code, language, context, block)
-
 
 @dataclass(eq=False)
 class _Call:
@@ -129,14 +125,21 @@ class _Call:
 
 
 class BlockCalls:
-    """The calls of one block."""
+    """The calls of one block, which the running event loop awaits.
 
-    def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
+    Args:
+        broker: The host tools.
+        code: The block.
+        context: What its caller adds to it.
+        block: Its number.
+    """
+
+    def __init__(self, broker: ToolBroker, code: CodeAndLanguage, context: RunContext, block: BlockId) -> None:
         self._broker = broker
         self._block = block
         self._attached = broker.attachments.current
         self._limits = broker.limits
-        self._code, self._language = code, language
+        self._code = code
         self._loop = asyncio.get_running_loop()
         # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
@@ -290,7 +293,7 @@ class BlockCalls:
         approve = self._broker.approval_for(tool)
         if approve is not None:
             waiting = ToolApprovalRequest(
-                tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
+                tool.name, request.copies[2], tool.signature, tool.description, self._code.code, self._code.language
             )
             await self._approve(approve, waiting)
         await self._record_intent(call, tool)

@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 from collections.abc import Generator
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
@@ -19,12 +20,17 @@ CHUNKS_PER_CALL = 4
 SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
+@dataclass
 class FileBudget:
-    """How many bytes the running calls of a block may exchange as files."""
+    """How many bytes the running calls of a block may exchange as files.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
+    Args:
+        limit: All bytes.
+        used: Bytes that are in use.
+    """
+
+    limit: int
+    used: int = 0
 
     def take(self, count: int) -> None:
         """Take some of it."""

@@ -8,6 +8,6 @@ def format_count(number: int, name: str, plural: str | None = None) -> str:
     return f"{number:,} {name if number == 1 else plural or f'{name}s'}"
 
 
-def format_percent(part: float, digits: int = 1) -> str:
+def format_percent(part: float) -> str:
     """Format a fraction as a percentage: "66.7%"."""
-    return f"{100 * part:.{digits}f}%"
+    return f"{100 * part:.1f}%"
