@@ -30,7 +30,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
-from autogen_codeact.agents.code_search import FoundCode, runnable_languages
+from autogen_codeact.agents.code_search import FoundCode, NotRun, as_metadata, describe_not_run, runnable_languages
 from autogen_codeact.agents.config import (
     AgentConfig,
     CodeExecutorAgentState,
@@ -45,7 +45,6 @@ from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
-from autogen_codeact.agents.not_run import NotRun, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_options import RunOptions

@@ -21,13 +21,22 @@ from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code, is_cut_off
+from autogen_codeact.agents.code_search import (
+    ANSWER_NOT_RUN,
+    CUT_OFF,
+    FoundCode,
+    NotRunNotes,
+    as_metadata,
+    code_in_answer,
+    describe_not_run,
+    find_code,
+    is_cut_off,
+)
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
 from autogen_codeact.agents.hints import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.steps import RunEnded

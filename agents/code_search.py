@@ -1,19 +1,186 @@
-"""Finds the code to run in messages."""
+"""Finds the code to run in messages, and says of other code in them why it is not run."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks, normalise_language
-from autogen_codeact.agents.not_run import NotRun, looks_like_code, why_not_run
+from autogen_codeact.agents.extraction import (
+    DOCUMENT_LABELS,
+    OUTPUT_LABELS,
+    ExtractedBlock,
+    extract_code_blocks,
+    normalise_language,
+)
+from autogen_codeact.agents.text import shorten
+
+Reason = Literal["language", "unlabelled", "transcript", "untagged", "truncated", "answer"]
+
+_DATA = """
+bib bibtex cfg conf css csv diff dot dotenv env graphviz html ini json json5 jsonc jsonl latex math mermaid ndjson
+patch properties svg table tex toml tree tsv xml yaml yml
+"""
+DATA_LABELS = frozenset(_DATA.split())
+"""Labels (normalised) of blocks of data or markup: nothing in them is code to run."""
+
+TRANSCRIPT_LABELS = frozenset(("pycon", "python-console", "python-repl", "doctest", "ipython-console", "irb"))
+"""Labels (normalised) of recorded sessions: code with prompts, between its outputs."""
+
+TERMINAL_LABELS = frozenset(("console", "shell-session", "shellsession", "terminal"))
+"""Labels (normalised) that models use for commands and for output; prompts tell them apart."""
 
 CUT_OFF = (
     "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "
     "if it is long, in a shorter form."
 )
+IN_MESSAGE = "Code in your message was not run:"
+ANSWER_NOT_RUN = "If it is your answer, send the message again; if it should run, send it so that it can."
+COULD_RUN: frozenset[Reason] = frozenset(("answer", "truncated", "untagged"))
+"""Reasons of code that would have been run in another place or form."""
+MAX_NAMED = 10
+MAX_LABEL_CHARS = 40
+MAX_LOOKED_AT_CHARS = 10_000
+
+_PROMPT = re.compile(r"^[ \t]*(?:>>>|In \[\d+\]:|[\w.~/@:-]{0,40}[$%]) \S", re.MULTILINE)
+_COMMANDS = (
+    "apt|apt-get|awk|bash|cat|cd|chmod|cp|curl|docker|echo|export|git|grep|head|ls|mkdir|mv|node|npm|npx|pip|pip3|"
+    "python|python3|rm|sed|sh|source|sudo|tail|tar|touch|unzip|wget"
+)
+_CODE = re.compile(
+    rf"""^[ \t]*(?:
+        \#!/                                                        # a script
+        | import[ ]\w[\w.]*(?:,|[ ]as[ ]|[ \t]*$)
+        | from[ ][\w.]+[ ]import[ ]
+        | (?:async[ ])?(?:def|function|func|fn)[ ]\w+[ ]?\(
+        | class[ ]\w+[^\n]{{0,200}}[:{{][ \t]*$
+        | (?:for|while|if|elif|else|try|with|except|finally)\b[^\n]{{0,200}}[:{{][ \t]*$
+        | (?:await[ ])?[a-z_]\w{{0,60}}(?:\.\w{{1,60}}){{0,6}}\([^\n]{{0,400}}[ \t;)\]]$ # a call
+        | [a-z_]\w{{0,60}}[ ]=[ ][^\n=]{{0,400}}[(\[{{]              # a value that is computed
+        | (?:const|let|var)[ ]\w+[ ]?=
+        | [%!]\w+[ ]
+        | (?:{_COMMANDS})[ ][\w"'./~$-]
+        | (?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH)[ ][^\n]{{0,400}}
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """A block of code that was not run.
+
+    Args:
+        language: Its normalised label; "" without one.
+        reason: `language`: it is not run here. `unlabelled`: it has no label. `transcript`: there are prompts and outputs in
+            it. `untagged`: it is not in `<execute>` tags, where only these are run. `truncated`: it is not closed. `answer`:
+            it could run, but an answer is not run.
+        code: The code.
+    """
+
+    language: str
+    reason: Reason
+    code: str
+
+
+def why_not_run(block: ExtractedBlock, languages: Collection[str], *, tags_only: bool = False) -> Reason | None:
+    """Return why a block is not run."""
+    if block.language in languages:
+        if not block.complete:
+            return "truncated"
+        return None if block.tagged or not tags_only else "untagged"
+    reason = _why_not_code_here(block)
+    return "truncated" if reason is not None and reason != "transcript" and not block.complete else reason
+
+
+def _why_not_code_here(block: ExtractedBlock) -> Reason | None:
+    label = block.language
+    if label in TRANSCRIPT_LABELS or (label in TERMINAL_LABELS and _PROMPT.search(block.code[:MAX_LOOKED_AT_CHARS])):
+        return "transcript"
+    if label in TERMINAL_LABELS:
+        return "language" if looks_like_code(block.code) else None
+    if label in OUTPUT_LABELS | DOCUMENT_LABELS | DATA_LABELS:
+        return None
+    if label:
+        return "language"
+    return "unlabelled" if looks_like_code(block.code) else None
+
+
+def looks_like_code(text: str) -> bool:
+    """Return whether text without a label is probably code, and not output, a table or a drawing."""
+    looked_at = text[:MAX_LOOKED_AT_CHARS]
+    return _CODE.search(looked_at) is not None or _PROMPT.search(looked_at) is not None
+
+
+def as_metadata(blocks: Sequence[NotRun]) -> dict[str, str]:
+    """Return the metadata `not_run` of a message: a JSON list of languages and reasons. Empty if there are none."""
+    if not blocks:
+        return {}
+    named = [{"language": shorten(each.language, MAX_LABEL_CHARS), "reason": each.reason} for each in blocks]
+    return {"not_run": json.dumps(named[:MAX_NAMED])}
+
+
+def describe_not_run(blocks: Sequence[NotRun], languages: Iterable[str], head: str = IN_MESSAGE) -> str:
+    """Name blocks to the model, with the reason and what to change."""
+    run = listed(languages)
+    lines = dict.fromkeys(f"- {_named(each)}: {_why(each, run)}" for each in blocks)
+    shown = [*lines][:MAX_NAMED]
+    return "\n".join([head, *shown])
+
+
+def listed(languages: Iterable[str]) -> str:
+    """Return languages as a phrase, such as "bash, python or sh"."""
+    *others, last = sorted(languages)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _named(block: NotRun) -> str:
+    label = "".join(char if char.isprintable() else "?" for char in block.language)
+    return f"a block labelled {shorten(label, MAX_LABEL_CHARS)}" if label else "a block without a label"
+
+
+def _why(block: NotRun, run: str) -> str:
+    match block.reason:
+        case "unlabelled":
+            return f"label code that should run as {run}"
+        case "transcript":
+            return f"it has prompts and outputs in it; send the code alone, labelled {run}"
+        case "untagged":
+            return "only code between <execute> and </execute> is run"
+        case "truncated":
+            return "it is not closed, so it may be incomplete"
+        case "answer":
+            return "an answer is not run"
+        case "language":
+            return f"only {run} is run here"
+
+
+class NotRunNotes:
+    """Keeps track, during one turn, of the blocks that the model has been told about: each block is named once."""
+
+    def __init__(self) -> None:
+        self._named: set[NotRun] = set()
+        self._just_named = False
+
+    def news(self, blocks: Sequence[NotRun]) -> list[NotRun]:
+        """Return the blocks of a message that ran other code, as far as they are to be named."""
+        new = [block for block in blocks if block not in self._named]
+        self._named.update(new)
+        self._just_named = bool(new)
+        return new
+
+    def to_name(self, blocks: Sequence[NotRun]) -> list[NotRun]:
+        """Return the blocks of a message that ran nothing, as far as they are to be named; none if it is the answer.
+
+        It is the answer if the message before it had such a block, and the model was told so.
+        """
+        if self._just_named:
+            return []
+        return self.news(blocks)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,21 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
-from autogen_codeact.agents.code_search import CUT_OFF, FoundCode, code_in_answer, find_code
+from autogen_codeact.agents.code_search import (
+    ANSWER_NOT_RUN,
+    CUT_OFF,
+    FoundCode,
+    NotRunNotes,
+    as_metadata,
+    code_in_answer,
+    describe_not_run,
+    find_code,
+)
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from autogen_codeact.agents.not_run import listed
+from autogen_codeact.agents.code_search import listed
 from autogen_codeact.agents.tool_prompt import describe_functions, describe_tools
 from codeact_sandbox.types.tool import HostToolProtocol
 

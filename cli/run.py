@@ -17,8 +17,7 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.code_search import is_cut_off
-from autogen_codeact.agents.not_run import COULD_RUN
+from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF, CUT_OFF_BY_OTHERS
-from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
+from autogen_codeact.agents.code_search import ANSWER_NOT_RUN
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured

@@ -172,12 +172,7 @@ def memory(many):
         memory = f"{grown['low_mb']:+.1f} to {grown['high_mb']:+.1f} MB"
         descriptors = f"{grown['descriptors_first']} then, {grown['descriptors_last']} at the end"
         lines.append(
-            f"- {found['tasks']:,} tasks, {kind}: the driver's memory stays within {GROWTH_MB} MB after the first {SETTLED} "
-            f"tasks. {_first_upper(result(kept, memory))}. Its descriptors do not grow. "
-            f"{_first_upper(result(closed, descriptors))}."
+            f"- {found['tasks']:,} tasks, {kind}: memory of the driver after the first {SETTLED} (± {GROWTH_MB} MB) "
+            f"{result(kept, memory)}; descriptors (no more) {result(closed, descriptors)}."
         )
     return [wrapped(line) for line in lines]
-
-
-def _first_upper(text):
-    return text[0].upper() + text[1:]

@@ -119,20 +119,10 @@ def variants_list(seconds, names, cells):
 
 
 def plots(curves):
-    """Return the plots, each with the first and last point of its lines."""
-    parts = []
-    for name, lines in curves.items():
-        ends = [
-            f"{line} {duration(statistics.median(points[0][1]))} at {points[0][0]:,}, "
-            f"{duration(statistics.median(points[-1][1]))} at {points[-1][0]:,}"
-            for line, points in lines.items()
-            if points
-        ]
-        if ends:
-            label, title = CURVES[name]
-            text = wrapped(f"{label[0].upper()}{label[1:]}: {'; '.join(ends)}.")
-            parts.append(f"![{title}](benchmarks/{name}.svg)\n\n{text}")
-    return "\n\n".join(parts)
+    """Return the plots of what was measured; each has its title inside."""
+    return "\n".join(
+        f"![{CURVES[name][1]}](benchmarks/{name}.svg)" for name, lines in curves.items() if any(lines.values())
+    )
 
 
 def more_facts(facts):

@@ -17,8 +17,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.code_search import CUT_OFF
-from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
+from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ErrorInfo

@@ -10,8 +10,16 @@ from autogen_core.models import CreateResult, RequestUsage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.code_search import CUT_OFF, code_in_answer, find_code, runnable_languages
-from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, MAX_NAMED, describe_not_run, looks_like_code
+from autogen_codeact.agents.code_search import (
+    ANSWER_NOT_RUN,
+    CUT_OFF,
+    MAX_NAMED,
+    code_in_answer,
+    describe_not_run,
+    find_code,
+    looks_like_code,
+    runnable_languages,
+)
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import answer_message, comparable, execution_event, from_agent, generation_event, python
