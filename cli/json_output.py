@@ -8,7 +8,6 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ import typer
 
 from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated
 from autogen_codeact.cli.output import print_json
+from codeact_sandbox.files.regular_files import open_regular
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult
@@ -34,7 +34,6 @@ LOG_S = 5.0
 """Seconds to wait until the result of a block is in the log."""
 MAX_MISSES = 2
 """Results that were not found in the log, after which it is not read any more: it has ended because the disk is full."""
-_PIECE = 1024 * 1024
 
 
 class LastJsonLine:
@@ -205,12 +204,16 @@ class _LoggedResults:
     """Reads the results of blocks from a log while it is being written."""
 
     def __init__(self, folder: Path) -> None:
+        from autogen_codeact.runs import RunError  # noqa: PLC0415 - not needed for --help
+        from autogen_codeact.runs.folder import RunFolder  # noqa: PLC0415
+        from autogen_codeact.runs.reader import LogReader  # noqa: PLC0415
+
         self.misses = 0
         self._folder = folder
-        self._at = self._line = 0
+        self._reader = LogReader(RunFolder(folder))
         self._run: Run | None = None
-        with suppress(OSError):
-            for _ in self._new_lines():  # what a run that is continued has had
+        with suppress(RunError):
+            for _ in self._reader.read(follow=True):  # what a run that is continued has had
                 pass
 
     @property
@@ -230,28 +233,16 @@ class _LoggedResults:
         until = time.monotonic() + LOG_S
         while time.monotonic() < until:
             try:
-                for data in self._new_lines():
-                    event = self.run.parse(RawEvent(data["type"], data, self._line, self._at))
-                    if isinstance(event, BlockFinished):
-                        return event.result
-            except (OSError, ValueError, RunError):
+                for raw in self._reader.read(follow=True):
+                    if isinstance(raw, RawEvent) and raw.name == "block_finished":
+                        event = self.run.parse(raw)
+                        if isinstance(event, BlockFinished):
+                            return event.result
+            except RunError:
                 break
             time.sleep(0.01)
         self.misses += 1
         return None
-
-    def _new_lines(self) -> Iterable[dict[str, Any]]:
-        import json  # noqa: PLC0415
-
-        from autogen_codeact.runs.store import EVENTS  # noqa: PLC0415
-
-        with open(self._folder / EVENTS, "rb") as log:
-            log.seek(self._at)
-            while (line := log.readline()).endswith(b"\n"):
-                self._at += len(line)
-                self._line += 1
-                if b'"block_finished"' in line and (data := json.loads(line)).get("type") == "block_finished":
-                    yield data
 
 
 def record_fields(record: ResultRecord | None, run: Run) -> dict[str, Any]:
@@ -330,12 +321,8 @@ def _base64(data: bytes | None) -> str | None:
 
 def _hash(path: Path) -> str | None:
     """Return the hash of a file that code has written; None if it is gone, or no regular file."""
-    digest = hashlib.sha256()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    return digest.hexdigest()

@@ -25,6 +25,7 @@ from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.differences import differing_lines
+from codeact_sandbox.files.regular_files import open_regular
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_count
@@ -330,7 +331,7 @@ class FileChanges:
 def _lines(path: Path) -> list[str] | None:
     """Return the lines of a small text file; None if it is another one."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
         return data.decode().splitlines() if len(data) <= MAX_FILE_BYTES and b"\0" not in data else None
     except (OSError, UnicodeDecodeError):

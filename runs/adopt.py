@@ -7,7 +7,6 @@ from pathlib import Path
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.chain import unsigned, user_chain
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.folder import Line
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE, lock
@@ -35,7 +34,7 @@ def adopt_run(path: Path) -> None:
         with atomic_binary_file(path / EVENTS, private=True, sync=True) as file:
             chain.begin(file.fileno())
             for line in folder.lines(MAX_LINE):
-                if isinstance(line, Line) and line.data.endswith(b"}"):
+                if line.data is not None and line.data.endswith(b"}"):
                     file.write(chain.signed(unsigned(line.data)) + b"\n")
-                elif isinstance(line, Line) or not line.cut_off:
+                elif not line.cut_off:
                     raise RunFolderError(f"{path} can't be continued: line {line.number} of its log is damaged.")

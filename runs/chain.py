@@ -5,12 +5,12 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from codeact_sandbox.files.private_folders import state_folder
+from codeact_sandbox.files.regular_files import open_regular
 
 KEY_BYTES = 32
 _BEFORE, _AFTER, _MAC_BYTES = b',"mac":"', b'"}', 32
@@ -76,9 +76,9 @@ def user_chain(*, make: bool = False) -> Chain | None:
         path = state_folder() / "run.key"
         if make and not path.exists():
             _make_key(path)
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open_regular(path) as file:
             found = os.fstat(file.fileno())
-            safe = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+            safe = found.st_uid == os.geteuid() and not found.st_mode & 0o077
             key = file.read(KEY_BYTES + 1) if safe else b""
     except (OSError, RuntimeError):  # a RuntimeError: this user has no home
         return None

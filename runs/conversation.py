@@ -17,16 +17,15 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
-from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
-from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
+from autogen_codeact.runs.agents import agent_keys, dump, secrets_of
+from autogen_codeact.runs.events import ConversationChanged, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
 from autogen_codeact.runs.plan import MAX_UNDO_POINTS, Plan, UndoPoint
-from autogen_codeact.runs.rebuilt_agents import check_agents
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.resuming import OnRebuild, continued_stream, restore_agents
+from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
 from autogen_codeact.runs.sessions import sessions_of
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
@@ -107,32 +106,12 @@ class RecordedConversation:
             RunNotResumableError: It can't be continued.
             LogLocked: It is still going on, or is being continued by another process.
         """
-        check_agents(plan, agent_or_team)
         conversation = cls(agent_or_team, plan.run.folder.path, redact=redact)
-        redaction = Redaction(redact, secrets_of(agent_or_team))
-        log = await LogWriter.extend(
-            plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
+        token = cancellation_token or CancellationToken()
+        conversation._log, conversation._history = await extend_log(
+            plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact
         )
-        conversation._log, conversation._plan = log, plan
-        conversation._history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
-        for name, _ in agent_keys(agent_or_team):
-            conversation._history.agents.setdefault(name, AgentHistory())
-        try:
-            token = cancellation_token or CancellationToken()
-            changes = await restore_agents(
-                plan,
-                agent_or_team,
-                conversation._history,
-                log,
-                token,
-                on_rebuild=on_rebuild,
-                rebuild=rebuild,
-            )
-            resumed = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes)
-            await log.write(resumed, sync=True)
-        except BaseException:
-            await log.close()
-            raise
+        conversation._plan = plan
         conversation._undo_points = list(plan.undo_points)
         # Their sandboxes are gone: going back always rebuilds the session.
         conversation._starts = [[] for _ in plan.undo_points]
@@ -310,12 +289,9 @@ class RecordedConversation:
             self._log.put(ConversationChanged(change="reset"))
         await self._at_boundary()
 
-    def _sessions(self) -> list[SessionExecutor]:
-        found = (capabilities_of(executor).session for executor in executors_of(self.target))
-        return [session for session in found if session is not None]
-
     def _sandboxes(self) -> list[int]:
-        return [session.starts for session in self._sessions()]
+        sessions = (capabilities_of(executor).session for executor in executors_of(self.target))
+        return [session.starts for session in sessions if session is not None]
 
     # The log
 

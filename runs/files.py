@@ -6,17 +6,17 @@ import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from codeact_sandbox.files.private_folders import Identity
+from codeact_sandbox.files.regular_files import open_regular
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -85,20 +85,12 @@ class FileStore:
             OSError: It can't be written.
         """
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open_regular(path) as file:
+                if (size := os.fstat(file.fileno()).st_size) > self._max_file:
+                    return StoredFile(sha256=None, size=size, note=TOO_LARGE.format(limit=self._max_file))
+                data = file.read(self._max_file + 1)
         except OSError:
             return None
-        with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            if found.st_size > self._max_file:
-                note = TOO_LARGE.format(limit=self._max_file)
-                return StoredFile(sha256=None, size=found.st_size, note=note)
-            try:
-                data = file.read(self._max_file + 1)
-            except OSError:
-                return None
         return self.put(data)
 
     def _write(self, path: Path, data: bytes) -> None:
@@ -109,21 +101,10 @@ class FileStore:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
-        part = path.with_name(f".{path.name}.part")
-        try:
-            with open(part, "wb", opener=_private) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink()
-            raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with atomic_binary_file(path, private=True) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -16,41 +17,29 @@ from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.files import FILES, MAX_FILE
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.store import EVENTS
+from codeact_sandbox.files.regular_files import open_regular
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 64 * 1024
 
 
 @dataclass(frozen=True)
 class Line:
-    """A whole line of a log.
+    """A line of a log.
 
     Args:
         number: Its number, from 1.
-        data: Its bytes, without the line end.
+        data: Its bytes, without the line end; None if it is too long, or has no end.
         end: Where the next line begins, in bytes from the beginning of the log.
+        size: Its bytes, if it has no data.
+        cut_off: Whether it is the end of the log, without a line end.
     """
 
     number: int
-    data: bytes
+    data: bytes | None
     end: int
-
-
-@dataclass(frozen=True)
-class UnreadableLine:
-    """A part of a log that is not a whole line of permitted length.
-
-    Args:
-        number: Number of the line, from 1.
-        size: Its bytes.
-        end: Where the next line begins.
-        cut_off: Whether it is the end of the file, without a line end.
-    """
-
-    number: int
-    size: int
-    end: int
-    cut_off: bool
+    size: int = 0
+    cut_off: bool = False
 
 
 class RunFolder:
@@ -63,13 +52,11 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def lines(
-        self, longest: int, chain: Chain | None = None, *, after: Line | UnreadableLine | None = None
-    ) -> Iterator[Line | UnreadableLine]:
+    def lines(self, longest: int, chain: Chain | None = None, *, after: Line | None = None) -> Iterator[Line]:
         """Read the log line by line.
 
         Args:
-            longest: Bytes of the longest line that is returned. A longer one is skipped without holding it in memory.
+            longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
             chain: Checks each line. Default: they are not checked.
             after: The line after which to begin. Default: at the beginning.
 
@@ -96,7 +83,7 @@ class RunFolder:
                         if chain is not None and ended:
                             chain.broken = True
                         end += size + ended
-                        yield UnreadableLine(number, size, end, cut_off=not ended)
+                        yield Line(number, None, end, size, cut_off=not ended)
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 
@@ -151,22 +138,19 @@ class RunFolder:
 
     @contextmanager
     def _opened(self, name: str, what: str, *, folder: str | None = None) -> Iterator[BinaryIO]:
-        descriptors: list[int] = []
+        folders: list[int] = []
         try:
             try:
-                descriptors.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                folders.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
                 if folder is not None:
-                    descriptors.append(os.open(folder, _FLAGS | os.O_DIRECTORY, dir_fd=descriptors[-1]))
-                # Without waiting: the open of a named pipe would.
-                descriptors.append(os.open(name, _FLAGS | os.O_NONBLOCK, dir_fd=descriptors[-1]))
+                    folders.append(os.open(folder, _FOLDER, dir_fd=folders[-1]))
+                file = open_regular(name, folder=folders[-1])
             except OSError as error:
                 raise RunFolderError(self._describe(error, what)) from error
-            if not stat.S_ISREG(os.fstat(descriptors[-1]).st_mode):
-                raise RunFolderError(f"The {what} of {self.path} is not a regular file, so it is not read.")
-            with open(descriptors.pop(), "rb", buffering=_PIECE) as file:
+            with file:
                 yield file
         finally:
-            for descriptor in descriptors:
+            for descriptor in folders:
                 os.close(descriptor)
 
     def _describe(self, error: OSError, what: str) -> str:
@@ -177,6 +161,8 @@ class RunFolder:
         parts = [EVENTS] if what == "log" else [FILES, what]
         if any((self.path / part).is_symlink() for part in parts):
             return f"The {what} of {self.path} is reached through a symbolic link, so it is not read."
+        if error.errno == errno.EINVAL:
+            return f"The {what} of {self.path} is not a regular file, so it is not read."
         if isinstance(error, FileNotFoundError) and what == "log":
             return f"{self.path} is not a run: it has no {EVENTS}."
         return f"The {what} of {self.path} can't be read: {error.strerror}."

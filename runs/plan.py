@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +38,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
@@ -194,7 +194,7 @@ class _Reader:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
         self.plan = Plan(run, messages=KnownMessages(names))
         """What is known so far."""
-        self._clock: float | None = None
+        self._clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], ModelCallStarted] = {}
@@ -222,11 +222,8 @@ class _Reader:
             )
 
     def tick(self, raw: RawEvent) -> None:
-        """Measure the time between an event and the one before, if the same process has written them."""
-        now, before = raw.data.get("monotonic"), self._clock
-        self._clock = now if isinstance(now, int | float) and math.isfinite(now) else None
-        if before is not None and self._clock is not None and raw.name != "run_resumed":
-            self.plan.seconds_since += max(0.0, self._clock - before)
+        """Take the time of the next event into account."""
+        self._clock.see(raw.name, raw.data.get("monotonic"))
 
     def take(self, event: RunEvent) -> None:
         """Take the next event."""
@@ -275,6 +272,7 @@ class _Reader:
                 f"{name} can't be continued: its log has no state of the {run.started.kind} to begin with"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
+        self.plan.seconds_since = self._clock.seconds
         self._budget = Budget(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
@@ -324,7 +322,7 @@ class _Reader:
                 del self.plan.undo_points[0]
             self.plan.turn = self._before = None
         self.plan.messages.clear()
-        self.plan.seconds_since = 0.0
+        self._clock.seconds = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 

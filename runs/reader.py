@@ -17,7 +17,7 @@ from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.files import FILES, restore_large
-from autogen_codeact.runs.folder import Line, RunFolder, UnreadableLine
+from autogen_codeact.runs.folder import Line, RunFolder
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -253,7 +253,7 @@ class LogReader:
         """Whether everything that the log had at the last reading has been read."""
         self.cut_off = False
         """Whether the log ended in the middle of a line when it was last read to its end."""
-        self._last: Line | UnreadableLine | None = None
+        self._last: Line | None = None
         self._seq = 0
         self._gapped = False
 
@@ -270,7 +270,7 @@ class LogReader:
         begin = self._last.end if self._last is not None else 0
         self.at_end = self.cut_off = False
         for line in self._folder.lines(MAX_LINE, self._chain, after=self._last):
-            if isinstance(line, UnreadableLine) and line.cut_off and follow:
+            if line.cut_off and follow:
                 self.cut_off = True
                 break
             self._last = line
@@ -295,10 +295,12 @@ class LogReader:
         yield read
 
 
-def read_line(line: Line | UnreadableLine) -> RawEvent | Gap:
+def read_line(line: Line) -> RawEvent | Gap:
     """Return a line of a log as an event whose fields are not checked."""
-    if isinstance(line, UnreadableLine):
-        return _describe(line)
+    if line.cut_off:
+        return Gap(line.number, "the last line is incomplete", cut_off=True)
+    if line.data is None:
+        return Gap(line.number, f"the line has {line.size:,} bytes; at most {MAX_LINE:,} are read")
     try:
         data = json.loads(line.data)
     except (ValueError, RecursionError):
@@ -308,12 +310,6 @@ def read_line(line: Line | UnreadableLine) -> RawEvent | Gap:
     if type(data.get("seq")) is not int or data["seq"] < 1:
         return Gap(line.number, "the line is damaged: the event has no number")
     return RawEvent(data["type"], data, line.number, line.end, line.data)
-
-
-def _describe(line: UnreadableLine) -> Gap:
-    if line.cut_off:
-        return Gap(line.number, "the last line is incomplete", cut_off=True)
-    return Gap(line.number, f"the line has {line.size:,} bytes; at most {MAX_LINE:,} are read")
 
 
 def first_problem(error: ValidationError) -> str:

@@ -16,8 +16,8 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.replay import EMPTY
-from autogen_codeact.runs.agent_history import RunHistory
-from autogen_codeact.runs.agents import process_info, secrets_of
+from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
+from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
@@ -113,15 +113,8 @@ async def resumed(
             wrap_models(target, wrap_model)
         if agent is None and approval_func is not None:
             set_approval(target, approval_func)
-        check_agents(plan, target)
-        redaction = Redaction(redact, secrets_of(target))
-        log = await LogWriter.extend(
-            plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
-        )
+        log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact)
         try:
-            history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
-            changes = await restore_agents(plan, target, history, log, token, on_rebuild=on_rebuild, rebuild=rebuild)
-            await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, history):
                 async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
                     async for item in items:
@@ -133,7 +126,42 @@ async def resumed(
             await _close(target)
 
 
-async def restore_agents(
+async def extend_log(
+    plan: Plan,
+    target: ChatAgent | BaseTeam,
+    token: CancellationToken,
+    *,
+    on_rebuild: OnRebuild | None,
+    rebuild: bool,
+    redact: RedactText | None,
+) -> tuple[LogWriter, RunHistory]:
+    """Continue the log of a run with agents that have the state of its boundary, and sessions as at its end.
+
+    Returns:
+        The log, and what the agents have received since the boundary.
+
+    Raises:
+        RunNotResumableError: These are not the agents of the run, or they can't load its state.
+        LogLocked: The run is still going on, or is being continued by another process.
+    """
+    check_agents(plan, target)
+    redaction = Redaction(redact, secrets_of(target))
+    log = await LogWriter.extend(
+        plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
+    )
+    try:
+        history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
+        for name, _ in agent_keys(target):
+            history.agents.setdefault(name, AgentHistory())
+        changes = await _restore(plan, target, history, log, token, on_rebuild=on_rebuild, rebuild=rebuild)
+        await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
+    except BaseException:
+        await log.close()
+        raise
+    return log, history
+
+
+async def _restore(
     plan: Plan,
     target: ChatAgent | BaseTeam,
     history: RunHistory,

@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from autogen_codeact.runs.errors import RunFolderError
 from codeact_sandbox.files.private_folders import state_folder
+from codeact_sandbox.files.regular_files import open_regular
 
 EVENTS = "events.jsonl"
 """The log in a run's folder."""
@@ -219,14 +219,12 @@ def _remove(run: _Kept) -> bool:
 def _opened_log(path: Path) -> Iterator[int | None]:
     """Open a run's log; yields its descriptor, or None if there is no log to lock."""
     try:
-        descriptor = os.open(path / EVENTS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_regular(path / EVENTS)
     except OSError:
         yield None
         return
-    try:
-        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    finally:
-        os.close(descriptor)
+    with file:
+        yield file.fileno()
 
 
 def _lock(log: int, kind: int) -> bool | None:

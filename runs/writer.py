@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -195,7 +196,7 @@ class LogWriter:
             event: The event; its `seq` is set here. What takes long to make is given as a function.
             sync: Whether it and all before it are to be flushed to the disk.
         """
-        if self.stopped is None and not self._ended:
+        if self._is_open:
             self._count += 1
             self._waiting.put(_Item(event, sync))
 
@@ -206,18 +207,14 @@ class LogWriter:
             event: The event.
             sync: Whether to wait until it and all before it are on the disk.
         """
-        if self.stopped is None and not self._ended:
+        if self._is_open:
             self._count += 1
-            done = asyncio.get_running_loop().create_future()
-            self._waiting.put(_Item(event, sync, done))
-            await self._wait(done)
+            await self._written(event, sync=sync)
 
     async def keep_up(self) -> None:
         """Wait for the disk if many events are waiting to be written."""
-        if self._count > MAX_WAITING and self.stopped is None and not self._ended:
-            done = asyncio.get_running_loop().create_future()
-            self._waiting.put(_Item(None, False, done))
-            await self._wait(done)
+        if self._count > MAX_WAITING and self._is_open:
+            await self._written(None, sync=False)
 
     async def close(self) -> None:
         """Write what waits, and end; further events are dropped."""
@@ -225,14 +222,19 @@ class LogWriter:
             self._ended = True
             return
         self._ended = True
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Item(None, self.stopped is None, done))
-        self._waiting.put(None)
-        await self._wait(done)
+        await self._written(None, sync=self.stopped is None, last=True)
         if self.stopped is None:
             await asyncio.to_thread(self._thread.join, DEADLINE_S)
 
-    async def _wait(self, done: asyncio.Future[None]) -> None:
+    @property
+    def _is_open(self) -> bool:
+        return self.stopped is None and not self._ended
+
+    async def _written(self, event: Event | MakeEvent | None, *, sync: bool, last: bool = False) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.put(_Item(event, sync, done))
+        if last:
+            self._waiting.put(None)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await done
@@ -327,19 +329,19 @@ class LogWriter:
         self._close_file()
 
 
+@dataclass(eq=False)
 class _Item:
     """An event that waits to be written, and who waits for it."""
 
-    def __init__(self, event: Event | MakeEvent | None, sync: bool, done: asyncio.Future[None] | None = None) -> None:
-        self.event = event
-        self.sync = sync
-        self._done = done
+    event: Event | MakeEvent | None
+    sync: bool
+    done: asyncio.Future[None] | None = None
 
     def resolve(self) -> None:
         """Wake up the caller that waits."""
-        if self._done is not None:
+        if self.done is not None:
             with suppress(RuntimeError):  # its event loop has been closed
-                self._done.get_loop().call_soon_threadsafe(complete, self._done)
+                self.done.get_loop().call_soon_threadsafe(complete, self.done)
 
 
 def lock(descriptor: int, folder: Path) -> None:

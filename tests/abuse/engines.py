@@ -1,18 +1,22 @@
 """Three Docker engines for tests of `hosts`: each reached over TCP with TLS, and with a network and a disk of its own."""
 
+import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import trustme
 
-from codeact_sandbox import DockerHost
+from codeact_sandbox import AsyncSandbox, DockerHost, DockerTLS, SandboxError
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.placement import placement
 
+from .engine_proxy import engine_proxy
 from .second_engine import SecondEngine, new_engine, write_certificates
 from .small_image import small_image
 
@@ -119,3 +123,83 @@ def engines_in(folder: Path) -> Iterator[Engines]:
         yield made
     finally:
         _together(engines, TlsEngine.clear)
+
+
+def box_on(engines: Engines | list[DockerHost], **options: Any) -> AsyncSandbox:
+    """A sandbox that has not been started."""
+    hosts = engines.hosts if isinstance(engines, Engines) else engines
+    return AsyncSandbox(**{"hosts": hosts, "image": IMAGE, "progress": lambda _: None, **options})
+
+
+@asynccontextmanager
+async def stopping(boxes: list[AsyncSandbox]) -> AsyncIterator[list[AsyncSandbox]]:
+    """Stop sandboxes at the end, whether they have started or not."""
+    try:
+        yield boxes
+    finally:
+        await asyncio.gather(*(box.stop() for box in boxes))
+
+
+async def start_all(boxes: list[AsyncSandbox]) -> Counter[str | None]:
+    """Start sandboxes one after the other; how many each engine has."""
+    for box in boxes:
+        await box.start()
+    return Counter(box.engine for box in boxes)
+
+
+def waits_out(hosts: list[DockerHost]) -> Callable[[], bool]:
+    """Whether this process takes all of these engines for out."""
+    return lambda: all(placement().why_out(host) is not None for host in hosts)
+
+
+@contextmanager
+def unusable(engines: Engines) -> Iterator[dict[str, tuple[DockerHost, str]]]:
+    """Hosts that can't be used, by name, each with what is said of it."""
+    good, other = engines.certificates / "good", engines.certificates / "other"
+    untrusted = DockerTLS(ca=other / "own-ca.pem", cert=good / "cert.pem", key=good / "key.pem")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = server.getsockname()[1]
+    body = b"OK"
+    reply = b"HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    with engine_proxy() as old:
+        old.on("GET", "/_ping", "answer", reply=reply % (len(body), body))
+        yield {
+            "refused": (DockerHost(url=engines["b"].host.url, tls=other, name="refused"), "No TLS connection to"),
+            "untrusted": (
+                DockerHost(url=engines["c"].host.url, tls=untrusted, name="untrusted"),
+                "No TLS connection to the Docker engine untrusted ",
+            ),
+            "nobody": (
+                DockerHost(url=f"tcp://127.0.0.1:{nobody}", tls=good, name="nobody"),
+                "No Docker engine at nobody: nothing listens there. Start it, or correct its url",
+            ),
+            "old": (
+                DockerHost(url=old.address, name="old"),
+                "The Docker engine old is too old: it has version 1.20 of Docker's API, and at least 1.30 is needed. "
+                "Upgrade Docker there",
+            ),
+        }
+
+
+class Doubles:
+    """Numbers that are doubled, each in a sandbox of its own, and tried again until each is done."""
+
+    def __init__(self, make: Callable[[], AsyncSandbox], count: int) -> None:
+        self.done: Counter[int] = Counter()
+        self.engines: Counter[str | None] = Counter()
+        self._make = make
+        self._waiting = list(range(count))
+
+    async def work(self) -> None:
+        """Double numbers until none is left."""
+        while self._waiting:
+            number = self._waiting.pop(0)
+            try:
+                async with self._make() as box:
+                    result = await box.run(f"import time; time.sleep(0.05); print({number} * 2)", timeout=100)
+                    assert result.output == f"{number * 2}\n"
+                    self.engines[box.engine] += 1
+            except SandboxError:
+                self._waiting.append(number)
+            else:
+                self.done[number] += 1

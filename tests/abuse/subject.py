@@ -80,6 +80,12 @@ class Kind:
 SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
 # The host decides: what it answers does not depend on the executor.
 one_kind = pytest.mark.parametrize("kind", [Kind("docker", "session")], indirect=True, ids=str)
+in_process_mode = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "process"], ids=str, indirect=True
+)
+in_sessions = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
+)
 # One cell for each engine, and one for each mode: only where networks, mounts, the filter of system calls or the host's code
 # for files decide, which are the same in both modes. Streams, processes, their ends and Landlock's domains are not.
 each_engine = pytest.mark.parametrize(
@@ -336,3 +342,14 @@ def _pid_one_below(parent: int) -> int | None:
             if len(numbers) > 1 and numbers[-1] == "1":
                 return pid
     return None
+
+
+HOMES = "import glob, os; print(len(glob.glob(os.path.dirname(os.environ['HOME']) + '/home-*')))"
+
+
+async def until_other_homes_are_removed(subject: Subject) -> None:
+    """Wait until there are three homes: the block's own, the next one's, and that of the zygote."""
+    until = time.monotonic() + 30
+    while (left := int(await subject.out(HOMES))) > 3:
+        assert time.monotonic() < until, f"{left} homes"
+        await asyncio.sleep(0.05)

@@ -9,11 +9,7 @@ from autogen_codeact.executors import Limits, SandboxFileError
 from codeact_sandbox.types.limits import parse_size
 
 from .oracles import MIB
-from .subject import SMALL, SUBJECTS, Subject, each_engine
-
-IN_PROCESSES = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "process"], indirect=True, ids=str
-)
+from .subject import SMALL, Subject, each_engine, in_process_mode
 
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 BOMB = """
@@ -193,7 +189,7 @@ async def test_05_no_more_inodes(subject: Subject) -> None:
     assert await subject.out("echo shell", "sh") == "shell\n"
 
 
-@IN_PROCESSES
+@in_process_mode
 async def test_05_more_folders_than_anybody_looks_through(subject: Subject) -> None:
     """60,000 entries are looked at, one second long at the most; 200,000 would show no more."""
     await subject.start(files=70_000, memory="512m", workspace="64m")
@@ -268,7 +264,7 @@ async def test_04_shared_memory_semaphores_and_queues_go_with_their_block(subjec
     assert await subject.out(COUNT_IPC) == left
 
 
-@IN_PROCESSES
+@in_process_mode
 async def test_04_shared_memory_of_a_block_that_still_runs_stays(subject: Subject) -> None:
     await subject.start()
     slow = LEAVE_IPC + "    import time; time.sleep(1.5)\n" + COUNT_IPC.replace("import ctypes, os", "import os")
@@ -321,7 +317,7 @@ async def test_04_shared_memory_files_are_removed_in_any_folder_structure(subjec
     assert left == ("303 True\n" if subject.session else "0 True\n")
 
 
-@IN_PROCESSES
+@in_process_mode
 async def test_04_shared_memory_files_of_a_running_block_are_kept(subject: Subject) -> None:
     await subject.start()
     slow = "open('/dev/shm/mine', 'w').close(); import os, time; time.sleep(1.5); print(os.listdir('/dev/shm'))"

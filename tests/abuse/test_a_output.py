@@ -3,17 +3,13 @@
 import asyncio
 import time
 
-import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult, OutputChunk
 
 from ..executors.sandboxes import block
-from .subject import SMALL, SUBJECTS, Subject
+from .subject import SMALL, Subject, in_sessions
 
-IN_SESSIONS = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
-)
 MILLION = 1_000_000
 CAP = int(SMALL.output)
 WRITERS = {
@@ -60,7 +56,7 @@ async def test_09_one_line_of_100_mb(subject: Subject) -> None:
     assert CAP <= len(result.output) < CAP + 100
 
 
-@IN_SESSIONS
+@in_sessions
 async def test_09_a_value_of_20_mb(subject: Subject) -> None:
     result = await subject.run("b'x' * 20_000_000", timeout=30)
     assert (result.outcome, result.truncated) == ("ok", 20 * MILLION + 4 - CAP)

@@ -2,11 +2,7 @@
 
 import pytest
 
-from .subject import SUBJECTS, Subject
-
-IN_SESSIONS = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
-)
+from .subject import Subject, in_sessions
 
 
 def ended_late(subject: Subject) -> tuple[str, int, str]:
@@ -105,7 +101,7 @@ async def test_12_zombies_are_reaped_with_their_block(subject: Subject) -> None:
             assert await subject.out(code) == "True\n"
 
 
-@IN_SESSIONS
+@in_sessions
 async def test_12_orphans_of_a_session_are_reaped_when_they_end(subject: Subject) -> None:
     """In process mode orphans are the block's own until it ends."""
     code = """

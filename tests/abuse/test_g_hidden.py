@@ -8,11 +8,7 @@ from autogen_codeact.executors import SandboxDied
 
 from ..executors.sandboxes import FORGE
 from .oracles import processes_in
-from .subject import GRACE_S, SUBJECTS, Subject
-
-in_sessions = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
-)
+from .subject import GRACE_S, Subject, in_sessions
 
 CHILDREN = """
     import os, signal, time

@@ -1,7 +1,6 @@
 """Part H, case 20: several engines. Each is real, reached over TCP with TLS, and may be killed or paused."""
 
 import asyncio
-import contextlib
 import gc
 import json
 import logging
@@ -9,7 +8,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
@@ -37,8 +36,8 @@ from tests.agents.support import scripted
 from tests.batch.support import ANSWER, CODE, double, lines, rows_of
 from tests.executors.egress.servers import hosts_in, read_request
 
-from .engine_proxy import ENGINE, engine_proxy
-from .engines import IMAGE, NAMES, Engines, engines_in
+from .engine_proxy import ENGINE
+from .engines import IMAGE, NAMES, Doubles, Engines, box_on, engines_in, start_all, stopping, unusable, waits_out
 from .faults import eventually
 from .oracles import descriptors, eventually_empty, threads, with_details
 
@@ -94,39 +93,13 @@ async def nothing_left(all_have_it: Engines) -> AsyncIterator[None]:
     assert not left, with_details({"descriptors": left["left"]})
 
 
-def box_on(engines: Engines | list[DockerHost], **options: Any) -> AsyncSandbox:
-    """A sandbox that has not been started."""
-    hosts = engines.hosts if isinstance(engines, Engines) else engines
-    return AsyncSandbox(**{"hosts": hosts, "image": IMAGE, "progress": lambda _: None, **options})
-
-
-async def stop_all(boxes: list[AsyncSandbox]) -> None:
-    """Stop sandboxes, whether they have started or not."""
-    await asyncio.gather(*(box.stop() for box in boxes))
-
-
-async def start_all(boxes: list[AsyncSandbox]) -> Counter[str | None]:
-    """Start sandboxes one after the other; how many each engine has."""
-    for box in boxes:
-        await box.start()
-    return Counter(box.engine for box in boxes)
-
-
-def waits_out(hosts: list[DockerHost]) -> Callable[[], bool]:
-    """Whether this process takes all of these engines for out."""
-    return lambda: all(placement().why_out(host) is not None for host in hosts)
-
-
 async def test_h20_engines_without_the_image_are_left_out_and_say_what_to_do(engines: Engines, untouched: None) -> None:
     """Sandboxes start where the image is; if it is nowhere, the error says for each engine how to bring it."""
     for engine in engines.all[1:]:
         engine.remove_image()
-    boxes = [box_on(engines) for _ in range(3)]
-    try:
+    async with stopping([box_on(engines) for _ in range(3)]) as boxes:
         await asyncio.gather(*(box.start() for box in boxes))
         assert Counter(box.engine for box in boxes) == {"a": 3}
-    finally:
-        await stop_all(boxes)
     with pytest.raises(SandboxError, match=r"^No Docker engine could start the sandbox\. The engines: b: ") as caught:
         await box_on(engines.hosts[1:]).start()
     assert str(caught.value).count(f"image {IMAGE}") == 2  # the rest depends on whether a registry answers
@@ -136,15 +109,10 @@ async def test_h20_engines_without_the_image_are_left_out_and_say_what_to_do(eng
 async def test_h20_sandboxes_are_placed_by_load_and_capacity(all_have_it: Engines, untouched: None) -> None:
     """The one with the fewest gets the next; one that is full gets none until one of its sandboxes has stopped."""
     a, b, c = all_have_it.hosts
-    boxes = [box_on([a, b]) for _ in range(4)]
-    try:
+    async with stopping([box_on([a, b]) for _ in range(4)]) as boxes:
         assert await start_all(boxes) == {"a": 2, "b": 2}
-    finally:
-        await stop_all(boxes)
     limited = [a.model_copy(update={"capacity": 1}), c.model_copy(update={"capacity": 2})]
-    boxes = [box_on(limited) for _ in range(3)]
-    last = box_on(limited)
-    try:
+    async with stopping([box_on(limited) for _ in range(4)]) as [*boxes, last]:
         assert await start_all(boxes) == {"a": 1, "c": 2}
         waiting = asyncio.ensure_future(last.start())
         done, _ = await asyncio.wait({waiting}, timeout=0.5)
@@ -153,8 +121,6 @@ async def test_h20_sandboxes_are_placed_by_load_and_capacity(all_have_it: Engine
         await on_a.stop()
         await asyncio.wait_for(waiting, WITHIN_S)
         assert last.engine == "a"
-    finally:
-        await stop_all([*boxes, last])
 
 
 async def test_h20_sandbox_of_an_image_with_a_closed_tmp_is_used_again(all_have_it: Engines, untouched: None) -> None:
@@ -233,8 +199,7 @@ async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
 ) -> None:
     """Connections to it are accepted and nothing answers. New sandboxes start elsewhere, and it gets some when it goes on."""
     engines = all_have_it
-    boxes = [box_on(engines) for _ in range(3)]
-    try:
+    async with stopping([box_on(engines) for _ in range(3)]) as boxes:
         await start_all(boxes)
         (lost,) = [box for box in boxes if box.engine == "b"]
         running = asyncio.ensure_future(lost.run("import time; time.sleep(1000)", timeout=1000))
@@ -260,20 +225,15 @@ async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
         assert boxes[-1].engine == "b"
         # What the engine had kept of the old sandbox is removed.
         await eventually(lambda: engines.containers()["b"] == {boxes[-1]._managed.name}, WITHIN_S)
-    finally:
-        await stop_all(boxes)
 
 
 async def test_h20_start_on_an_engine_that_is_paused_goes_to_another_one(all_have_it: Engines, untouched: None) -> None:
     """Before anything is known about it."""
     engines = all_have_it
     engines["a"].pause()
-    boxes = [box_on([engines["a"].host, engines["b"].host]) for _ in range(4)]
-    try:
+    async with stopping([box_on([engines["a"].host, engines["b"].host]) for _ in range(4)]) as boxes:
         await asyncio.wait_for(asyncio.gather(*(box.start() for box in boxes)), WITHIN_S)
         assert {box.engine for box in boxes} == {"b"}
-    finally:
-        await stop_all(boxes)
 
 
 def double_in_two_steps(executor: CodeExecutor, task: Task) -> CodeActAgent:
@@ -323,46 +283,14 @@ async def test_h20_batch_survives_a_killed_and_a_paused_engine(
     await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
 
 
-@contextlib.contextmanager
-def unusable(engines: Engines) -> Iterator[dict[str, tuple[DockerHost, str]]]:
-    """Hosts that can't be used, by name, each with what is said of it."""
-    good, other = engines.certificates / "good", engines.certificates / "other"
-    untrusted = DockerTLS(ca=other / "own-ca.pem", cert=good / "cert.pem", key=good / "key.pem")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = server.getsockname()[1]
-    body = b"OK"
-    reply = b"HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-    with engine_proxy() as old:
-        old.on("GET", "/_ping", "answer", reply=reply % (len(body), body))
-        yield {
-            "refused": (DockerHost(url=engines["b"].host.url, tls=other, name="refused"), "No TLS connection to"),
-            "untrusted": (
-                DockerHost(url=engines["c"].host.url, tls=untrusted, name="untrusted"),
-                "No TLS connection to the Docker engine untrusted ",
-            ),
-            "nobody": (
-                DockerHost(url=f"tcp://127.0.0.1:{nobody}", tls=good, name="nobody"),
-                "No Docker engine at nobody: nothing listens there. Start it, or correct its url",
-            ),
-            "old": (
-                DockerHost(url=old.address, name="old"),
-                "The Docker engine old is too old: it has version 1.20 of Docker's API, and at least 1.30 is needed. "
-                "Upgrade Docker there",
-            ),
-        }
-
-
 async def test_h20_engines_that_can_not_be_used_get_no_sandboxes_and_are_named(
     all_have_it: Engines, nothing_left: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Certificates of another authority, nobody there, a version that is too old; no message has anything of a key."""
     with unusable(all_have_it) as hosts:
         bad = [host for host, _ in hosts.values()]
-        boxes = [box_on([*bad, all_have_it["a"].host]) for _ in range(4)]
-        try:
+        async with stopping([box_on([*bad, all_have_it["a"].host]) for _ in range(4)]) as boxes:
             assert await start_all(boxes) == {"a": 4}
-        finally:
-            await stop_all(boxes)
         async with SandboxPool(1, hosts=bad, image=IMAGE, acquire_timeout=4, progress=lambda _: None) as pool:
             with pytest.raises(SandboxError) as caught:
                 await AsyncSandbox(pool=pool).start()
@@ -396,12 +324,9 @@ async def test_h20_variables_of_docker_have_no_influence_on_hosts(
         changed.setenv("DOCKER_TLS_VERIFY", "1")
         changed.setenv("DOCKER_CERT_PATH", str(all_have_it.certificates / "other"))
         changed.setenv("DOCKER_CONTEXT", "none-such")
-        boxes = [box_on(hosts) for _ in hosts]
-        try:
+        async with stopping([box_on(hosts) for _ in hosts]) as boxes:
             assert await start_all(boxes) == {"a": 1, "plain": 1, "unchecked": 1}
             results = await asyncio.gather(*(box.run("print('works')") for box in boxes))
-        finally:
-            await stop_all(boxes)
     assert [result.output for result in results] == ["works\n"] * 3
 
 
@@ -424,14 +349,12 @@ async def test_h20_data_and_allowed_domains_work_on_each_engine(
     with hosts_in(tmp_path) as web:
         port = web.serve(reply, "allowed.example").port
         allowed = [f"allowed.example:{port} in 127.0.0.0/8"]
-        boxes = [box_on(all_have_it, data=[tmp_path / "numbers.txt"], allow_domains=allowed) for _ in NAMES]
-        for box in boxes:
-            box._managed.resolve_name = web.resolve  # type: ignore[method-assign]
-        try:
+        options: dict[str, Any] = {"data": [tmp_path / "numbers.txt"], "allow_domains": allowed}
+        async with stopping([box_on(all_have_it, **options) for _ in NAMES]) as boxes:
+            for box in boxes:
+                box._managed.resolve_name = web.resolve  # type: ignore[method-assign]
             assert await start_all(boxes) == {"a": 1, "b": 1, "c": 1}
             results = await asyncio.gather(*(box.run(ASK.format(port=port)) for box in boxes))
-        finally:
-            await stop_all(boxes)
     assert [result.output for result in results] == ["1 2 3 b'hi'\n"] * 3
     await eventually(lambda: all_have_it.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
 
@@ -450,41 +373,16 @@ async def test_h20_sandboxes_of_dead_owners_are_removed_from_each_engine(
                 client.create_container(IMAGE, ["true"], name=f"codeact-{name}", labels=labels)
     # Other names: this process has looked for orphans at the engines' own.
     hosts = [host.model_copy(update={"name": f"new-{host.name}"}) for host in all_have_it.hosts]
-    boxes = [box_on(hosts) for _ in hosts]
     try:
-        await start_all(boxes)
-        left = {str(box.engine).removeprefix("new-"): {"codeact-elsewhere", box._managed.name} for box in boxes}
-        assert set(left) == set(NAMES)
-        await eventually(lambda: all_have_it.containers() == left, WITHIN_S)
+        async with stopping([box_on(hosts) for _ in hosts]) as boxes:
+            await start_all(boxes)
+            left = {str(box.engine).removeprefix("new-"): {"codeact-elsewhere", box._managed.name} for box in boxes}
+            assert set(left) == set(NAMES)
+            await eventually(lambda: all_have_it.containers() == left, WITHIN_S)
     finally:
-        await stop_all(boxes)
         for engine in all_have_it.all:
             with closing(connect(engine.address)) as client:
                 client.remove_container("codeact-elsewhere", force=True)
-
-
-class Doubles:
-    """Numbers that are doubled, each in a sandbox of its own, and tried again until each is done."""
-
-    def __init__(self, make: Callable[[], AsyncSandbox], count: int) -> None:
-        self.done: Counter[int] = Counter()
-        self.engines: Counter[str | None] = Counter()
-        self._make = make
-        self._waiting = list(range(count))
-
-    async def work(self) -> None:
-        """Double numbers until none is left."""
-        while self._waiting:
-            number = self._waiting.pop(0)
-            try:
-                async with self._make() as box:
-                    result = await box.run(f"import time; time.sleep(0.05); print({number} * 2)", timeout=100)
-                    assert result.output == f"{number * 2}\n"
-                    self.engines[box.engine] += 1
-            except SandboxError:
-                self._waiting.append(number)
-            else:
-                self.done[number] += 1
 
 
 async def test_h20_sandboxes_without_a_pool_survive_a_killed_and_a_paused_engine(
@@ -505,11 +403,8 @@ async def test_h20_sandboxes_without_a_pool_survive_a_killed_and_a_paused_engine
         assert doubles.done == dict.fromkeys(range(count), 1)
         await asyncio.to_thread(engines.begin)
         await eventually(lambda: not any(map(placement().why_out, engines.hosts)), WITHIN_S)
-        boxes = [box_on(engines) for _ in range(3)]
-        try:
+        async with stopping([box_on(engines) for _ in range(3)]) as boxes:
             assert await start_all(boxes) == {"a": 1, "b": 1, "c": 1}
-        finally:
-            await stop_all(boxes)
     await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
 
 

@@ -6,11 +6,8 @@ import pytest
 
 from ..executors.host_tools import Tool
 from ..executors.sandboxes import FORGE
-from .subject import SUBJECTS, Subject
+from .subject import Subject, in_sessions
 
-in_sessions = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
-)
 BLOCKS = 5
 STOLEN = "/tmp/stolen"
 

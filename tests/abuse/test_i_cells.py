@@ -8,11 +8,8 @@ import pytest
 
 from ..executors.local_runner import LocalRunner
 from ..executors.test_runner_old_python import needs_namespaces
-from .subject import SUBJECTS, Subject
+from .subject import SUBJECTS, Subject, in_sessions
 
-in_sessions = pytest.mark.parametrize(
-    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
-)
 in_one_session = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if (kind.engine, kind.mode) == ("bubblewrap", "session")], ids=str, indirect=True
 )

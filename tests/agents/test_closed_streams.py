@@ -16,6 +16,7 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
+from tests.cases import case
 from tests.executors.sandboxes import out
 
 MARK = f"sleep 98765.{os.getpid()}"
@@ -83,52 +84,45 @@ async def until_code_runs(stream: Stream) -> None:
     await until(there=True)
 
 
-AGENTS = pytest.mark.parametrize("make", [coder, actor, runner])
-STREAMS = pytest.mark.parametrize("begin", [on_messages, run_stream, in_a_team])
+WAYS = [(make, begin) for make in (coder, actor, runner) for begin in (on_messages, run_stream, in_a_team)]
 
 
-@AGENTS
-@STREAMS
-async def test_closing_the_stream_kills_the_block(
-    session: SandboxCodeExecutor, make: Callable[..., Any], begin: Callable[[Any], Stream]
-) -> None:
-    stream = begin(make(session, stream=True))
-    await until_code_runs(stream)
-    await asyncio.wait_for(stream.aclose(), GONE_WITHIN_S)
-    if begin is in_a_team:
-        await until(there=False)  # a team waits for less than a second for a turn that it ends
-    assert processes() == []  # when the call has come back, not some time later
-    assert await out(session, "print('usable')") == "usable\n"
+async def test_closing_the_stream_kills_the_block(session: SandboxCodeExecutor) -> None:
+    for make, begin in WAYS:
+        with case(make, begin):
+            stream = begin(make(session, stream=True))
+            await until_code_runs(stream)
+            await asyncio.wait_for(stream.aclose(), GONE_WITHIN_S)
+            if begin is in_a_team:
+                await until(there=False)  # a team waits for less than a second for a turn that it ends
+            assert processes() == []  # when the call has come back, not some time later
+            assert await out(session, "print('usable')") == "usable\n"
 
 
-@AGENTS
-@STREAMS
-async def test_leaving_the_loop_kills_the_block(
-    session: SandboxCodeExecutor, make: Callable[..., Any], begin: Callable[[Any], Stream]
-) -> None:
-    await until_code_runs(begin(make(session, stream=True)))
-    gc.collect()
-    await until(there=False)
-    assert await asyncio.wait_for(out(session, "print('usable')"), GONE_WITHIN_S) == "usable\n"
+async def test_leaving_the_loop_kills_the_block(session: SandboxCodeExecutor) -> None:
+    for make, begin in WAYS:
+        with case(make, begin):
+            await until_code_runs(begin(make(session, stream=True)))
+            gc.collect()
+            await until(there=False)
+            assert await asyncio.wait_for(out(session, "print('usable')"), GONE_WITHIN_S) == "usable\n"
 
 
-@AGENTS
-@STREAMS
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_cancelling_the_reader_kills_the_block(
-    session: SandboxCodeExecutor, make: Callable[..., Any], begin: Callable[[Any], Stream], streamed: bool
-) -> None:
-    async def read() -> None:
-        async for _ in begin(make(session, stream=streamed)):
+async def test_cancelling_the_reader_kills_the_block(session: SandboxCodeExecutor, streamed: bool) -> None:
+    async def read(stream: Stream) -> None:
+        async for _ in stream:
             pass
 
-    reading = asyncio.ensure_future(read())
-    await until(there=True)
-    reading.cancel()
-    await asyncio.wait({reading}, timeout=GONE_WITHIN_S)
-    assert reading.cancelled()
-    await until(there=False)
-    assert await out(session, "print('usable')") == "usable\n"
+    for make, begin in WAYS:
+        with case(make, begin):
+            reading = asyncio.ensure_future(read(begin(make(session, stream=streamed))))
+            await until(there=True)
+            reading.cancel()
+            await asyncio.wait({reading}, timeout=GONE_WITHIN_S)
+            assert reading.cancelled()
+            await until(there=False)
+            assert await out(session, "print('usable')") == "usable\n"
 
 
 @pytest.mark.parametrize("make", [coder, actor])

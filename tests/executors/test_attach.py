@@ -82,15 +82,13 @@ def executor(module_executor: BubblewrapCommandLineCodeExecutor) -> BubblewrapCo
     return module_executor
 
 
-async def test_an_executor_says_that_it_can_be_observed(executor: BubblewrapCommandLineCodeExecutor) -> None:
+async def test_an_executor_says_that_it_can_be_observed(executor):
     assert isinstance(executor, ObservedExecutor)
     assert capabilities_of(executor).observed is executor
     assert capabilities_of(object()).observed is None
 
 
-async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_attached(
-    executor: BubblewrapCommandLineCodeExecutor,
-) -> None:
+async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_attached(executor):
     detach = [executor.attach(recorder=Recorder(name, EVENTS)) for name in ("first", "second")]
     assert await out(executor, "print(add(40, 2))") == "42\n"
     intents = ["first: starting add", "second: starting add"]
@@ -107,9 +105,7 @@ async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_att
 
 
 @pytest.mark.parametrize("method", ["call_starting", "call_finished"])
-async def test_a_recorder_that_fails_lets_the_others_know_how_the_call_ended(
-    executor: BubblewrapCommandLineCodeExecutor, method: str
-) -> None:
+async def test_a_recorder_that_fails_lets_the_others_know_how_the_call_ended(executor, method):
     names = {"first": "", "failing": method, "last": ""}
     detach = [executor.attach(recorder=Recorder(name, EVENTS, fails)) for name, fails in names.items()]
     code = "try:\n    add(40, 2)\nexcept Exception as error:\n    print(type(error).__name__)"
@@ -126,9 +122,7 @@ async def test_a_recorder_that_fails_lets_the_others_know_how_the_call_ended(
         each()
 
 
-async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_detached_gets_nothing_more(
-    executor: BubblewrapCommandLineCodeExecutor,
-) -> None:
+async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_detached_gets_nothing_more(executor):
     detach_early = executor.attach(recorder=Recorder("early", EVENTS), observers=[Watcher("early", EVENTS)])
     running = asyncio.ensure_future(run(executor, "wait()"))
     await until(lambda: "wait runs" in EVENTS)
@@ -144,7 +138,7 @@ async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_det
     ]
 
 
-async def test_observers_stay_attached_across_a_restart_and_a_stop(executor: BubblewrapCommandLineCodeExecutor) -> None:
+async def test_observers_stay_attached_across_a_restart_and_a_stop(executor):
     await executor.stop()
     detach = executor.attach(observers=[Watcher("seen", EVENTS)])
     await executor.start()
@@ -155,7 +149,7 @@ async def test_observers_stay_attached_across_a_restart_and_a_stop(executor: Bub
     assert [f"seen: sandbox_{what}" for what in ("started", "stopped", "started", "stopped")] == EVENTS
 
 
-async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next() -> None:
+async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next():
     EVENTS.clear()
     async with ExecutorPool(1, sandbox="bubblewrap", tools=[add], mode="session") as pool:
         leasing, other = pool.executor(), pool.executor()
@@ -172,7 +166,7 @@ async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next() ->
     assert [*lease, "add runs", *lease] == EVENTS
 
 
-def test_any_thread_can_attach_to_a_sandbox_that_waits() -> None:
+def test_any_thread_can_attach_to_a_sandbox_that_waits():
     EVENTS.clear()
     with Sandbox("bubblewrap") as box:
         detach: list[Any] = []

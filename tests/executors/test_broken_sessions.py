@@ -9,7 +9,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.types.result import last_line
 
 from . import reused
-from .conftest import MakeExecutor
 from .sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,7 +67,7 @@ class TestBrokenSession:
             ("x = []\nwhile True: x.append(b'x' * 10_000_000)", "oom", "OutOfMemory"),
         ],
     )
-    async def test(self, small: DockerCommandLineCodeExecutor, code: str, outcome: str, kind: str | None) -> None:
+    async def test(self, small, code, outcome, kind):
         await out(small, "import os; mark = ['set']; os.chdir('/tmp'); os.environ['BEFORE'] = '1'")
         # Dying has time on a busy machine; running out of time needs no more than it takes to print.
         small.sandbox.timeout = 1 if outcome == "timeout" else 30
@@ -85,21 +84,19 @@ class TestBrokenSession:
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(small, "mark") == "['set']\n"
 
-    async def test_killed_child_does_not_end_the_session(self, known: DockerCommandLineCodeExecutor) -> None:
+    async def test_killed_child_does_not_end_the_session(self, known):
         code = "import subprocess; subprocess.run(['sh', '-c', 'kill -9 $$']).returncode"
         assert await out(known, code) == "-9\n"
         assert await mark_is_kept(known)
 
-    async def test_child_that_uses_too_much_memory_does_not_end_the_session(
-        self, small: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_child_that_uses_too_much_memory_does_not_end_the_session(self, small):
         code = "import subprocess, sys; mark = 1\nsubprocess.run([sys.executable, '-c', 'b = bytearray(10**9)']).returncode"
         result = await run_past_oom(small, code)
         assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
         assert "memory limit was reached" in result.notes[0]
         assert await out(small, "mark") == "1\n"
 
-    async def test_session_without_checkpoints_is_lost(self, make_executor: MakeExecutor) -> None:
+    async def test_session_without_checkpoints_is_lost(self, make_executor):
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "mark = 1")
         result = await run(executor, "import os; os._exit(1)")
@@ -107,14 +104,14 @@ class TestBrokenSession:
         assert result.notes == (LOST,)
         assert (await run(executor, "mark")).outcome == "error"
 
-    async def test_lost_session_keeps_the_directory_and_environment(self, make_executor: MakeExecutor) -> None:
+    async def test_lost_session_keeps_the_directory_and_environment(self, make_executor):
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "cd /tmp; export PLACE=kept", "sh")
         await out(executor, "import os; os.getcwd()")
         await run(executor, "os._exit(1)")
         assert await out(executor, "import os; os.getcwd(), os.environ['PLACE']") == "('/tmp', 'kept')\n"
 
-    async def test_a_large_heap_has_no_checkpoint_and_says_so(self, make_executor: MakeExecutor) -> None:
+    async def test_a_large_heap_has_no_checkpoint_and_says_so(self, make_executor):
         executor = await make_executor(mode="session", limits=Limits(memory="300m"))
         large = "what the session and the files in memory use leaves no room for a copy of it"
         warning = f"No checkpoint is kept, so a block that fails now loses the session's variables: {large}."
@@ -127,7 +124,7 @@ class TestBrokenSession:
         await out(executor, "mark = 1")
         assert (await run(executor, "import os; os._exit(1)")).state == "restored"
 
-    async def test_files_in_memory_prevent_a_checkpoint(self, make_executor: MakeExecutor) -> None:
+    async def test_files_in_memory_prevent_a_checkpoint(self, make_executor):
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x') * (100 << 20)")
         fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(245): file.write(b'x' * (1 << 20))"
@@ -148,15 +145,13 @@ class TestBrokenSession:
 
 
 class TestAttacksOnTheSandbox:
-    async def test_signals_to_all_processes_keep_the_session(self, known: DockerCommandLineCodeExecutor) -> None:
+    async def test_signals_to_all_processes_keep_the_session(self, known):
         for number in (2, 15, 19, 9):
             assert await out(known, f"import os; os.kill(-1, {number}); 'done'") == "'done'\n"
             assert await mark_is_kept(known)
             assert await out(known, "echo shell", "sh") == "shell\n"
 
-    async def test_code_that_kills_its_checkpoint_and_itself_loses_the_session(
-        self, fresh: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_kills_its_checkpoint_and_itself_loses_the_session(self, fresh):
         await out(fresh, "mark = 1")
         result = await run(fresh, "import os; os.kill(-1, 9); os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
@@ -164,17 +159,13 @@ class TestAttacksOnTheSandbox:
         assert await out(fresh, "'next'") == "'next'\n"
         assert await out(fresh, "echo shell", "sh") == "shell\n"
 
-    async def test_code_that_stops_its_checkpoint_and_crashes_is_restored(
-        self, fresh: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_stops_its_checkpoint_and_crashes_is_restored(self, fresh):
         await out(fresh, "mark = 1")
         result = await run(fresh, "import os; os.kill(-1, 19); os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_a_shell_that_kills_the_interpreter_loses_the_session(
-        self, fresh: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_a_shell_that_kills_the_interpreter_loses_the_session(self, fresh):
         await out(fresh, "mark = 1")
         assert (await run(fresh, "kill -9 -1; echo done", "bash")).output == "done\n"
         result = await run(fresh, "'mark' in globals()")
@@ -191,9 +182,7 @@ class TestAttacksOnTheSandbox:
             "frame(b'X', own_ident(), {'pid': 1, 'status': 0})",
         ],
     )
-    async def test_forged_checkpoints_do_not_replace_the_true_one(
-        self, fresh: DockerCommandLineCodeExecutor, send: str
-    ) -> None:
+    async def test_forged_checkpoints_do_not_replace_the_true_one(self, fresh, send):
         await out(fresh, FORGE + "\n    mark = 1")
         forge = f"os.write(control_socket(), {send})\n"
         assert await out(fresh, forge + "'done'") == "'done'\n"
@@ -201,7 +190,7 @@ class TestAttacksOnTheSandbox:
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_forged_checkpoint_without_checkpoints_has_no_effect(self, make_executor: MakeExecutor) -> None:
+    async def test_forged_checkpoint_without_checkpoints_has_no_effect(self, make_executor):
         executor = await make_executor(mode="session", checkpoint=False)
         code = FORGE + "    os.write(control_socket(), frame(b'C', own_ident(), {'pid': 2}))\n    'done'"
         assert await out(executor, code) == "'done'\n"
@@ -222,9 +211,7 @@ class TestAttacksOnTheSandbox:
             {"error": {"type": "T" * 10**6, "message": "\U0001f600" * 10**5, "line": 2**40}, "late": "ä" * 10**6},
         ],
     )
-    async def test_forged_result_affects_only_its_own_block(
-        self, fresh: DockerCommandLineCodeExecutor, message: dict[str, object]
-    ) -> None:
+    async def test_forged_result_affects_only_its_own_block(self, fresh, message):
         await out(fresh, FORGE)
         # The host's numbers of this block and later ones mean nothing here.
         code = f"for ident in (*range(30), own_ident()): os.write(control_socket(), frame(b'D', ident, {message!r}))"
@@ -240,9 +227,7 @@ class TestAttacksOnTheSandbox:
             "struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000",
         ],
     )
-    async def test_code_that_sends_garbage_ends_at_once_and_is_restored(
-        self, fresh: DockerCommandLineCodeExecutor, send: str
-    ) -> None:
+    async def test_code_that_sends_garbage_ends_at_once_and_is_restored(self, fresh, send):
         await out(fresh, FORGE + "\n    mark = 1")
         result = await run(fresh, f"os.write(control_socket(), {send})\nimport time; time.sleep(60)")
         assert (result.outcome, result.state) == ("crashed", "restored")
@@ -250,9 +235,7 @@ class TestAttacksOnTheSandbox:
         assert result.error.type == "ConnectionLost"
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_worker_that_never_reads_a_large_block_ends_by_the_deadline(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_worker_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor):
         executor = await make_executor(mode="session", timeout=3)
         forge = "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 0}))"
         await run(

@@ -9,7 +9,6 @@ import pytest
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from tests.cases import case
 
-from .conftest import MakeExecutor
 from .sandboxes import out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,16 +38,14 @@ async def is_ahead(session: DockerCommandLineCodeExecutor, tries: int) -> bool:
 
 
 class TestTaken:
-    async def test_checkpoint_is_taken_before_the_block_is_sent(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_checkpoint_is_taken_before_the_block_is_sent(self, session):
         await out(session, "before = 1")
         assert await is_ahead(session, tries=20)
         # Also by a session that was asleep before.
         assert (await run(session, CRASH)).state == "restored"
         assert await is_ahead(session, tries=20)
 
-    async def test_checkpoint_is_taken_with_the_block_if_something_can_run_before(
-        self, session: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_checkpoint_is_taken_with_the_block_if_something_can_run_before(self, session):
         for start, end in [
             (
                 "import threading; stop = threading.Event(); thread = threading.Thread(target=stop.wait); thread.start()",
@@ -71,9 +68,7 @@ class TestTaken:
                 await out(session, end)
                 assert await is_ahead(session, tries=20)
 
-    async def test_checkpoint_is_taken_ahead_although_children_run(
-        self, session: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_checkpoint_is_taken_ahead_although_children_run(self, session):
         """They change nothing in the session's memory, and see their pipes close when the session closes them."""
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         await asyncio.sleep(PAUSE_S)
@@ -98,9 +93,7 @@ HANDLER = """
 
 class TestUndoOfFailedBlock:
     @pytest.mark.parametrize(("start", "count"), [(THREAD, "n"), (HANDLER, "len(rings)")], ids=["thread", "handler"])
-    async def test_failed_block_is_undone_while_something_else_runs(
-        self, make_executor: MakeExecutor, start: str, count: str
-    ) -> None:
+    async def test_failed_block_is_undone_while_something_else_runs(self, make_executor, start, count):
         executor = await make_executor(mode="session")
         await out(executor, start)
         began = time.monotonic()
@@ -112,7 +105,7 @@ class TestUndoOfFailedBlock:
         # It was forked a moment before the block printed, and not when the last one ended.
         assert 0 <= int(result.output) - int(await out(executor, count)) < int(result.output) / 2
 
-    async def test_failed_block_is_undone_after_a_shell_block(self, make_executor: MakeExecutor) -> None:
+    async def test_failed_block_is_undone_after_a_shell_block(self, make_executor):
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         await out(executor, "cd /tmp; export SHELL_SAYS=yes", "sh")
@@ -121,9 +114,7 @@ class TestUndoOfFailedBlock:
         assert await out(executor, "x, os.getcwd(), os.environ['SHELL_SAYS']") == "(1, '/tmp', 'yes')\n"
 
     @pytest.mark.parametrize("start", ["pass", THREAD], ids=["idle", "thread"])
-    async def test_failed_block_is_undone_after_requested_checkpoints_and_rollbacks(
-        self, make_executor: MakeExecutor, start: str
-    ) -> None:
+    async def test_failed_block_is_undone_after_requested_checkpoints_and_rollbacks(self, make_executor, start):
         executor = await make_executor(mode="session")
         await out(executor, start)
         await out(executor, "x = [1]")
@@ -136,7 +127,7 @@ class TestUndoOfFailedBlock:
         assert (await run(executor, "x.append(5)\n" + CRASH)).state == "restored"
         assert await out(executor, "x") == "[1]\n"
 
-    async def test_failed_block_is_undone_with_blocks_sent_at_the_same_time(self, make_executor: MakeExecutor) -> None:
+    async def test_failed_block_is_undone_with_blocks_sent_at_the_same_time(self, make_executor):
         executor = await make_executor(mode="session")
         await out(executor, "x = []")
         codes = [code for number in range(10) for code in (f"x.append({number})", f"x.append('lost')\n{CRASH}")]
@@ -146,7 +137,7 @@ class TestUndoOfFailedBlock:
 
 
 class TestCheckpointLife:
-    async def test_killed_checkpoint_is_taken_again(self, make_executor: MakeExecutor) -> None:
+    async def test_killed_checkpoint_is_taken_again(self, make_executor):
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         assert await is_ahead(executor, tries=20)
@@ -165,16 +156,14 @@ class TestCheckpointLife:
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
 
-    async def test_stopped_checkpoint_is_woken(self, make_executor: MakeExecutor) -> None:
+    async def test_stopped_checkpoint_is_woken(self, make_executor):
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         assert await out(executor, "kill -STOP -1; echo done", "sh") == "done\n"
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
 
-    async def test_checkpoint_is_dropped_with_a_note_when_memory_has_become_too_small(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_checkpoint_is_dropped_with_a_note_when_memory_has_become_too_small(self, make_executor):
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x' * (120 << 20))")
         await out(executor, "head -c 230000000 /dev/zero > /tmp/large", "sh")
@@ -186,7 +175,7 @@ class TestCheckpointLife:
             f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
         )
 
-    async def test_checkpoint_is_hidden_from_wait(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_checkpoint_is_hidden_from_wait(self, session):
         await out(session, "import os, time")
         await asyncio.sleep(PAUSE_S)
         code = """
@@ -195,7 +184,7 @@ class TestCheckpointLife:
         """
         assert await out(session, code) == "[Errno 10] No child processes\n"
 
-    async def test_new_session_has_no_checkpoint(self, make_executor: MakeExecutor) -> None:
+    async def test_new_session_has_no_checkpoint(self, make_executor):
         """An idle sandbox takes no more memory than it must."""
         executor = await make_executor(mode="session")
         # The supervisor, the zygote, the session, and this shell.

@@ -12,7 +12,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from tests.cases import case
 
 from . import reused
-from .conftest import MakeExecutor
 from .sandboxes import block, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,9 +59,7 @@ for number in range(1, 65):
 
 
 class TestDeadline:
-    async def test_deadline_holds(
-        self, executor: DockerCommandLineCodeExecutor, throttled: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_deadline_holds(self, executor, throttled):
         resting = [
             ("python", "import time; time.sleep(60)"),
             ("python", "while True:\n    try: import time; time.sleep(60)\n    except BaseException: pass"),
@@ -97,35 +94,35 @@ class TestDeadline:
             await check(throttled, *each)
             assert await out(throttled, ALIVE) == "False\n"
 
-    async def test_deadline_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_is_not_what_the_code_says_it_is(self, executor):
         assert short_result(await run(executor, "exit 124", "sh")) == ("error", 124, "")
         assert short_result(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
         result = await run(executor, "raise TimeoutError('mine')")
         assert (result.outcome, result.exit_code) == ("error", 1)
 
-    async def test_deadline_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_of_each_block_is_its_own(self, executor):
         blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert short_result(result) == ("ok", 0, "0\n1\n2\n")
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_deadline_of_a_millisecond_holds_too(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_deadline_of_a_millisecond_holds_too(self, make_executor, mode):
         executor = await make_executor(mode=mode, timeout=0.001)
         for _ in range(5):
             assert (await run(executor, "while True: pass")).outcome == "timeout"
 
-    async def test_deadline_may_be_far_in_the_future(self, make_executor: MakeExecutor) -> None:
+    async def test_deadline_may_be_far_in_the_future(self, make_executor):
         for timeout in [1e10, float("inf"), 10**30]:
             with case(timeout):
                 executor = await make_executor(timeout=timeout)
                 assert await out(executor, "print(1)") == "1\n"
 
-    async def test_deadline_must_be_positive(self) -> None:
+    async def test_deadline_must_be_positive(self):
         for timeout in [0, -1, float("nan")]:
             with case(timeout), pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
                 DockerCommandLineCodeExecutor(timeout=timeout)
 
-    async def test_deadline_of_one_block_does_not_affect_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_deadline_of_one_block_does_not_affect_others(self, executor):
         results = await asyncio.gather(
             *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
         )
@@ -139,9 +136,7 @@ class TestDeadline:
 class TestCancellation:
     @pytest.mark.parametrize("way", ["token", "task", "wait_for"])
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_cancellation_is_reported_after_the_block_is_killed(
-        self, make_executor: MakeExecutor, mode: str, way: str
-    ) -> None:
+    async def test_cancellation_is_reported_after_the_block_is_killed(self, make_executor, mode, way):
         executor = await make_executor(mode=mode, timeout=30)
         await out(executor, "x = 1")
         code = """
@@ -168,14 +163,14 @@ class TestCancellation:
             # As after a timeout: the variables are those of before the block.
             assert await out(executor, "x") == "1\n"
 
-    async def test_cancellation_before_the_call_runs_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancellation_before_the_call_runs_nothing(self, executor):
         token = CancellationToken()
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
             await executor.execute_code_blocks([block("open('/workspace/ran', 'w')")], token)
         assert "ran" not in await executor.list_files()
 
-    async def test_cancelling_one_block_leaves_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancelling_one_block_leaves_the_others(self, executor):
         token = CancellationToken()
         others = [asyncio.ensure_future(run(executor, f"import time; time.sleep(0.4); print({n})")) for n in range(3)]
         cancelled = asyncio.ensure_future(executor.execute_code_blocks([block("import time; time.sleep(60)")], token))
@@ -185,7 +180,7 @@ class TestCancellation:
             await cancelled
         assert [short_result(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
 
-    async def test_cancelled_waiting_block_never_runs(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_cancelled_waiting_block_never_runs(self, session):
         await out(session, "ran = []")
         first = asyncio.ensure_future(run(session, "import time; time.sleep(2); ran.append(1)"))
         token = CancellationToken()
@@ -199,9 +194,7 @@ class TestCancellation:
         await asyncio.gather(first, third)
         assert await out(session, "ran") == "[1, 3]\n"
 
-    async def test_cancellation_stops_the_blocks_that_were_to_follow(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_cancellation_stops_the_blocks_that_were_to_follow(self, executor):
         token = CancellationToken()
         blocks = [block("import time; time.sleep(2)"), block("open('/workspace/second', 'w')")]
         running = asyncio.ensure_future(executor.execute_code_blocks(blocks, token))
@@ -211,7 +204,7 @@ class TestCancellation:
             await running
         assert "second" not in await executor.list_files()
 
-    async def test_repeated_quick_cancellation_breaks_nothing(self, make_executor: MakeExecutor) -> None:
+    async def test_repeated_quick_cancellation_breaks_nothing(self, make_executor):
         for mode in ("process", "session"):
             executor = await make_executor(mode=mode, timeout=10)
             await out(executor, "kept = 1")

@@ -5,7 +5,6 @@ import os
 import uuid
 from contextlib import closing
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 
 from . import reused
-from .conftest import MakeExecutor, containers
+from .conftest import containers
 from .images import make_wheel
 from .sandboxes import inspect, out, run
 
@@ -92,12 +91,12 @@ def add(a: int, b: int) -> int:
 
 
 class TestConfig:
-    def test_config_has_every_argument(self) -> None:
+    def test_config_has_every_argument(self):
         names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
         names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool", "pool"}
         assert set(ARGUMENTS) == names
 
-    def test_config_carries_each_argument(self) -> None:
+    def test_config_carries_each_argument(self):
         for name in sorted(ARGUMENTS):
             with case(name):
                 executor = DockerCommandLineCodeExecutor(**{name: ARGUMENTS[name]})
@@ -106,18 +105,18 @@ class TestConfig:
                 assert changed == {name}
                 round_trip(executor)
 
-    def test_config_carries_all_arguments_together(self) -> None:
+    def test_config_carries_all_arguments_together(self):
         # A way out to named hosts is for a sandbox without a network.
         # Of the choices of an engine, the single one goes with a mounted folder.
         together = {**ARGUMENTS, "network": "none", "hosts": ()}
         round_trip(DockerCommandLineCodeExecutor(**together, functions=[add]))
 
-    def test_config_names_the_class_where_it_can_be_imported_from(self) -> None:
+    def test_config_names_the_class_where_it_can_be_imported_from(self):
         assert DockerCommandLineCodeExecutor().dump_component().provider == (
             "autogen_codeact.executors.DockerCommandLineCodeExecutor"
         )
 
-    def test_config_refuses_unknown_keys(self) -> None:
+    def test_config_refuses_unknown_keys(self):
         for config in [
             {"tmeout": 3},
             {"limits": {"memroy": "1g"}},
@@ -135,7 +134,7 @@ class TestConfig:
                 with pytest.raises(ValidationError):
                     CodeExecutor.load_component(model)
 
-    def test_config_refuses_invalid_values(self) -> None:
+    def test_config_refuses_invalid_values(self):
         for config in [{"timeout": 0}, {"functions_module": "no module"}, {"languages": {"": "x"}}]:
             with case(config):
                 model = ComponentModel(
@@ -150,9 +149,7 @@ class TestConfig:
         "environment",
         [{"SECRET": "s3cr3t"}, {"SECRET": "${MY_KEY}"}, {"SECRET": "${MY_KEY:-s3cr3t}"}, ["MY_KEY"]],
     )
-    def test_config_never_has_a_value_of_the_environment(
-        self, environment: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_config_never_has_a_value_of_the_environment(self, environment, monkeypatch):
         monkeypatch.setenv("MY_KEY", "s3cr3t")
         monkeypatch.setenv("SECRET", "s3cr3t")
         executor = DockerCommandLineCodeExecutor(environment=environment)
@@ -160,14 +157,14 @@ class TestConfig:
         assert "s3cr3t" not in repr(vars(executor))
         round_trip(executor)
 
-    def test_config_has_no_generated_name(self) -> None:
+    def test_config_has_no_generated_name(self):
         assert DockerCommandLineCodeExecutor().dump_component().config.get("container_name") is None
 
 
 class TestLoadedConfig:
     """One argument after the other, through the config, in a container that was really created."""
 
-    async def test_limits_user_network_and_root(self, sandbox_image: str) -> None:
+    async def test_limits_user_network_and_root(self, sandbox_image):
         limits = Limits(memory="300m", cpus=0.5, pids=99, nofile=128, workspace="9m", tmp="8m", files=700)
         given = DockerCommandLineCodeExecutor(
             limits=limits, user="1234:2345", network="bridge", read_only=False, seccomp="engine"
@@ -184,15 +181,13 @@ class TestLoadedConfig:
             code = "import os, socket; print(os.getuid(), os.getgid(), len(socket.if_nameindex()) > 1)"
             assert await out(executor, code) == "1234 2345 True\n"
 
-    async def test_root_may_write_to_a_root_file_system_that_is_not_read_only(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_root_may_write_to_a_root_file_system_that_is_not_read_only(self, make_executor):
         executor = await make_executor(user="0:0", read_only=False)
         assert await out(executor, "touch /new && echo made; id -u", "sh") == "made\n0\n"
 
-    async def test_volumes_and_hosts(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_volumes_and_hosts(self, sandbox_image, tmp_path):
         (tmp_path / "given.txt").write_text("given")
-        tmp_path.chmod(0o755)  # noqa: ASYNC240
+        tmp_path.chmod(0o755)
         given = DockerCommandLineCodeExecutor(
             extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}, extra_hosts={"one.example": "10.1.2.3"}
         )
@@ -206,7 +201,7 @@ class TestLoadedConfig:
             )
             assert (await run(executor, "touch /mnt/given/x", "sh")).exit_code == 1
 
-    async def test_device_requests(self, sandbox_image: str) -> None:
+    async def test_device_requests(self, sandbox_image):
         executor = round_trip(DockerCommandLineCodeExecutor(device_requests=[CUBE, ONE]))
         launcher = executor.sandbox.new_client()._launcher
         with closing(connect()) as client:
@@ -239,9 +234,7 @@ class TestLoadedConfig:
             await executor.start()
         assert containers() == set()
 
-    async def test_environment_split_streams_preload_and_timeout(
-        self, sandbox_image: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_environment_split_streams_preload_and_timeout(self, sandbox_image, monkeypatch):
         monkeypatch.setenv("MY_KEY", "the key")
         environment = {"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"}
         executor = round_trip(
@@ -259,7 +252,7 @@ class TestLoadedConfig:
             assert (result.stdout, result.stderr) == ("True\n", "e\n")
             assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
 
-    def test_mounted_shared_memory_is_not_emptied(self, tmp_path: Path) -> None:
+    def test_mounted_shared_memory_is_not_emptied(self, tmp_path):
         for place, own in [
             ("/dev/shm", False),
             ("/dev/shm/x/", False),
@@ -271,7 +264,7 @@ class TestLoadedConfig:
                 executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
                 assert executor.sandbox.new_client().settings.own_shm is own
 
-    async def test_a_file_of_the_host_in_shared_memory_is_kept(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_a_file_of_the_host_in_shared_memory_is_kept(self, sandbox_image, tmp_path):
         (tmp_path / "kept").write_text("x")
         volumes = {str(tmp_path): {"bind": "/dev/shm/given", "mode": "rw"}}
         async with DockerCommandLineCodeExecutor(extra_volumes=volumes, user="0:0") as executor:
@@ -279,13 +272,13 @@ class TestLoadedConfig:
                 assert await out(executor, "ls /dev/shm/given", "sh") == "kept\n"
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_functions(self, sandbox_image: str, mode: Any) -> None:
+    async def test_functions(self, sandbox_image, mode):
         given = DockerCommandLineCodeExecutor(functions=[add], functions_module="helpers", mode=mode)
         async with reused.loaded(round_trip(given)) as executor:
             assert await out(executor, "from helpers import add; print(add(2, 3))") == "5\n"
             assert (await run(executor, "print(1)")).artifacts == ()
 
-    async def test_the_packages_of_functions_go_into_a_derived_image(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_the_packages_of_functions_go_into_a_derived_image(self, sandbox_image, tmp_path):
         """Also where the function was given to another process, which wrote the config."""
         wheel = make_wheel(tmp_path, f"VALUE = 41  # {uuid.uuid4()}")
         answer = FunctionWithRequirements.from_str(
@@ -304,14 +297,14 @@ class TestLoadedConfig:
                 if image:
                     client.remove_image(image, force=True)
 
-    async def test_failing_functions_are_an_error_at_the_start(self, sandbox_image: str) -> None:
+    async def test_failing_functions_are_an_error_at_the_start(self, sandbox_image):
         broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
         executor = DockerCommandLineCodeExecutor(functions=[broken])
         with pytest.raises(SandboxStartError, match=r"functions failed to load(?s:.)*no_such_module"):
             await executor.start()
         assert containers() == set()
 
-    async def test_init_command(self, sandbox_image: str) -> None:
+    async def test_init_command(self, sandbox_image):
         given = DockerCommandLineCodeExecutor(init_command="echo from init > made.txt; export LOST=1")
         async with reused.loaded(round_trip(given)) as executor:
             assert await out(executor, "cat made.txt; echo ${LOST-unset}", "sh") == "from init\nunset\n"
@@ -320,15 +313,13 @@ class TestLoadedConfig:
             await failing.start()
         assert containers() == set()
 
-    async def test_languages(self, sandbox_image: str) -> None:
+    async def test_languages(self, sandbox_image):
         given = DockerCommandLineCodeExecutor(languages={"wc": ["wc", "-c"], "calc": "awk -f"})
         async with reused.loaded(round_trip(given)) as executor:
             assert (await out(executor, "12345", "wc")).split()[0] == "5"
             assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
 
-    async def test_docker_host_and_auto_remove_off_which_keeps_the_container(
-        self, sandbox_image: str, tmp_path: Path
-    ) -> None:
+    async def test_docker_host_and_auto_remove_off_which_keeps_the_container(self, sandbox_image, tmp_path):
         with pytest.raises(SandboxUnavailable, match="no such socket"):
             await DockerCommandLineCodeExecutor(docker_host=f"unix://{tmp_path}/none.sock").start()
         address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
@@ -344,7 +335,7 @@ class TestLoadedConfig:
             with closing(connect()) as client:
                 client.remove_container(name, force=True)
 
-    async def test_stop_container_off_keeps_it_for_the_next_start(self, sandbox_image: str) -> None:
+    async def test_stop_container_off_keeps_it_for_the_next_start(self, sandbox_image):
         executor = round_trip(DockerCommandLineCodeExecutor(stop_container=False, mode="session"))
         try:
             async with executor:
@@ -361,7 +352,7 @@ class TestLoadedConfig:
 
 
 class TestTwoFromOneConfig:
-    async def test_two_executors_run_beside_each_other(self, sandbox_image: str) -> None:
+    async def test_two_executors_run_beside_each_other(self, sandbox_image):
         config = DockerCommandLineCodeExecutor(mode="session").dump_component()
         one, two = (CodeExecutor.load_component(config) for _ in range(2))
         assert isinstance(one, DockerCommandLineCodeExecutor)
@@ -373,7 +364,7 @@ class TestTwoFromOneConfig:
             assert await two.list_files() == []
             assert one.container_name != two.container_name
 
-    async def test_second_executor_of_the_same_name_is_refused(self, sandbox_image: str) -> None:
+    async def test_second_executor_of_the_same_name_is_refused(self, sandbox_image):
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
         config = DockerCommandLineCodeExecutor(mode="session", container_name=name).dump_component()
         one, two = (CodeExecutor.load_component(config) for _ in range(2))
@@ -403,9 +394,7 @@ class TestTwoFromOneConfig:
         ({"limits": Limits(cpus=10_000)}, SandboxStartError, "CPU"),
     ],
 )
-async def test_an_error_of_the_engine_is_reported_and_leaves_nothing(
-    sandbox_image: str, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+async def test_an_error_of_the_engine_is_reported_and_leaves_nothing(sandbox_image, options, error, words):
     executor = DockerCommandLineCodeExecutor(**options)
     with pytest.raises(error, match=words):
         await executor.start()

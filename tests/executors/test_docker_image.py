@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from docker.api.client import APIClient
@@ -63,34 +62,34 @@ def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
 
 
 class TestDefaultImage:
-    def test_default_image_runs_its_libraries_read_only_as_nobody(self, client: APIClient) -> None:
+    def test_default_image_runs_its_libraries_read_only_as_nobody(self, client):
         code = "import sys, matplotlib.pyplot as p, sympy; print(*sys.version_info[:2], p.get_backend(), sympy.Integer(2)**3)"
         assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (
             0,
             "3 13 Agg 8\n",
         )
 
-    def test_default_image_has_the_libraries_that_it_promises(self, client: APIClient) -> None:
+    def test_default_image_has_the_libraries_that_it_promises(self, client):
         lists = [(default_image.SOURCE / name).read_text() for name in ("requirements.txt", "wheels.txt")]
         wanted = {Requirement(line.split()[0]).name for text in lists for line in text.splitlines() if "==" in line}
         code = f"from importlib.metadata import version; print(len([version(name) for name in {sorted(wanted)}]))"
         assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "26\n")
 
-    def test_imported_library_leaves_no_thread_pool(self, client: APIClient) -> None:
+    def test_imported_library_leaves_no_thread_pool(self, client):
         code = (
             "import os, numpy as np, pyarrow.parquet; from sklearn.cluster import KMeans; a = np.random.rand(600, 600); a @ a;"
             "KMeans(2, n_init=1).fit(a); print(len(os.listdir('/proc/self/task')))"
         )
         assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "1\n")
 
-    def test_first_import_writes_nothing(self, client: APIClient) -> None:
+    def test_first_import_writes_nothing(self, client):
         script = (
             "cp -r /etc/skel $HOME; touch /tmp/before; sleep 1.1; python -c 'import pandas, matplotlib.pyplot';"
             "find /tmp -type f -newer /tmp/before"
         )
         assert run(client, DEFAULT_IMAGE, "sh", "-c", script) == (0, "")
 
-    def test_every_module_is_compiled(self, client: APIClient) -> None:
+    def test_every_module_is_compiled(self, client):
         script = (
             "import glob, importlib.util, os;"
             "files = [f for lib in ('', '/local') for f in glob.glob(f'/usr{lib}/lib/python3*/**/*.py', recursive=True)];"
@@ -98,27 +97,27 @@ class TestDefaultImage:
         )
         assert run(client, DEFAULT_IMAGE, "python", "-c", script) == (0, "True []\n")
 
-    def test_default_image_has_no_setuid_program_and_no_package_lists(self, client: APIClient) -> None:
+    def test_default_image_has_no_setuid_program_and_no_package_lists(self, client):
         script = "find / -xdev -type f -perm /6000; ls /var/lib/apt/lists; python3 -m pip --version >/dev/null"
         assert run(client, DEFAULT_IMAGE, "sh", "-c", script, user="0") == (0, "")
 
-    def test_placeholders_break_no_package(self, client: APIClient) -> None:
+    def test_placeholders_break_no_package(self, client):
         assert run(client, DEFAULT_IMAGE, "dpkg", "--audit", user="0") == (0, "")
         assert run(client, DEFAULT_IMAGE, "apt-get", "-q", "check", user="0")[0] == 0
 
 
 class TestResolving:
-    def test_an_existing_image_is_used_without_progress_lines(self, client: APIClient) -> None:
+    def test_an_existing_image_is_used_without_progress_lines(self, client):
         said: list[str] = []
         assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
         assert said == []
 
-    def test_a_name_that_no_image_can_have(self, client: APIClient) -> None:
+    def test_a_name_that_no_image_can_have(self, client):
         for name in ["", "Bad Name", "a:b:c", "UPPER/case"]:
             with case(name), pytest.raises(ValueError, match="name of"):
                 resolve_image(client, name, progress=silent)
 
-    def test_a_missing_image_of_another_version_is_not_pulled(self, client: APIClient) -> None:
+    def test_a_missing_image_of_another_version_is_not_pulled(self, client):
         for image, words in [
             ("autogen-codeact/sandbox:0.0", r"There is no image autogen-codeact/sandbox:0\.0 here.*leave `image` out"),
             ("autogen-codeact/sandbox:0.2-none", "There is no image autogen-codeact/sandbox:0.2-none here"),
@@ -129,32 +128,30 @@ class TestResolving:
                     resolve_image(client, image, progress=said.append)
                 assert said == []
 
-    def test_a_missing_slim_image_names_the_command(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_slim_image_names_the_command(self, client, monkeypatch):
         monkeypatch.setattr(docker_image, "SLIM_IMAGE", "autogen-codeact/sandbox:none")
         with pytest.raises(SandboxUnavailable, match=r"not built yet. Run `codeact image build --variant slim`\."):
             resolve_image(client, "autogen-codeact/sandbox:none", progress=silent)
 
-    def test_a_registry_that_refuses(self, client: APIClient) -> None:
+    def test_a_registry_that_refuses(self, client):
         with pytest.raises(SandboxUnavailable, match=r"no registry answers.*refused.*docker load.*codeact image build"):
             resolve_image(client, REFUSING, progress=silent)
 
-    def test_a_registry_that_accepts_and_never_answers(self, client: APIClient) -> None:
+    def test_a_registry_that_accepts_and_never_answers(self, client):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             begun = time.monotonic()
             with pytest.raises(SandboxUnavailable, match=r"no registry answers for it \(no answer within 4 s"):
                 resolve_image(client, f"127.0.0.1:{listener.getsockname()[1]}/x/y:z", progress=silent)
             assert time.monotonic() - begun < 4 + 40
 
-    def test_a_registry_without_the_image(self, client: APIClient) -> None:
+    def test_a_registry_without_the_image(self, client):
         with (
             registry(Image(), lambda _: None) as host,
             pytest.raises(SandboxUnavailable, match=r"gives no image .*Check its name, or `docker login`"),
         ):
             resolve_image(client, f"{host}/x/y:other", progress=silent)
 
-    def test_a_slow_pull_that_makes_progress_is_not_aborted(
-        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
-    ) -> None:
+    def test_a_slow_pull_that_makes_progress_is_not_aborted(self, client, monkeypatch, keep_none):
         image, said = Image(), list[str]()
         monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
@@ -173,7 +170,7 @@ class TestResolving:
         assert said[-1] == f"pulled {name}"
         assert any("Downloading" in line for line in said)
 
-    def test_a_pull_that_stalls_is_aborted(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_pull_that_stalls_is_aborted(self, client, monkeypatch):
         image, released = Image(), threading.Event()
         monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
@@ -186,9 +183,7 @@ class TestResolving:
                 resolve_image(client, f"{host}/x/y:z", progress=silent)
             released.set()
 
-    def test_the_fallback_image_is_used_and_reported(
-        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
-    ) -> None:
+    def test_the_fallback_image_is_used_and_reported(self, client, monkeypatch, unique):
         said: list[str] = []
         monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", DEFAULT_IMAGE)
         monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
@@ -198,9 +193,7 @@ class TestResolving:
             "Run `codeact image build` for the full image"
         ]
 
-    def test_without_the_default_and_the_fallback_image_it_is_an_error(
-        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
-    ) -> None:
+    def test_without_the_default_and_the_fallback_image_it_is_an_error(self, client, monkeypatch, unique):
         monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
         monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
         with pytest.raises(SandboxUnavailable, match=r"is not built yet.*`codeact image build` \(or `make image`"):
@@ -208,9 +201,7 @@ class TestResolving:
 
 
 class TestPackages:
-    def test_a_local_wheel_is_installed_by_content_and_once_for_concurrent_requests(
-        self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]
-    ) -> None:
+    def test_a_local_wheel_is_installed_by_content_and_once_for_concurrent_requests(self, client, tmp_path, keep_none):
         wheel, said = make_wheel(tmp_path, "VALUE = 1"), list[str]()
         with ThreadPoolExecutor(4) as pool:
             calls = [
@@ -231,9 +222,7 @@ class TestPackages:
         assert second != first
         assert run(client, second, "python3", "-c", "import tinywheel; print(tinywheel.VALUE)") == (0, "2\n")
 
-    def test_a_requirement_goes_through_pip_and_the_images_user_stays(
-        self, client: APIClient, unique: str, keep_none: Callable[[str], str]
-    ) -> None:
+    def test_a_requirement_goes_through_pip_and_the_images_user_stays(self, client, unique, keep_none):
         base = build_from(client, f"FROM {DEFAULT_IMAGE}\nUSER 1234\n", keep_none(unique))
         wanted = ["numpy>=1", 'colorama; sys_platform == "win32"']  # there already; not for this platform
         derived = keep_none(resolve_image(client, base, wanted, progress=silent))
@@ -244,8 +233,8 @@ class TestPackages:
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
     def test_dependencies_of_a_wheel_are_not_fetched_and_the_failed_build_leaves_no_nameless_image(
-        self, client: APIClient, tmp_path: Path
-    ) -> None:
+        self, client, tmp_path
+    ):
         wheel = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
         with labelled_image(client) as base:
             with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too") as caught:
@@ -255,15 +244,13 @@ class TestPackages:
             assert (log.count("Step "), "x1b[" in log) == (1, False), log
             assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={base}"})] == [[base]]
 
-    def test_an_image_without_pip(
-        self, client: APIClient, unique: str, tmp_path: Path, keep_none: Callable[[str], str]
-    ) -> None:
+    def test_an_image_without_pip(self, client, unique, tmp_path, keep_none):
         bare = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf /usr/lib/python3/dist-packages/pip\n"
         base = build_from(client, bare, keep_none(unique))
         with pytest.raises(SandboxStartError, match="The image has no pip"):
             resolve_image(client, base, [str(make_wheel(tmp_path, ""))], progress=silent)
 
-    def test_invalid_packages_are_refused_before_anything_runs(self, client: APIClient) -> None:
+    def test_invalid_packages_are_refused_before_anything_runs(self, client):
         for entry in [
             "--index-url=http://evil.example",
             "-r requirements.txt",
@@ -282,12 +269,12 @@ class TestPackages:
             with case(entry), pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
                 resolve_image(client, REFUSING, [entry], progress=silent)
 
-    def test_a_file_that_only_ends_like_a_wheel(self, tmp_path: Path) -> None:
+    def test_a_file_that_only_ends_like_a_wheel(self, tmp_path):
         (tmp_path / "tiny wheel.whl").write_bytes(b"")
         with pytest.raises(ValueError, match="is not the name of a wheel"):
             parse_packages([str(tmp_path / "tiny wheel.whl")])
 
-    def test_two_wheels_of_one_name(self, tmp_path: Path) -> None:
+    def test_two_wheels_of_one_name(self, tmp_path):
         wheels = [str(make_wheel(tmp_path / side, side)) for side in ("left", "right")]
         with pytest.raises(ValueError, match="same file name"):
             parse_packages(wheels)
@@ -297,7 +284,7 @@ class TestPackages:
         | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True, alphabet=ANY)
     )
     @example("name @ http://a\u2028b")
-    def test_accepted_packages_are_one_line_and_not_an_option(self, entry: str) -> None:
+    def test_accepted_packages_are_one_line_and_not_an_option(self, entry):
         try:
             (line,) = parse_packages([entry]).requirements
         except ValueError:
@@ -306,7 +293,7 @@ class TestPackages:
         assert not line.startswith("-")
         assert Requirement(line).name == Requirement(entry).name
 
-    def test_advice_comes_from_the_log(self) -> None:
+    def test_advice_comes_from_the_log(self):
         for log, words in [
             ("/usr/bin/python3: No module named pip", "no pip"),
             ('exec: "python3": executable file not found in $PATH', "no python3"),
@@ -322,7 +309,7 @@ class TestPackages:
                 assert words in install_advice(log)
 
 
-def test_advice_for_a_failed_pull() -> None:
+def test_advice_for_a_failed_pull():
     for words, advice in [
         ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
         ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
@@ -336,7 +323,7 @@ def test_advice_for_a_failed_pull() -> None:
             assert words in pull_advice("x:1", words)
 
 
-def test_frequent_lines_are_limited_and_the_last_ones_kept() -> None:
+def test_frequent_lines_are_limited_and_the_last_ones_kept():
     said: list[str] = []
     reporter = Reporter(said.append, every=60)
     reporter.say("begun")

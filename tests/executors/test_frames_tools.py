@@ -20,6 +20,7 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
 from codeact_sandbox.tools.payloads import read_call
 from codeact_sandbox.types.run_context import NO_CONTEXT
+from tests.cases import case
 
 from .host_tools import Tool
 from .local_runner import LocalRunner
@@ -233,35 +234,27 @@ except TypeError as error: print(error)
         assert set(problems) == {"bad", "none", "late"}
         assert problems["late"] == "ZeroDivisionError: division by zero"
 
-    @pytest.mark.parametrize(
-        "answers",
-        [
-            lambda ident, head: [raw(b"T", ident + 1, head + b"{}"), raw(b"T", 0, head + b"{}")],
-            lambda ident, head: [raw(b"T", ident, struct.pack("!I", 4711) + b'{"value":"wrong"}')],
-        ],
-        ids=["no such block", "no such call"],
-    )
-    def test_runner_ignores_answers_that_nobody_waits_for(
-        self, tmp_path: Path, mode: str, answers: Callable[[int, bytes], list[bytes]]
-    ) -> None:
+    def test_runner_ignores_answers_that_nobody_waits_for(self, tmp_path: Path, mode: str) -> None:
         def answer(ident: int, payload: bytes) -> bytes:
-            return b"".join([*answers(ident, payload[:4]), give_back(ident, payload), give_back(ident, payload)])
+            head = payload[:4]
+            others = [raw(b"T", ident + 1, head + b"{}"), raw(b"T", 0, head + b"{}")]  # no such block
+            others.append(raw(b"T", ident, struct.pack("!I", 4711) + b'{"value":"wrong"}'))  # no such call
+            return b"".join([*others, give_back(ident, payload), give_back(ident, payload)])
 
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
             runner.greet()
             for _ in range(2):
                 assert run(runner, "print(echo(1), echo(2))", answer)[:2][1] == "[1] [2]\n"
 
-    @pytest.mark.parametrize(
-        "body", [b"", b"{", b"\xff", b"[]", b"{}", b'{"error":3}', b'{"error":{}}', b"[" * 100_000], ids=repr
-    )
-    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path, mode: str, body: bytes) -> None:
+    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path, mode: str) -> None:
+        code = "try: echo(1)\nexcept Exception as error: print('raised')\nprint('goes on')"
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
             runner.greet()
-            code = "try: echo(1)\nexcept Exception as error: print('raised')\nprint('goes on')"
-            answer = run(runner, code, lambda ident, payload: raw(b"T", ident, payload[:4] + body))
-            assert answer[:2][1] == "raised\ngoes on\n"
-            assert run(runner, "print(echo(1))", give_back)[1] == "[1]\n"
+            for body in (b"", b"{", b"\xff", b"[]", b"{}", b'{"error":3}', b'{"error":{}}', b"[" * 100_000):
+                with case(body):
+                    answer = run(runner, code, lambda ident, payload, body=body: raw(b"T", ident, payload[:4] + body))
+                    assert answer[1] == "raised\ngoes on\n"
+                    assert run(runner, "print(echo(1))", give_back)[1] == "[1]\n"
 
     def test_runner_gives_up_on_an_answer_without_a_number(self, tmp_path: Path, mode: str) -> None:
         with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:

@@ -16,7 +16,6 @@ from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from . import reused
-from .conftest import MakeExecutor
 from .images import build_from
 from .sandboxes import inspect, out, run
 
@@ -42,9 +41,7 @@ async def ask(executor: DockerCommandLineCodeExecutor, code: str, language: str 
 
 
 class TestInside:
-    async def test_code_has_no_capabilities_and_no_new_privileges_and_a_filter(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_has_no_capabilities_and_no_new_privileges_and_a_filter(self, executor):
         code = """
             import json
             lines = (line.split(":", 1) for line in open("/proc/self/status"))
@@ -59,7 +56,7 @@ class TestInside:
         assert status["Gid"] == ["65534"] * 4
         assert status["Groups"] in ([], ["65534"])
 
-    async def test_code_has_no_network_but_loopback(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_no_network_but_loopback(self, executor):
         code = """
             import json, os, socket
             refused = []
@@ -76,7 +73,7 @@ class TestInside:
         assert interfaces == ["lo"]
         assert refused == [True] * 5
 
-    async def test_root_file_system_is_read_only(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_root_file_system_is_read_only(self, executor):
         code = """
             import json, os
             def writable(folder):
@@ -96,9 +93,7 @@ class TestInside:
         assert set(writable) - packages <= {"/workspace", "/tmp", "/dev/shm", "/dev/mqueue"}
         assert {"/workspace", "/tmp"} <= set(writable)
 
-    async def test_mounts_have_their_size_and_no_devices_or_set_user_ids(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_mounts_have_their_size_and_no_devices_or_set_user_ids(self, executor):
         code = """
             import json, os
             def of(path):
@@ -109,7 +104,7 @@ class TestInside:
         """
         assert await ask(executor, code) == [[256 * MIB, 50_000, True, True, False]] * 3
 
-    async def test_resource_limits(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_resource_limits(self, executor):
         code = """
             import json, resource as r
             print(json.dumps([r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE)]))
@@ -117,13 +112,11 @@ class TestInside:
         assert await ask(executor, code) == [[1024, 1024], [0, 0]]
         assert await ask(executor, "echo [$(ulimit -n), $(ulimit -Hn), $(ulimit -c)]", "bash") == [1024, 1024, 0]
 
-    async def test_home_is_writable_and_the_workspace_runs_programs(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_home_is_writable_and_the_workspace_runs_programs(self, executor):
         code = "cd; touch x; printf '#!/bin/sh\\necho ran' > /workspace/p; chmod +x /workspace/p; /workspace/p"
         assert await out(executor, code, "sh") == "ran\n"
 
-    async def test_code_has_no_way_to_an_engine(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_no_way_to_an_engine(self, executor):
         code = """
             import json, os, stat
             found = []
@@ -137,7 +130,7 @@ class TestInside:
         """
         assert await ask(executor, code) == []
 
-    async def test_pid_1_shows_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_pid_1_shows_nothing(self, executor):
         code = """
             import json, os
             seen = []
@@ -153,7 +146,7 @@ class TestInside:
 
 
 class TestContainerConfiguration:
-    async def test_container_has_the_default_configuration(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_container_has_the_default_configuration(self, executor):
         found = container_of(executor)
         host, config = found["HostConfig"], found["Config"]
         expected = {
@@ -193,7 +186,7 @@ class TestContainerConfiguration:
         assert (config["Tty"], config["OpenStdin"], config["StdinOnce"]) == (False, True, True)
         assert config["NetworkDisabled"] is True
 
-    async def test_localhost_and_the_own_name_have_addresses(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_localhost_and_the_own_name_have_addresses(self, executor):
         code = """
             import json, socket
             names = ("localhost", socket.gethostname())
@@ -201,7 +194,7 @@ class TestContainerConfiguration:
         """
         assert await ask(executor, code) == ["127.0.0.1", "127.0.0.2", ""]
 
-    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_executor: MakeExecutor) -> None:
+    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_executor):
         tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
         with closing(connect()) as client:
             build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL {LOCALHOST_LABEL}=""\n', tag)
@@ -219,15 +212,15 @@ class TestContainerConfiguration:
                 client.remove_image(tag)
         assert found == [True, ["lo"], "127.0.0.1"]
 
-    async def test_labels_name_the_owner(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_labels_name_the_owner(self, executor):
         labels = container_of(executor)["Config"]["Labels"]
         assert labels["org.autogen-codeact.kind"] == "sandbox"
         assert labels["org.autogen-codeact.owner"].endswith(f":{os.getpid()}")
 
-    async def test_stop_from_outside_is_immediate(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stop_from_outside_is_immediate(self, executor):
         assert container_of(executor)["Config"]["StopSignal"] == "SIGKILL"
 
-    async def test_every_limit_can_be_set(self, make_executor: MakeExecutor) -> None:
+    async def test_every_limit_can_be_set(self, make_executor):
         limits = Limits(
             memory="200m", cpus=0.5, pids=40, nofile=128, workspace="8m", tmp=4 * MIB, files=1000, output=2048
         )
@@ -250,7 +243,7 @@ class TestContainerConfiguration:
 
 class TestLimits:
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_limit_of_memory(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_limit_of_memory(self, make_executor, mode):
         executor = await make_executor(mode=mode, limits=Limits(memory="200m"))
         result = await run(executor, "hog = []\nwhile True: hog.append(b'x' * 10_000_000)")
         assert (result.outcome, result.exit_code) == ("oom", 137)
@@ -261,7 +254,7 @@ class TestLimits:
         assert await out(executor, "print('next')") == "next\n"
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_limit_of_processes(self, make_executor: MakeExecutor, mode: str) -> None:
+    async def test_limit_of_processes(self, make_executor, mode):
         executor = await make_executor(mode=mode, limits=Limits(pids=40, cpus=0.3))
         executor.sandbox.timeout = 1.5
         await run(executor, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
@@ -269,7 +262,7 @@ class TestLimits:
         executor.sandbox.timeout = 30
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_limit_of_descriptors(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_limit_of_descriptors(self, executor):
         code = "import os\nfds = []\ntry:\n    while True: fds.append(os.dup(1))\nexcept OSError as error: print(error.errno)"
         assert await out(executor, code + "\nfor fd in fds: os.close(fd)") == "24\n"
         # And when none is left at the end.
@@ -278,7 +271,7 @@ class TestLimits:
         assert (await run(executor, "for fd in globals().get('fds', []): os.close(fd)")).state == "kept"
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_limit_of_space_and_files(self, make_executor: MakeExecutor) -> None:
+    async def test_limit_of_space_and_files(self, make_executor):
         executor = await make_executor(limits=Limits(tmp="2m", files=500))
         for folder in ("/tmp", "/dev/shm"):
             code = f"""

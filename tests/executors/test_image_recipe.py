@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from docker.api.client import APIClient
 
 import codeact_sandbox
 from codeact_sandbox.backends.docker import default_image
@@ -36,12 +35,12 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_no
 
 
 class TestRecipe:
-    def test_recipe_lies_beside_the_package(self) -> None:
+    def test_recipe_lies_beside_the_package(self):
         beside = Path(str(codeact_sandbox.__file__)).parent / "docker"
         assert beside.samefile(default_image.SOURCE)
         assert not (beside / "__init__.py").exists()
 
-    def test_recipe_is_built_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
+    def test_recipe_is_built_once_for_each_content(self, client, recipe, unique):
         (recipe / "install.sh").write_text("true\n")
         said: list[str] = []
         assert build_default_image(client, progress=said.append) == unique
@@ -61,14 +60,7 @@ class TestRecipe:
         assert second is not None
         assert second["Id"] != first["Id"]
 
-    def test_force_builds_anew_also_without_the_registry(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        keep_none: Callable[[str], str],
-    ) -> None:
+    def test_force_builds_anew_also_without_the_registry(self, client, recipe, unique, monkeypatch, keep_none):
         (recipe / "install.sh").write_text("true\n")
         monkeypatch.setattr(default_image, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
         client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
@@ -82,22 +74,13 @@ class TestRecipe:
         assert find_image(client, first["Id"]) is None
         assert "127.0.0.1:1/test/base:1 could not be pulled again; using the one that is here" in said
 
-    def test_a_step_that_fails_shows_the_log_and_leaves_no_image(
-        self, client: APIClient, recipe: Path, unique: str
-    ) -> None:
+    def test_a_step_that_fails_shows_the_log_and_leaves_no_image(self, client, recipe, unique):
         (recipe / "install.sh").write_text("echo halfway; exit 3\n")
         with pytest.raises(SandboxStartError, match=r"(?s)returned a non-zero code: 3.*Debian mirror.*halfway"):
             build_default_image(client, progress=silent)
         assert find_image(client, unique) is None
 
-    def test_slim_is_an_image_of_its_own_from_its_own_list(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        keep_none: Callable[[str], str],
-    ) -> None:
+    def test_slim_is_an_image_of_its_own_from_its_own_list(self, client, recipe, unique, monkeypatch, keep_none):
         slim = keep_none(unique.replace(":1", ":1-slim"))
         monkeypatch.setattr(default_image, "SLIM_IMAGE", slim)
         (recipe / "install.sh").write_text('[ "$1" = slim ]\n')
@@ -131,17 +114,8 @@ class TestRecipe:
         ids=["wheels", "debian package"],
     )
     def test_a_base_with_its_own_python_gets_packages_from_where_a_variable_says(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        keep_none: Callable[[str], str],
-        step: str,
-        variable: str,
-        address: str,
-        said: str,
-    ) -> None:
+        self, client, recipe, unique, monkeypatch, keep_none, step, variable, address, said
+    ):
         base = f"FROM {DEFAULT_IMAGE}\nRUN ln -s /usr/bin/python3 /usr/local/bin/python3; {step}\n"
         monkeypatch.setattr(default_image, "BASE_IMAGE", build_from(client, base, keep_none(f"{unique}-base")))
         monkeypatch.setenv(variable, address)
@@ -150,14 +124,7 @@ class TestRecipe:
             build_default_image(client, progress=silent)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
-    def test_without_a_registry_the_base_comes_from_the_script(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        keep_none: Callable[[str], str],
-    ) -> None:
+    def test_without_a_registry_the_base_comes_from_the_script(self, client, recipe, unique, monkeypatch, keep_none):
         monkeypatch.setattr(default_image, "BASE_IMAGE", REFUSING)
         monkeypatch.setattr(default_image, "_has_debootstrap", lambda: True)
         (recipe / "build-base.sh").write_text("echo build-base: packing >&2; mkdir $$; tar -C $$ -c .; rmdir $$\n")
@@ -183,14 +150,8 @@ class TestRecipe:
         ],
     )
     def test_a_script_that_fails_leaves_neither_image_nor_process(
-        self,
-        client: APIClient,
-        recipe: Path,
-        unique: str,
-        monkeypatch: pytest.MonkeyPatch,
-        script: str,
-        words: str,
-    ) -> None:
+        self, client, recipe, unique, monkeypatch, script, words
+    ):
         monkeypatch.setattr(default_image, "_SCRIPT_STALL_S", 1.0)
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
@@ -198,7 +159,7 @@ class TestRecipe:
         assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
-    def test_reasons_why_a_base_can_not_be_made(self) -> None:
+    def test_reasons_why_a_base_can_not_be_made(self):
         for platform, uid, debootstrap, words in [
             ("darwin", 501, False, "docker save"),
             ("linux", 1000, True, "sudo"),
@@ -207,10 +168,10 @@ class TestRecipe:
             with case(platform, uid, debootstrap, words):
                 assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
 
-    def test_root_on_linux_can_make_a_base(self) -> None:
+    def test_root_on_linux_can_make_a_base(self):
         assert why_no_bootstrap("linux", 0, debootstrap=True) is None
 
-    def test_the_scripts_are_shell(self) -> None:
+    def test_the_scripts_are_shell(self):
         for script in ["build-base.sh", "install.sh"]:
             with case(script):
                 assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0

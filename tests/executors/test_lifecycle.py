@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -33,7 +32,7 @@ from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests import processes
 
 from . import reused
-from .conftest import MakeExecutor, containers
+from .conftest import containers
 from .pooled import until
 from .sandboxes import block, out, pause_container, run
 
@@ -79,7 +78,7 @@ def client(sandbox_image: str) -> Iterator[APIClient]:
 
 
 class TestStartAndStop:
-    async def test_start_and_stop_may_be_repeated(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_start_and_stop_may_be_repeated(self, executor):
         await executor.stop()
         for starting in (executor.start, executor.restart):
             await starting()  # a restart starts what was stopped
@@ -92,7 +91,7 @@ class TestStartAndStop:
             await executor.stop()
             assert containers() == set()
 
-    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor):
         await asyncio.gather(*(executor.start() for _ in range(5)))
         assert len(containers()) == 1
         await asyncio.gather(*(executor.stop() for _ in range(5)))
@@ -101,7 +100,7 @@ class TestStartAndStop:
         await asyncio.gather(*calls)
         assert containers() == set()
 
-    async def test_restart_keeps_only_the_files_of_the_host(self, make_fresh_executor: MakeExecutor) -> None:
+    async def test_restart_keeps_only_the_files_of_the_host(self, make_fresh_executor):
         executor = await make_fresh_executor(mode="session")
         await out(executor, "x = 1; open('kept.txt', 'w').write('kept'); open('/tmp/lost.txt', 'w').close()")
         name = executor.container_name
@@ -111,16 +110,14 @@ class TestStartAndStop:
         assert await out(executor, code) == "(False, 'kept', False)\n"
         assert len(containers()) == 1
 
-    async def test_first_block_starts_the_sandbox_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_first_block_starts_the_sandbox_once(self, executor):
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
         assert all((result.state, result.notes) == ("kept", ()) for result in results)
         assert len(containers()) == 1
         await executor.stop()
 
-    async def test_after_stop_blocks_and_files_are_refused(
-        self, leased: DockerCommandLineCodeExecutor, tmp_path: Path
-    ) -> None:
+    async def test_after_stop_blocks_and_files_are_refused(self, leased, tmp_path):
         await leased.start()
         await leased.stop()
         (tmp_path / "file").write_text("")
@@ -138,7 +135,7 @@ class TestStartAndStop:
         with pytest.raises(SandboxNotStarted):
             _ = leased.work_dir
 
-    async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image: str) -> None:
+    async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image):
         async def fail() -> None:
             async with DockerCommandLineCodeExecutor() as executor:
                 assert len(containers()) == 1
@@ -151,7 +148,7 @@ class TestStartAndStop:
                 await fail()
             assert containers() == set()
 
-    async def test_stop_during_a_block_ends_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stop_during_a_block_ends_the_block(self, executor):
         await executor.restart()  # which starts what was never started
         running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
@@ -159,7 +156,7 @@ class TestStartAndStop:
         with pytest.raises(SandboxDied, match="stopped"):
             await running
 
-    async def test_a_start_that_is_cancelled_leaves_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_a_start_that_is_cancelled_leaves_nothing(self, executor):
         for delay in (0, 0.03, 0.1, 0.2, 0.3):
             starting = asyncio.ensure_future(executor.start())
             await asyncio.sleep(delay)
@@ -171,7 +168,7 @@ class TestStartAndStop:
         async with executor:
             assert await out(executor, "print(1)") == "1\n"
 
-    async def test_a_stop_that_is_cancelled_stops_all_the_same(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_a_stop_that_is_cancelled_stops_all_the_same(self, executor):
         await executor.start()
         stopping = asyncio.ensure_future(executor.stop())
         await asyncio.sleep(0.01)
@@ -181,15 +178,13 @@ class TestStartAndStop:
 
 
 class TestEventLoopsAndThreads:
-    def test_several_event_loops_use_one_sandbox_one_after_the_other(
-        self, leased: DockerCommandLineCodeExecutor
-    ) -> None:
+    def test_several_event_loops_use_one_sandbox_one_after_the_other(self, leased):
         asyncio.run(leased.start())
         for number in range(3):
             assert asyncio.run(out(leased, f"x = {number}; x")) == f"{number}\n"
         asyncio.run(leased.stop())
 
-    def test_several_threads_use_one_sandbox_at_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+    def test_several_threads_use_one_sandbox_at_once(self, executor):
         results: dict[int, str] = {}
 
         def work(number: int) -> None:
@@ -210,9 +205,7 @@ class TestEventLoopsAndThreads:
         assert len(containers()) == 1
         asyncio.run(executor.stop())
 
-    def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(
-        self, leased: DockerCommandLineCodeExecutor
-    ) -> None:
+    def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(self, leased):
         asyncio.run(out(leased, "x = 1"))
 
         async def leave() -> None:
@@ -224,9 +217,7 @@ class TestEventLoopsAndThreads:
         assert asyncio.run(out(leased, "x")) == "1\n"
         asyncio.run(leased.stop())
 
-    def test_a_start_that_is_torn_down_with_its_loop_leaves_nothing(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    def test_a_start_that_is_torn_down_with_its_loop_leaves_nothing(self, executor):
 
         async def leave() -> bool:
             task = asyncio.ensure_future(executor.start())
@@ -241,8 +232,8 @@ class TestEventLoopsAndThreads:
 class TestFromOutside:
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_a_container_that_is_gone_mid_block_is_an_error_and_the_next_block_has_another(
-        self, make_fresh_executor: MakeExecutor, client: APIClient, mode: str
-    ) -> None:
+        self, make_fresh_executor, client, mode
+    ):
         executor = await make_fresh_executor(mode=mode, timeout=30)
         for way in ("kill", "remove", "stop"):
             await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
@@ -267,8 +258,8 @@ class TestFromOutside:
             assert len(containers()) == 1, way
 
     async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
-        self, make_fresh_executor: MakeExecutor, client: APIClient
-    ) -> None:
+        self, make_fresh_executor, client
+    ):
         executor = await make_fresh_executor(mode="session")
         await out(executor, "x = 1")
         await kill(client, executor)
@@ -286,8 +277,8 @@ class TestFromOutside:
         assert (await run(executor, "1")).state == "kept"
 
     async def test_paused_container_misses_the_deadline_of_the_host_and_can_be_stopped(
-        self, make_fresh_executor: MakeExecutor, client: APIClient
-    ) -> None:
+        self, make_fresh_executor, client
+    ):
         executor = await make_fresh_executor(timeout=3)
         await out(executor, "print(1)")
         pause_container(client, executor.container_name)
@@ -304,9 +295,7 @@ class TestFromOutside:
         assert time.monotonic() - began < 30
         assert containers() == set()
 
-    async def test_container_that_is_paused_and_resumed_loses_nothing(
-        self, make_executor: MakeExecutor, client: APIClient
-    ) -> None:
+    async def test_container_that_is_paused_and_resumed_loses_nothing(self, make_executor, client):
         executor = await make_executor(mode="session", timeout=30)
         await out(executor, "x = 1")
         pause_container(client, executor.container_name)
@@ -334,7 +323,7 @@ class TestEndOfClient:
         asyncio.run(main())
     """
 
-    def test_end_of_the_client_takes_its_container_with_it(self, client: APIClient) -> None:
+    def test_end_of_the_client_takes_its_container_with_it(self, client):
         prefix = f"codeact-test-{uuid.uuid4().hex[:8]}"
         with ExitStack() as stack:
             started = []
@@ -359,7 +348,7 @@ class TestEndOfClient:
 
 
 class TestMissing:
-    async def test_missing_engine_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def test_missing_engine_is_an_error(self, monkeypatch, tmp_path):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
         executor = DockerCommandLineCodeExecutor()
         began = time.monotonic()
@@ -370,14 +359,14 @@ class TestMissing:
         assert time.monotonic() - began < 30
         await executor.stop()
 
-    async def test_missing_image_without_a_registry_is_an_error(self, sandbox_image: str) -> None:
+    async def test_missing_image_without_a_registry_is_an_error(self, sandbox_image):
         executor = DockerCommandLineCodeExecutor(image="127.0.0.1:1/no/image:here", progress=lambda _: None)
         began = time.monotonic()
         with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
             await executor.start()
         assert time.monotonic() - began < 30
 
-    async def test_image_without_python_is_an_error(self, client: APIClient) -> None:
+    async def test_image_without_python_is_an_error(self, client):
         empty = io.BytesIO()
         with tarfile.open(fileobj=empty, mode="w") as tar:
             tar.addfile(tarfile.TarInfo("etc/empty"), io.BytesIO(b""))
@@ -392,7 +381,7 @@ class TestMissing:
         finally:
             client.remove_image(tag)
 
-    async def test_image_with_an_old_python_is_an_error(self, client: APIClient) -> None:
+    async def test_image_with_an_old_python_is_an_error(self, client):
         """No image with such a Python can be had without a network: one is played by the default image."""
         tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
         old = "import sys; sys.version_info = (3, 7, 16, 'final', 0); sys.version = '3.7.16 (played)'\n"
@@ -417,9 +406,7 @@ class TestMissing:
         finally:
             client.remove_image(tag)
 
-    async def test_failed_start_leaves_no_temporary_folder(
-        self, sandbox_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_failed_start_leaves_no_temporary_folder(self, sandbox_image, tmp_path, monkeypatch):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         executor = reused.executor(DockerCommandLineCodeExecutor, init_command="exit 1")
         for _ in range(2):

@@ -1,7 +1,6 @@
 """What a block writes: capped with head and tail, counted, decoded, and never in the way of its end."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -25,9 +24,7 @@ async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncI
 
 
 class TestOutputLimit:
-    async def test_output_limit_keeps_head_and_tail_and_counts_the_rest(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_output_limit_keeps_head_and_tail_and_counts_the_rest(self, executor):
         result = await run(executor, "for n in range(8_000): print(f'line {n:0200}')")
         written = sum(len(f"line {n:0200}\n") for n in range(8_000))
         head, note, tail = result.output.partition(f"\n[... {result.truncated:,} bytes dropped ...]\n")
@@ -40,7 +37,7 @@ class TestOutputLimit:
         assert whole.startswith(head)
         assert whole.endswith(tail)
 
-    async def test_output_within_the_limit_is_unchanged(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_output_within_the_limit_is_unchanged(self, executor):
         for size in [0, 1, MIB // 2, MIB // 2 + 1, MIB - 1, MIB]:
             with case(size):
                 result = await run(
@@ -48,14 +45,12 @@ class TestOutputLimit:
                 )
                 assert (result.output, result.truncated) == ("ab" * (size // 2) + "x" * (size % 2), 0)
 
-    async def test_dropped_bytes_are_counted_exactly(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_dropped_bytes_are_counted_exactly(self, executor):
         result = await run(executor, f"import sys; _n = sys.stdout.write('x' * {MIB + 1})")
         assert result.truncated == 1
         assert result.output == f"{'x' * (MIB // 2)}\n[... 1 bytes dropped ...]\n{'x' * (MIB // 2)}"
 
-    async def test_output_limit_holds_for_a_flood_however_it_is_written(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_output_limit_holds_for_a_flood_however_it_is_written(self, executor):
         for language, code in [
             ("python", "import os\nfor _ in range(300): os.write(1, b'x' * 99_999 + b'\\n')"),
             ("python", "import subprocess; _ = subprocess.run('yes | head -c 30000000', shell=True)"),
@@ -69,14 +64,14 @@ class TestOutputLimit:
                 assert len(result.output.encode()) < MIB + 100
                 assert result.truncated >= 28_000_000
 
-    async def test_dropped_bytes_of_several_blocks_are_added_up(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_dropped_bytes_of_several_blocks_are_added_up(self, executor):
         code = f"import sys; _n = sys.stdout.write('x' * {MIB + 5})"
         result = await executor.execute_code_blocks([block(code), block(code)], CancellationToken())
         assert result.truncated == 10
 
 
 class TestDecoding:
-    async def test_bytes_that_are_not_text_are_replaced(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_bytes_that_are_not_text_are_replaced(self, executor):
         for code, output in [
             ("import os; _ = os.write(1, b'a\\xff\\xfeb\\n')", "a\ufffd\ufffdb\n"),
             ("import os; _ = os.write(1, b'a\\x00b\\x1b[31m\\n')", "a\0b\x1b[31m\n"),
@@ -93,9 +88,7 @@ class TestDecoding:
                 else:
                     assert result.output == output
 
-    async def test_bytes_of_a_character_stay_together_across_frames(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_bytes_of_a_character_stay_together_across_frames(self, executor):
         text = "ä€\U0001f600" * 50_000
         assert await out(executor, "print('ä€\U0001f600' * 50_000)") == text + "\n"
 
@@ -110,25 +103,21 @@ class TestEndOfBlock:
             "setsid sh -c 'sleep 100; echo late' &",
         ],
     )
-    async def test_end_of_a_block_is_not_delayed_by_processes_that_hold_the_streams(
-        self, executor: DockerCommandLineCodeExecutor, command: str
-    ) -> None:
+    async def test_end_of_a_block_is_not_delayed_by_processes_that_hold_the_streams(self, executor, command):
         result = await run(executor, f"{command}\necho done", "bash")
         assert result.outcome == "ok"
         assert "done\n" in result.output
         assert result.duration_s < 40
         assert await out(executor, "print('next')") == "next\n"
 
-    async def test_end_of_many_blocks_is_not_delayed_by_processes_that_hold_the_streams(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_end_of_many_blocks_is_not_delayed_by_processes_that_hold_the_streams(self, executor):
         for number in range(80):
             assert await out(executor, f"sleep 2 & echo {number}", "sh") == f"{number}\n"
         assert await out(executor, "print('next')") == "next\n"
 
 
 class TestPartialOutput:
-    async def test_partial_output_of_whole_lines_is_never_lost(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_partial_output_of_whole_lines_is_never_lost(self, executor):
         for end in ["os.kill(os.getpid(), 9)", "os._exit(3)", "import time; time.sleep(60)", "os.abort()"]:
             with case(end):
                 executor.sandbox.timeout = 3
@@ -137,9 +126,7 @@ class TestPartialOutput:
                 late = "\n Timeout" * (result.outcome == "timeout")
                 assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
 
-    async def test_partial_output_of_an_unfinished_line_is_kept_after_a_timeout(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_partial_output_of_an_unfinished_line_is_kept_after_a_timeout(self, executor):
         executor.sandbox.timeout = 3
         code = "import sys, time\nfor n in range(5): print(n, end=' ')\nprint('error', end='', file=sys.stderr)\n"
         assert (await run(executor, code + "time.sleep(60)")).output == "0 1 2 3 4 error\n Timeout"
@@ -147,9 +134,7 @@ class TestPartialOutput:
 
 
 class TestStream:
-    async def test_stream_shows_output_while_the_block_runs(
-        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
-    ) -> None:
+    async def test_stream_shows_output_while_the_block_runs(self, executor, tmp_path):
         (tmp_path / "seen").write_text("")
         # It goes on only when what it wrote has been seen.
         code = """
@@ -169,7 +154,7 @@ class TestStream:
         assert texts == ["0\n1\n2\n", "shell\n"]
         assert [result.output for result in results] == ["0\n1\n2\nshell\n"]
 
-    async def test_stream_that_is_left_early_kills_the_block(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_stream_that_is_left_early_kills_the_block(self, executor):
         code = "import time\nfor n in range(100): print(n); time.sleep(0.1)\nopen('/workspace/ended', 'w')"
         stream = executor.execute_stream([block(code)], CancellationToken())
         async for _ in stream:

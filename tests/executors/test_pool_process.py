@@ -5,7 +5,7 @@ import signal
 import textwrap
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -111,14 +111,19 @@ def test_process_that_does_not_close_its_pool_ends(kind: str, how: str) -> None:
     assert gone(remaining)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("how", ["running in a closed one", "running"])
-def test_killed_process_leaves_no_sandboxes_of_its_pool(kind: str, how: str, number: signal.Signals) -> None:
-    with start(kind, how) as process:
-        remaining = sandboxes(kind, process)
-        assert len(remaining()) >= 2
+def test_killed_process_leaves_no_sandboxes_of_its_pool(kind: str, how: str) -> None:
+    with ExitStack() as stack:
+        started = [
+            (number, stack.enter_context(start(kind, how)))
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+        ]
+        remaining = [sandboxes(kind, process) for _, process in started]
+        assert [len(each()) >= 2 for each in remaining] == [True] * 3
         time.sleep(0.2)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
-    assert process.returncode == -number, said
-    assert gone(remaining)
+        for number, process in started:
+            process.send_signal(number)
+        for number, process in started:
+            _, said = process.communicate(timeout=30)
+            assert process.returncode == -number, said
+    assert all(gone(each) for each in remaining)

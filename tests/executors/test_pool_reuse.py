@@ -5,7 +5,6 @@ import logging
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ LOOK_FOR_X = "import os; print('x' in globals(), os.path.exists('/tmp/x'))"
 
 
 class TestUses:
-    async def test_sandbox_has_as_many_uses_as_allowed(self, kind: str) -> None:
+    async def test_sandbox_has_as_many_uses_as_allowed(self, kind):
         names = []
         async with make(kind, 3, mode="session") as pool:
             for _ in range(5):
@@ -60,7 +59,7 @@ class TestUses:
         assert names[3] == names[4]
 
     @ONE_KIND
-    async def test_one_use_is_the_default(self, kind: str) -> None:
+    async def test_one_use_is_the_default(self, kind):
         async with ExecutorPool(1, sandbox=kind, max_alive=1, limits=SMALL) as pool:  # type: ignore[arg-type]
             names = set()
             for _ in range(2):
@@ -69,7 +68,7 @@ class TestUses:
         assert len(names) == 2
 
     @ONE_KIND
-    async def test_counts_of_idle_and_leased_sandboxes(self, kind: str) -> None:
+    async def test_counts_of_idle_and_leased_sandboxes(self, kind):
         async with make(kind) as pool:
             await pool.ready()
             executor = pool.executor()
@@ -81,7 +80,7 @@ class TestUses:
             assert alive(kind) == 1
 
     @ONE_KIND
-    async def test_several_event_loops_share_one_sandbox(self, kind: str) -> None:
+    async def test_several_event_loops_share_one_sandbox(self, kind):
         seen: list[str] = []
         async with make(kind, 50, mode="session") as pool:
 
@@ -124,7 +123,7 @@ print(os.getcwd(), [name for name in os.listdir("/workspace") if not name.starts
 
 class TestReset:
     @pytest.mark.parametrize("mode", ["session", "process"])
-    async def test_reset_leaves_nothing_of_the_last_use(self, kind: str, mode: str) -> None:
+    async def test_reset_leaves_nothing_of_the_last_use(self, kind, mode):
         seen, names = [], set()
         async with make(kind, mode=mode) as pool:
             for _ in range(2):
@@ -136,7 +135,7 @@ class TestReset:
         assert len(names) == 1
 
     @ONE_KIND
-    async def test_reset_follows_a_block_that_was_killed(self, kind: str) -> None:
+    async def test_reset_follows_a_block_that_was_killed(self, kind):
         async with make(kind, mode="session") as pool:
             async with pool.executor(timeout=0.3) as executor:
                 name = name_of(executor)
@@ -146,7 +145,7 @@ class TestReset:
                 assert (name_of(executor), await out(executor, "print(2)")) == (name, "2\n")
 
     @ONE_KIND
-    async def test_reset_keeps_the_files_of_each_executor_apart(self, kind: str, tmp_path: Path) -> None:
+    async def test_reset_keeps_the_files_of_each_executor_apart(self, kind, tmp_path):
         async with make(kind, mode="session") as pool:
             for number in range(2):
                 folder = tmp_path / str(number)
@@ -157,7 +156,7 @@ class TestReset:
                 assert sorted(path.name for path in folder.iterdir()) == [f"in{number}.txt", f"out{number}.txt"]
 
     @ONE_KIND
-    async def test_reset_makes_the_last_client_unusable(self, kind: str) -> None:
+    async def test_reset_makes_the_last_client_unusable(self, kind):
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name, client = name_of(executor), executor.sandbox.client
@@ -176,7 +175,7 @@ class TestReset:
 class TestSizeZero:
     """With `size=0`."""
 
-    async def test_sandbox_starts_with_the_first_use_and_is_used_again_after_a_reset(self, kind: str) -> None:
+    async def test_sandbox_starts_with_the_first_use_and_is_used_again_after_a_reset(self, kind):
         async with ExecutorPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
             await pool.ready()
             assert (alive(kind), pool.idle, pool.leased) == (0, 0, 0)
@@ -192,7 +191,7 @@ class TestSizeZero:
         assert alive(kind) == 0
 
     @ONE_KIND
-    async def test_each_use_has_a_sandbox_of_its_own_by_default(self, kind: str) -> None:
+    async def test_each_use_has_a_sandbox_of_its_own_by_default(self, kind):
         async with ExecutorPool(0, sandbox=kind, limits=SMALL) as pool:  # type: ignore[arg-type]
             async with pool.executor() as one, pool.executor() as other:
                 assert name_of(one) != name_of(other)
@@ -202,7 +201,7 @@ class TestSizeZero:
 
 class TestFacts:
     @ONE_KIND
-    async def test_facts_of_all_fresh_sandboxes_are_asked_for_once(self, kind: str, tmp_path: Path) -> None:
+    async def test_facts_of_all_fresh_sandboxes_are_asked_for_once(self, kind, tmp_path):
         for name in ("b.txt", ".hidden", "a/y.txt", "a/b/x.txt", "c/.d/z.txt"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(name)
@@ -217,7 +216,7 @@ class TestFacts:
         assert found[1:] == found[:1] * 2
 
     @ONE_KIND
-    async def test_facts_are_not_taken_from_a_sandbox_in_which_code_has_run(self, kind: str) -> None:
+    async def test_facts_are_not_taken_from_a_sandbox_in_which_code_has_run(self, kind):
         async with make(kind, mode="session") as pool, pool.executor() as executor:
             await out(executor, "x = 1")
             assert (await executor.facts()).python is not None
@@ -226,9 +225,7 @@ class TestFacts:
 
 class TestReplacement:
     @ONE_KIND
-    async def test_new_sandbox_follows_one_that_can_not_be_proven_clean(
-        self, kind: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_new_sandbox_follows_one_that_can_not_be_proven_clean(self, kind, caplog):
         caplog.set_level(logging.INFO, "codeact_sandbox")
         code = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
         async with make(kind, mode="session") as pool:
@@ -241,9 +238,7 @@ class TestReplacement:
         assert [record.getMessage() for record in caplog.records if "replaced" in record.getMessage()] == [expected]
 
     @ONE_KIND
-    async def test_new_sandbox_follows_one_whose_reset_takes_too_long(
-        self, kind: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_new_sandbox_follows_one_whose_reset_takes_too_long(self, kind, monkeypatch):
         monkeypatch.setattr(pool_manager, "RESET_TIMEOUT_S", 0.0)
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
@@ -252,7 +247,7 @@ class TestReplacement:
             async with pool.executor() as executor:
                 assert name_of(executor) != name
 
-    async def test_new_sandbox_follows_one_that_has_died(self, kind: str) -> None:
+    async def test_new_sandbox_follows_one_that_has_died(self, kind):
         async with make(kind, mode="session") as pool:
             async with pool.executor() as executor:
                 name = name_of(executor)
@@ -263,7 +258,7 @@ class TestReplacement:
                 assert name_of(executor) != name
 
     @ONE_KIND
-    async def test_new_sandbox_follows_a_start_that_failed_in_the_lease(self, kind: str) -> None:
+    async def test_new_sandbox_follows_a_start_that_failed_in_the_lease(self, kind):
         async with make(kind, mode="session") as pool:
             with pytest.raises(RuntimeError, match="init_command failed"):
                 await pool.executor(init_command="exit 3").start()
@@ -271,7 +266,7 @@ class TestReplacement:
                 assert await out(executor, "print(4)") == "4\n"
 
     @ONE_KIND
-    async def test_no_sandbox_is_started_when_the_pool_stops_during_a_reset(self, kind: str) -> None:
+    async def test_no_sandbox_is_started_when_the_pool_stops_during_a_reset(self, kind):
         async with make(kind, mode="session") as pool:
             executor = pool.executor()
             await executor.start()
@@ -293,14 +288,12 @@ class TestRefusals:
             ({"device_requests": [{"count": 1}]}, "device_requests=: the memory of devices is not emptied"),
         ],
     )
-    def test_reuse_is_refused_with_options_under_which_something_could_survive(
-        self, kind: str, options: dict[str, Any], message: str
-    ) -> None:
+    def test_reuse_is_refused_with_options_under_which_something_could_survive(self, kind, options, message):
         with pytest.raises(ValueError, match=f"max_uses above 1 is not possible with {message}"):
             ExecutorPool(max_uses=2, **options)
         ExecutorPool(max_uses=1, **options)
 
     @ONE_KIND
-    def test_number_of_uses_below_one_is_refused(self, kind: str) -> None:
+    def test_number_of_uses_below_one_is_refused(self, kind):
         with pytest.raises(ValueError, match="max_uses must be at least 1, not 0"):
             ExecutorPool(max_uses=0)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,7 +11,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, San
 from tests.cases import case
 
 from . import reused
-from .conftest import MakeExecutor
 from .sandboxes import out, run, short_result, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,7 +36,7 @@ async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
 
 
 class TestScript:
-    async def test_script_is_a_main_module_of_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_is_a_main_module_of_its_own(self, executor):
         output = await out(
             executor,
             """
@@ -52,16 +50,14 @@ class TestScript:
             "__main__ /workspace/tool.py ['/workspace/tool.py'] /workspace /workspace\nTrue ['os', 'sys']\n"
         )
 
-    async def test_script_knows_nothing_of_the_block_before(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_knows_nothing_of_the_block_before(self, executor):
         await out(executor, "import json, os; x = 1; json.mark = 1; os.environ['MARK'] = '1'; os.chdir('/tmp')")
         assert await out(
             executor,
             "import json, os; print('x' in globals(), hasattr(json, 'mark'), 'MARK' in os.environ, os.getcwd())",
         ) == ("False False False /workspace\n")
 
-    async def test_script_runs_its_exit_handlers_and_waits_for_its_threads(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_script_runs_its_exit_handlers_and_waits_for_its_threads(self, executor):
         output = await out(
             executor,
             """
@@ -73,7 +69,7 @@ class TestScript:
         )
         assert output == "main thread\nhandler\n"
 
-    async def test_script_reports_what_it_raised(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_reports_what_it_raised(self, executor):
         result = await run(executor, "import math\n\nprint('first')\nmath.sqrt(-1)\n")
         assert (result.outcome, result.exit_code) == ("error", 1)
         assert result.error is not None
@@ -81,7 +77,7 @@ class TestScript:
         assert result.output.startswith('first\nTraceback (most recent call last):\n  File "/workspace/tmp_code_')
         assert "codeact" not in result.output
 
-    async def test_script_ends_with_the_exit_code_of_sys_exit(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_ends_with_the_exit_code_of_sys_exit(self, executor):
         for code, verdict in [
             ("import sys; sys.exit()", ("ok", 0, "")),
             ("import sys; sys.exit(0)", ("ok", 0, "")),
@@ -111,7 +107,7 @@ class TestScript:
                 assert verdict[2] is None or result.output == verdict[2]
                 assert await out(executor, "print('next')") == "next\n"
 
-    async def test_script_that_can_not_run_is_an_error(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_that_can_not_run_is_an_error(self, executor):
         for code, kind in [
             ("x = '\0'", "SyntaxError"),
             ("print(", "SyntaxError"),
@@ -125,9 +121,7 @@ class TestScript:
                 # Python before 3.12 says ValueError of a NUL.
                 assert result.error.type in {kind, "ValueError"}
 
-    async def test_notebook_syntax_in_a_script_is_answered_with_a_hint_to_session_mode(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_notebook_syntax_in_a_script_is_answered_with_a_hint_to_session_mode(self, executor):
         for code, named in [
             ("!echo hi", True),
             ("x = 1\n%time x", True),
@@ -142,25 +136,21 @@ class TestScript:
                 hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
                 assert result.output.endswith(hint) == named
 
-    async def test_endless_recursion_of_a_script_is_an_error(self, make_executor: MakeExecutor) -> None:
+    async def test_endless_recursion_of_a_script_is_an_error(self, make_executor):
         executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
         # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
         result = await run(executor, "import sys; sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()")
         assert (result.outcome, result.exit_code) in {("crashed", 139), ("oom", 137)}
 
-    async def test_endless_name_and_message_of_an_exception_are_cut(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_endless_name_and_message_of_an_exception_are_cut(self, executor):
         result = await run(executor, "raise type('N' * 10**7, (Exception,), {})('m' * 10**7)")
         assert result.error is not None
         assert (result.error.type, result.error.message) == ("N" * 200, "m" * 16 * 1024)
 
-    async def test_script_with_lone_surrogates_runs(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_script_with_lone_surrogates_runs(self, executor):
         assert await out(executor, "print('a\ud800b', '\\ud800', chr(0), b'\\xff')") == "a?b \\ud800 \0 b'\\xff'\n"
 
-    async def test_script_of_8_mib_runs_and_a_larger_one_is_refused(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_script_of_8_mib_runs_and_a_larger_one_is_refused(self, executor):
         room = 8 * 1024 * 1024 - 64 * 1024
         code = "print(1)\n"
         assert await out(executor, code + "#" * (room - len(code))) == "1\n"
@@ -170,7 +160,7 @@ class TestScript:
 
 
 class TestBlocksOfOneCall:
-    async def test_at_least_one_block_is_required(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_at_least_one_block_is_required(self, executor):
         with pytest.raises(ValueError, match="No code blocks"):
             await executor.execute_code_blocks([], CancellationToken())
 
@@ -231,11 +221,11 @@ class TestLeftoverProcesses:
             ),
         ],
     )
-    async def test(self, executor: DockerCommandLineCodeExecutor, language: str, code: str) -> None:
+    async def test(self, executor, language, code):
         await run(executor, code, language)
         assert await out(executor, STRANGERS) == "True []\n"
 
-    async def test_nothing_outlives_a_block_after_its_deadline(self, make_executor: MakeExecutor) -> None:
+    async def test_nothing_outlives_a_block_after_its_deadline(self, make_executor):
         executor = await make_executor(timeout=3)
         code = """
             import os, signal, time
@@ -251,29 +241,25 @@ class TestLeftoverProcesses:
         assert (await run(executor, code)).outcome == "timeout"
         assert await out(executor, STRANGERS) == "True []\n"
 
-    async def test_check_for_leftover_processes_finds_a_running_one(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_check_for_leftover_processes_finds_a_running_one(self, executor):
         started = "    import subprocess; subprocess.Popen(['sleep', '9']); import time; time.sleep(0.1)\n"
         assert not (await out(executor, STRANGERS.replace("    # Of", started + "    # Of"))).endswith("[]\n")
 
 
 class TestConcurrentBlocks:
-    async def test_waiting_blocks_have_their_whole_time(self, make_executor: MakeExecutor) -> None:
+    async def test_waiting_blocks_have_their_whole_time(self, make_executor):
         executor = await make_executor(timeout=4, limits=Limits(pids=16))
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.6); print({n})") for n in range(16)))
         assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
 
-    async def test_hundreds_of_concurrent_blocks_work(self, make_executor: MakeExecutor) -> None:
+    async def test_hundreds_of_concurrent_blocks_work(self, make_executor):
         executor = await make_executor(timeout=40)
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(200)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(200)]
 
 
 class TestPreload:
-    async def test_preloaded_module_is_there_before_the_block(
-        self, make_executor: MakeExecutor, tmp_path: Path
-    ) -> None:
+    async def test_preloaded_module_is_there_before_the_block(self, make_executor, tmp_path):
         executor = await make_executor(preload=["decimal", "xml.dom.minidom"], seccomp=without_landlock(tmp_path))
         code = "import sys; print(*[name in sys.modules for name in ('decimal', 'xml.dom.minidom', 'fractions')])"
         assert await out(executor, code) == "True True False\n"
@@ -297,10 +283,8 @@ class TestPreload:
             ({"broken": "import os; os.abort()"}, ("ended while it imported the modules of `preload`",)),
         ],
     )
-    async def test_preloaded_modules_that_fail_are_reported_at_the_start(
-        self, sandbox_image: str, tmp_path: Path, sources: dict[str, str], words: tuple[str, ...]
-    ) -> None:
-        tmp_path.chmod(0o755)  # noqa: ASYNC240
+    async def test_preloaded_modules_that_fail_are_reported_at_the_start(self, sandbox_image, tmp_path, sources, words):
+        tmp_path.chmod(0o755)
         for name, source in sources.items():
             (tmp_path / f"{name}.py").write_text(source)
         executor = DockerCommandLineCodeExecutor(

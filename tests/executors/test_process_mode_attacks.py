@@ -9,7 +9,6 @@ import pytest_asyncio
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
 
-from .conftest import MakeExecutor
 from .sandboxes import FORGE, out, run, short_result, without_landlock
 from .test_process_mode import executor
 
@@ -31,9 +30,7 @@ async def exposed(
 class TestAttacksOnTheSandbox:
     """Without Landlock signals can be sent, since everything in it has the same user; what must hold is the next block."""
 
-    async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(
-        self, exposed: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(self, exposed):
         for code in [
             "import os; [os.kill(1, number) for number in range(1, 65)]",
             "import os; os.kill(-1, 9)",
@@ -46,18 +43,14 @@ class TestAttacksOnTheSandbox:
                 for _ in range(3):
                     assert await out(exposed, "print('next')") == "next\n"
 
-    async def test_code_that_stops_all_others_and_itself_ends_by_the_deadline(
-        self, exposed: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_stops_all_others_and_itself_ends_by_the_deadline(self, exposed):
         exposed.sandbox.timeout = 3
         code = "import os; os.kill(-1, 19); os.kill(os.getpid(), 19)"
         assert (await run(exposed, code)).outcome == "timeout"
         exposed.sandbox.timeout = 40
         assert await out(exposed, "print('next')") == "next\n"
 
-    async def test_code_can_not_read_the_supervisor_the_zygote_or_the_next_block(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_can_not_read_the_supervisor_the_zygote_or_the_next_block(self, executor):
         output = await out(
             executor,
             """
@@ -77,7 +70,7 @@ class TestAttacksOnTheSandbox:
         )
         assert output == "tried\n"
 
-    async def test_code_has_one_socket_and_no_other_way_out(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_has_one_socket_and_no_other_way_out(self, executor):
         output = await out(
             executor,
             """
@@ -89,7 +82,7 @@ class TestAttacksOnTheSandbox:
         )
         assert output == "/dev/null\npipe\npipe\nsocket\n"
 
-    async def test_code_can_forge_its_own_result_and_no_other(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_code_can_forge_its_own_result_and_no_other(self, executor):
         code = (
             FORGE
             + """
@@ -104,9 +97,7 @@ class TestAttacksOnTheSandbox:
         assert [short_result(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
         assert [(result.value, result.value_repr) for result in results] == [(None, None)] * 5
 
-    async def test_code_that_misuses_its_socket_harms_only_itself(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_misuses_its_socket_harms_only_itself(self, executor):
         for send in [
             "os.write(control_socket(), b'garbage' * 1000)",
             "os.write(control_socket(), struct.pack('!cII', b'D', 1, 2**32 - 1))",
@@ -128,9 +119,7 @@ class TestAttacksOnTheSandbox:
                 assert await out(executor, "print('next')") == "next\n"
 
     @pytest.mark.parametrize("threads", [0, 2])
-    async def test_code_that_reports_its_end_has_ended_with_all_its_processes(
-        self, executor: DockerCommandLineCodeExecutor, threads: int
-    ) -> None:
+    async def test_code_that_reports_its_end_has_ended_with_all_its_processes(self, executor, threads):
         """With a single thread it is killed at its word; with more, its process has to end, as others do that have."""
         code = f"""
     import time
@@ -149,16 +138,14 @@ class TestAttacksOnTheSandbox:
         left = "import os; pids = open('pids').read().split(); print(len(pids), [os.path.exists(f'/proc/{p}') for p in pids])"
         assert await out(executor, left) == "2 [False, False]\n"
 
-    async def test_code_that_closes_everything_and_sleeps_ends_by_the_deadline(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_code_that_closes_everything_and_sleeps_ends_by_the_deadline(self, make_executor):
         executor = await make_executor(timeout=3)
         result = await run(
             executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
         )
         assert short_result(result) == ("timeout", 124, "begun\n\n Timeout")
 
-    async def test_code_that_floods_its_socket_delays_nobody(self, make_executor: MakeExecutor) -> None:
+    async def test_code_that_floods_its_socket_delays_nobody(self, make_executor):
         executor = await make_executor(timeout=3)
         flood = FORGE + "    while True: os.write(control_socket(), frame(b'?', 1, {'x': 'y' * 100000}))\n"
         flooding = asyncio.ensure_future(run(executor, flood))
@@ -168,9 +155,7 @@ class TestAttacksOnTheSandbox:
         # The deadline's signal can cut a frame short, and what follows is garbage.
         assert (await flooding).outcome in {"timeout", "crashed"}
 
-    async def test_code_that_kills_other_processes_again_and_again(
-        self, exposed: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_code_that_kills_other_processes_again_and_again(self, exposed):
         code = """
             import os, time
             until = time.monotonic() + 1

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from types import CodeType
 
 import pytest
@@ -98,13 +97,13 @@ async def start(play: Play, python: str | None) -> Runner:
 
 
 class TestHost:
-    async def test_host_sends_no_sources_unless_they_are_requested(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_sends_no_sources_unless_they_are_requested(self, kept):
         runner = await start(take_them, "image A")
         assert [kind for kind, _ in runner.got] == [b"M", b"C"]
         assert runner.got[0][1].startswith(OWN)
         assert kept == {}
 
-    async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self) -> None:
+    async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self):
         first = await start(compile_them, "image A")
         assert [kind for kind, _ in first.got] == [b"M", b"C", b"B"]
         assert first.read(Frame.COMPILED_MODULES).startswith(OWN)
@@ -112,31 +111,29 @@ class TestHost:
         assert [kind for kind, _ in second.got] == [b"M", b"C"]
         assert second.read(Frame.COMPILED_MODULES) == COMPILED
 
-    async def test_host_sends_compiled_modules_to_no_other_image(self) -> None:
+    async def test_host_sends_compiled_modules_to_no_other_image(self):
         await start(compile_them, "image A")
         for python in ("image B", None):
             runner = await start(take_them, python)
             assert runner.read(Frame.COMPILED_MODULES).startswith(OWN)
 
-    async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept):
         await start(compile_them, None)
         assert kept == {}
 
-    async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept):
         kept["image A"] = pack(Frame.COMPILED_MODULES, 0, None, b"of another version")
         runner = await start(compile_them, "image A")
         assert runner.read(Frame.COMPILED_MODULES) == b"of another version"
         assert kept == {"image A": pack(Frame.COMPILED_MODULES, 0, None, COMPILED)}
 
-    async def test_host_keeps_compiled_modules_of_a_few_images(
-        self, kept: dict[Hashable, bytes], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_host_keeps_compiled_modules_of_a_few_images(self, kept, monkeypatch):
         monkeypatch.setattr(runner_modules, "MAX_KEPT", 2)
         for python in ("image A", "image B", "image C"):
             await start(compile_them, python)
         assert list(kept) == ["image B", "image C"]
 
-    async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept: dict[Hashable, bytes]) -> None:
+    async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept):
         kept["image A"] = kept["image B"] = pack(Frame.COMPILED_MODULES, 0, None, COMPILED)
         with pytest.raises(SandboxStartError):
             await start(lambda runner: runner.send(b"!", message({"error": "bad marshal data"})), "image A")
@@ -157,9 +154,7 @@ class TestHost:
             ([(b"H", message(HELLO)), (b"M", COMPILED)], None),
         ],
     )
-    async def test_host_refuses_invalid_compiled_modules(
-        self, frames: list[tuple[bytes, bytes]], problem: str | None, kept: dict[Hashable, bytes]
-    ) -> None:
+    async def test_host_refuses_invalid_compiled_modules(self, frames, problem, kept):
         def play(runner: Runner) -> None:
             for kind, payload in frames:
                 runner.send(kind, payload)
@@ -187,7 +182,7 @@ class TestModulesOfThisPython:
         return {code.co_filename}.union(*inner)
 
     @pytest.mark.parametrize("optimize", ["0", "2"])
-    def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize: str) -> None:
+    def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize):
         program = "import sys; from codeact_sandbox.host.runner_modules import compiled_frame as frame"
         program += "; sys.stdout.buffer.write(frame())"
         environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
@@ -205,7 +200,7 @@ class TestModulesOfThisPython:
 
 @needs_namespaces
 class TestRunner:
-    def test_runner_runs_what_another_one_has_compiled(self, python: str, tmp_path: Path) -> None:
+    def test_runner_runs_what_another_one_has_compiled(self, python, tmp_path):
         with LocalRunner(python, tmp_path / "first") as first:
             first.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version")
             first.greet()
@@ -218,9 +213,7 @@ class TestRunner:
             assert second.compiled is None
             assert second.run("print(2)")[1] == "2\n"
 
-    def test_runner_starts_while_the_host_sends_keep_alives(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_runner_starts_while_the_host_sends_keep_alives(self, tmp_path, monkeypatch):
         alive, sources = pack(Frame.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
         monkeypatch.setattr(runner_modules, "sources_frame", lambda: alive * 2 + sources)
         with LocalRunner(sys.executable, tmp_path) as runner:
@@ -229,7 +222,7 @@ class TestRunner:
             assert runner.compiled is not None
             assert runner.run("print(1)")[1] == "1\n"
 
-    def test_runner_compiles_the_same_with_optimization(self, tmp_path: Path) -> None:
+    def test_runner_compiles_the_same_with_optimization(self, tmp_path):
         made = []
         for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):
             with LocalRunner(sys.executable, tmp_path / str(number), environment=environment) as runner:
@@ -257,8 +250,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 class TestDocker:
     async def test_second_sandbox_of_an_image_gets_what_the_first_has_compiled(
-        self, sandbox_image: str, sent: list[bytes], kept: dict[Hashable, bytes], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, sandbox_image, sent, kept, monkeypatch
+    ):
         # As if this program had another Python than the image, whichever it has.
         foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
         monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
@@ -271,9 +264,7 @@ class TestDocker:
         assert str(identity[2]).startswith("sha256:")
         assert sent == [foreign, runner_modules.sources_frame(), compiled]
 
-    async def test_sandboxes_with_further_mounts_keep_and_get_nothing(
-        self, sandbox_image: str, tmp_path: Path, kept: dict[Hashable, bytes], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_sandboxes_with_further_mounts_keep_and_get_nothing(self, sandbox_image, tmp_path, kept, monkeypatch):
         foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
         monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
         volumes = {str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}
@@ -283,7 +274,7 @@ class TestDocker:
 
 
 class TestBubblewrap:
-    async def test_identity_of_a_python_changes_with_its_file(self, tmp_path: Path) -> None:
+    async def test_identity_of_a_python_changes_with_its_file(self, tmp_path):
         from codeact_sandbox.backends.bubblewrap.interpreter import Interpreter  # noqa: PLC0415
 
         program = tmp_path / "python3"

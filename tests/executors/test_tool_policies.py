@@ -24,7 +24,7 @@ from tests.cases import case
 from ..abuse.lag import MOST_EXCESS_S, median_excess
 from . import reused
 from .sandboxes import run
-from .terminals import Screen, Terminal, screen, terminal
+from .terminals import screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
 
@@ -47,7 +47,7 @@ LARGE = {
 
 
 class TestAllowTools:
-    async def test_allow_tools_allows_names_and_patterns_and_asks_about_the_others(self) -> None:
+    async def test_allow_tools_allows_names_and_patterns_and_asks_about_the_others(self):
         policy = AllowTools(["get_*", "add", "item?"])
         for name in ("get_", "get_price", "add", "item1"):
             assert await policy(request(name)) == YES
@@ -56,13 +56,13 @@ class TestAllowTools:
             assert await policy(request(name)) == ToolApproval(False, reason)
         assert await AllowTools([], otherwise=policy)(request("add")) == YES
 
-    def test_one_string_is_no_list_of_names(self) -> None:
+    def test_one_string_is_no_list_of_names(self):
         with pytest.raises(TypeError, match=r"names must be a list such as \['add'\], not a string"):
             AllowTools("add")
 
 
 class TestAskPerson:
-    async def test_person_answers_yes_no_or_with_a_reason(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_person_answers_yes_no_or_with_a_reason(self, terminal, screen):
         policy = AskPerson()
         answers = {
             "y": YES,
@@ -79,9 +79,7 @@ class TestAskPerson:
             assert await asked == expected
         assert screen.look() == f"The code wants to call pay(amount=3)\n{PROMPT}" * len(answers)
 
-    async def test_person_who_answers_always_is_not_asked_again_for_that_tool(
-        self, terminal: Terminal, screen: Screen
-    ) -> None:
+    async def test_person_who_answers_always_is_not_asked_again_for_that_tool(self, terminal, screen):
         policy = AskPerson()
         waiting = [asyncio.ensure_future(policy(request(amount=number))) for number in range(5)]
         await screen.shows(PROMPT)
@@ -95,7 +93,7 @@ class TestAskPerson:
         # What was said holds for that object, and is no part of its config.
         assert policy.dump_component().config == {}
 
-    async def test_person_gets_one_question_at_a_time(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_person_gets_one_question_at_a_time(self, terminal, screen):
         policy = AskPerson()
         waiting = {name: asyncio.ensure_future(policy(request(name))) for name in ("one", "two", "three")}
         for number in range(1, 4):
@@ -106,7 +104,7 @@ class TestAskPerson:
             terminal.type(f"not {asked}\n")
             assert await waiting[asked] == ToolApproval(False, f"{NO}: not {asked}")
 
-    async def test_question_contains_no_control_characters(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_question_contains_no_control_characters(self, terminal, screen):
         asked = asyncio.ensure_future(AskPerson()(request(to="a\rb\x1b[2K\u202ec\n", rest="z" * 10_000)))
         await screen.shows(PROMPT)
         terminal.type("y\n")
@@ -116,15 +114,13 @@ class TestAskPerson:
         assert screen.text == f"The code wants to call {call[:4000]}{rest}\n{PROMPT}"
 
     @pytest.mark.parametrize("value", LARGE.values(), ids=list(LARGE))
-    async def test_large_call_does_not_block_the_event_loop(
-        self, value: Any, terminal: Terminal, screen: Screen
-    ) -> None:
+    async def test_large_call_does_not_block_the_event_loop(self, value, terminal, screen):
         async def ask() -> None:
             assert not (await AskPerson(0.01)(request(value=value))).approved
 
         assert await median_excess(ask) < MOST_EXCESS_S
 
-    async def test_missing_answer_is_a_no(self, terminal: Terminal, screen: Screen) -> None:
+    async def test_missing_answer_is_a_no(self, terminal, screen):
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
         await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n")
         forgotten = asyncio.ensure_future(AskPerson()(request()))
@@ -139,9 +135,7 @@ class TestAskPerson:
         assert await next_one == YES
         terminal.hang_up()
 
-    async def test_closed_terminal_is_a_no(
-        self, terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_closed_terminal_is_a_no(self, terminal, screen, monkeypatch):
         asked = asyncio.ensure_future(AskPerson()(request()))
         await screen.shows(PROMPT)
         terminal.type("\x04")
@@ -158,7 +152,7 @@ class TestAskPerson:
             absent = "there is nobody to ask: this program has no terminal"
             assert await AskPerson()(request()) == ToolApproval(False, absent)
 
-    def test_timeout_must_be_positive(self) -> None:
+    def test_timeout_must_be_positive(self):
         with pytest.raises(ValueError, match="timeout must be above 0 seconds, not 0"):
             AskPerson(0)
 
@@ -171,7 +165,7 @@ def model(*answers: str, **info: bool) -> ReplayChatCompletionClient:
 
 
 class TestAskModel:
-    async def test_model_answers_yes_or_with_a_reason(self) -> None:
+    async def test_model_answers_yes_or_with_a_reason(self):
         client = model(
             '{"reason": "harmless", "approved": true}',
             'I think:\n```json\n{"reason": "too much", "approved": false}\n```',
@@ -191,7 +185,7 @@ class TestAskModel:
             "program": "pay(3)",
         }
 
-    async def test_invalid_answer_of_a_model_is_a_no(self) -> None:
+    async def test_invalid_answer_of_a_model_is_a_no(self):
         cases = [
             "",
             "yes",
@@ -206,14 +200,14 @@ class TestAskModel:
                 expected = ToolApproval(False, "the model that approves gave no answer that can be read")
                 assert await AskModel(model(answer))(request()) == expected
 
-    async def test_model_gets_the_strictest_form_that_it_supports(self) -> None:
+    async def test_model_gets_the_strictest_form_that_it_supports(self):
         for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "ApprovalAnswer")):
             client = model('{"reason": "", "approved": true}', **info)
             assert (await AskModel(client)(request())).approved
             asked = client.create_calls[0]["json_output"]
             assert getattr(asked, "__name__", str(asked)) == form
 
-    async def test_question_to_a_model_is_limited(self) -> None:
+    async def test_question_to_a_model_is_limited(self):
         class Slow(ReplayChatCompletionClient):
             async def create(self, *arguments: Any, **options: Any) -> CreateResult:
                 await asyncio.sleep(30)
@@ -230,7 +224,7 @@ class TestAskModel:
 
 
 class TestConfig:
-    def test_config_contains_each_policy_and_its_parts(self) -> None:
+    def test_config_contains_each_policy_and_its_parts(self):
         client = model('{"reason": "", "approved": true}')
         for policy in (
             AllowTools(["a", "b*"]),
@@ -244,7 +238,7 @@ class TestConfig:
             assert type(again) is type(policy)
             assert again.dump_component() == dumped
 
-    def test_config_refuses_other_components(self) -> None:
+    def test_config_refuses_other_components(self):
         dumped = model("x").dump_component()
         with pytest.raises(
             TypeError, match=r"approve_tool names .*, a replay_chat_completion_client; it must be a tool_policy"
@@ -252,9 +246,7 @@ class TestConfig:
             load_policy(dumped)
 
 
-async def test_parallel_calls_are_approved_independently(
-    terminal: Terminal, screen: Screen, sandbox_image: str
-) -> None:
+async def test_parallel_calls_are_approved_independently(terminal, screen, sandbox_image):
     """From the sandbox to the terminal and back, after the config has been written and read."""
 
     async def get(key: int) -> int:

@@ -92,9 +92,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_a_folder_of_the_host_is_an_index(
-    client: APIClient, built: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_of_the_host_is_an_index(client, built, monkeypatch, tmp_path):
     configure(monkeypatch, PIP_INDEX_URL=make_index(tmp_path).as_uri())
     before = own_containers(client)
     made = built(DEFAULT_IMAGE, "tinywheel", "otherwheel<2")
@@ -104,9 +102,7 @@ def test_a_folder_of_the_host_is_an_index(
     assert own_containers(client) == before
 
 
-def test_password_and_certificate_of_the_index_stay_on_the_host(
-    client: APIClient, built: Callable[..., str], hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_password_and_certificate_of_the_index_stay_on_the_host(client, built, hosts, monkeypatch, tmp_path):
     index = index_with(tiny(tmp_path), f"someone:{SECRET}")
     (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login someone password {SECRET}\n")
     url = index.listen(hosts, tls=True)
@@ -125,9 +121,7 @@ def test_password_and_certificate_of_the_index_stay_on_the_host(
         client.remove_image(base, force=True)
 
 
-def test_an_index_whose_certificate_is_not_trusted(
-    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_index_whose_certificate_is_not_trusted(client, hosts, monkeypatch, tmp_path):
     url = index_with(tiny(tmp_path)).listen(hosts, tls=True)
     configure(monkeypatch, PIP_INDEX_URL=url)
     before = own_containers(client)
@@ -141,9 +135,7 @@ def test_an_index_whose_certificate_is_not_trusted(
     assert own_containers(client) == before
 
 
-def test_a_wrong_password_and_no_such_package(
-    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_wrong_password_and_no_such_package(client, hosts, monkeypatch, tmp_path):
     url = index_with(tiny(tmp_path), "someone:else").listen(hosts)
     configure(monkeypatch, PIP_INDEX_URL=url.replace("://", f"://someone:{SECRET}@"))
     with pytest.raises(SandboxStartError) as caught:
@@ -158,9 +150,7 @@ def test_a_wrong_password_and_no_such_package(
         resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
 
 
-def test_a_requirement_with_a_url_has_the_network_of_the_engine(
-    client: APIClient, built: Callable[..., str], hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_requirement_with_a_url_has_the_network_of_the_engine(client, built, hosts, monkeypatch, tmp_path):
     (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
     address = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
     wheel = tiny(tmp_path)
@@ -171,9 +161,7 @@ def test_a_requirement_with_a_url_has_the_network_of_the_engine(
 
 
 @pytest.mark.asyncio
-async def test_a_cancelled_start_ends_the_build(
-    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_start_ends_the_build(client, hosts, monkeypatch):
     asked, end = threading.Event(), threading.Event()
 
     def hang(_: socket.socket) -> None:
@@ -196,14 +184,14 @@ async def test_a_cancelled_start_ends_the_build(
         await executor.stop()
 
 
-def test_a_host_whose_pip_has_no_index_leaves_it_to_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_pip_has_no_index_leaves_it_to_the_image(monkeypatch):
     configure(monkeypatch)
     monkeypatch.setattr(pip_config, "_default_index", lambda: None)
     with serve_index("never-used", None, "none", Future()) as found:
         assert found == BuildIndex({})
 
 
-def test_a_source_distribution_that_needs_the_network() -> None:
+def test_a_source_distribution_that_needs_the_network():
     served = BuildIndex({}, (), ConnectionLog())
     log = "urlopen error [Errno -3] Temporary failure in name resolution"
     assert "the rest of a build has no network" in build_advice(served, log)
