@@ -32,6 +32,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "benchmarks" / "size_budget.json"
+PAUSE_S = 0.5
+"""Between blocks, as a model's answer takes: files that have just changed are looked at again."""
 NOT_PRODUCT = ("tests", "benchmarks", "samples", "docs")
 PACKAGE, LIBRARY = "autogen_codeact", "codeact_sandbox"
 
@@ -230,6 +232,7 @@ async def functions_of_a_block() -> tuple[int, int]:
         agent = CodeActAgent("counted", executor, model_client=model)
         for _ in range(2):
             await agent.run(task="What is 1 + 1?")
+            await asyncio.sleep(PAUSE_S)
         counting = True
         await agent.run(task="What is 1 + 1?")
         counting = False
