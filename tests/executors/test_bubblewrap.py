@@ -293,7 +293,9 @@ class TestSecrets:
         kinds = {target.partition(":")[0] for target in held.values()}
         assert {held[number].partition(":")[0] for number in "012"} == {"pipe"}
         # And, only to read, files of the kernel about the sandbox itself, which all code in it can read.
-        counters = [name for name, target in held.items() if target.startswith(("/sys/fs/cgroup/memory", "/proc/sysvipc/"))]
+        counters = [
+            name for name, target in held.items() if target.startswith(("/sys/fs/cgroup/memory", "/proc/sysvipc/"))
+        ]
         assert all(
             re.search(r"^flags:\s+0\d*0$", (fds.parent / "fdinfo" / name).read_text(), re.MULTILINE)
             for name in counters
