@@ -19,7 +19,8 @@ from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from codeact_sandbox.host import protocol
 from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
 from codeact_sandbox.tools.payloads import read_call
-from codeact_sandbox.types.run_context import NO_CONTEXT
+from codeact_sandbox.types.observers import BlockId
+from codeact_sandbox.types.run_context import NO_CONTEXT, Block
 from tests.cases import case
 from tests.sandbox.host.test_frames import HELLO, JSON, RESULT, message, raw, read_until, sandbox
 from tests.sandbox.runner.local_runner import LocalRunner
@@ -28,7 +29,7 @@ from tests.sandbox.tools.host_tools import Tool
 
 __all__ = ["python"]
 
-BLOCK = ("pass", "python", NO_CONTEXT)
+BLOCK = (Block("pass", "python"), NO_CONTEXT, BlockId())
 
 
 async def echo(thing: Any = None) -> Any:
@@ -37,7 +38,7 @@ async def echo(thing: Any = None) -> Any:
 
 
 def calls(**limits: Any) -> BlockCalls:
-    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(*BLOCK)
+    return BlockCalls(ToolBroker([Tool(echo)], ToolLimits(**limits)), *BLOCK)
 
 
 def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
@@ -130,7 +131,7 @@ class TestHost:
 
         endless.__name__ = "echo"
         broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
-        taking = broker.block(*BLOCK)
+        taking = BlockCalls(broker, *BLOCK)
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):
