@@ -21,8 +21,8 @@ import requests.exceptions
 from autogen_codeact.executors import SandboxUnavailable
 from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
 from codeact_sandbox.backends.docker import engine
+from tests.sandbox import reused
 
-from ..executors import reused
 from .canaries import Canaries, Mark
 
 MIB = 1024 * 1024

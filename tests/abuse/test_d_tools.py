@@ -14,8 +14,8 @@ import pytest
 
 from autogen_codeact.executors import ToolLimits
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
+from tests.sandbox.tools.host_tools import Tool
 
-from ..executors.host_tools import Tool
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Kind, Subject, each_engine, one_kind

@@ -15,9 +15,9 @@ from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SAND
 from codeact_sandbox.backends.docker.leftovers import leftovers, remove_orphans
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
+from tests.sandbox.bubblewrapped import alive, open_folder, pid_one
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.bubblewrapped import alive, open_folder, pid_one
-from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
 from .subject import Kind
