@@ -1,6 +1,5 @@
 """Languages in the default image, in both modes: those that it has, those that it lacks, those that nobody knows."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
