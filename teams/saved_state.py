@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import problems
 from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.teams.messages import Message
-from autogen_codeact.teams.run import SavedRun
+from autogen_codeact.teams.run import Message, SavedRun
 from autogen_codeact.teams.speakers import P, Speakers
 from autogen_codeact.teams.undo import Undo, snapshot
 

@@ -172,10 +172,8 @@ async def test_a_saved_state_can_be_loaded_again() -> None:
     for number in range(MAX_BLOCKS + 2):
         block = CodeBlock(code="x" * 4_000, language="python")
         files = {f"{name}{'n' * 100}": f"{number}:{'a' * 32}" for name in range(10)}
-        result = ExecutionResult(
-            exit_code=0, output="", code_file=None, number=number + 1, tool_calls=(call,) * (number == 0)
-        )
-        record.add_block(executor, block, result, None, files)
+        result = ExecutionResult(0, "", None, number=number + 1, tool_calls=(call,) * (number == 0), files_before=files)
+        record.add_block(executor, block, result, None)
     assert record.journal.left_out > 0
     saved = json.loads(json.dumps({"journal": record.journal.model_dump()}))
     assert Journal.model_validate(saved["journal"]) == record.journal
