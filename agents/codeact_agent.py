@@ -15,7 +15,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
@@ -70,18 +70,14 @@ class Budget:
         self._max_steps = max_steps
         self._max_tokens = max_tokens
         self._until = time.monotonic() + max_seconds if max_seconds is not None else None
-        self._tokens = 0
-
-    def count(self, usage: RequestUsage) -> None:
-        """Add the tokens of an answer."""
-        self._tokens += usage.prompt_tokens + usage.completion_tokens
+        self.tokens = 0
 
     @property
     def reached_limit(self) -> str | None:
         """Name of the limit that has been reached, such as `max_steps`, or None."""
         if self._until is not None and time.monotonic() >= self._until:
             return "max_seconds"
-        if self._max_tokens is not None and self._tokens >= self._max_tokens:
+        if self._max_tokens is not None and self.tokens >= self._max_tokens:
             return "max_tokens"
         if self.steps >= self._max_steps:
             return "max_steps"
@@ -319,7 +315,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         budget.steps += 1
         attempt, step = budget.steps - 1, str(budget.steps)
         generated = await conversation.generate(token, emit)
-        budget.count(generated.usage)
+        budget.tokens += generated.usage.prompt_tokens + generated.usage.completion_tokens
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         if code.blocks:

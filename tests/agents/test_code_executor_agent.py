@@ -9,7 +9,6 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
-    HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
@@ -348,16 +347,6 @@ async def test_long_output_is_shortened_for_the_model_and_complete_for_the_calle
     assert received_by(client)[1][-1] == from_agent(
         "a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n"
     )
-
-
-async def test_context_of_a_handoff_is_added_to_the_conversation(executor: CodeExecutor) -> None:
-    client = scripted("Done.")
-    agent = CodeExecutorAgent("coder", executor, model_client=client, system_message=None)
-    before = UserMessage(content="what was said before", source="user")
-
-    await agent.run(task=HandoffMessage(content="Your turn.", source="other", target="coder", context=[before]))
-
-    assert received_by(client) == [[before, UserMessage(content="Your turn.", source="other")]]
 
 
 async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeExecutor) -> None:

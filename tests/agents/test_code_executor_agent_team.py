@@ -63,16 +63,6 @@ async def test_a_coder_and_a_runner_take_turns(executor: CodeExecutor) -> None:
     assert heard[5] == UserMessage(content="42\n", source="runner")
 
 
-async def test_a_team_loaded_from_json_has_the_same_conversation(executor: CodeExecutor) -> None:
-    team = pair(executor)
-    text = team.dump_component().model_dump_json(exclude_none=True)
-    twin = RoundRobinGroupChat.load_component(json.loads(text))
-
-    assert without_ids((await team.run(task="Print 42.")).messages) == without_ids(
-        (await twin.run(task="Print 42.")).messages
-    )
-
-
 async def test_the_events_of_an_agent_with_a_model_pass_through_a_team(executor: CodeExecutor) -> None:
     client = scripted(FAILS, decision(True), WORKS, "It is 42.")
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)

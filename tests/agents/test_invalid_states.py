@@ -121,7 +121,7 @@ async def test_a_team_refuses_an_invalid_state_completely() -> None:
             agents = [actor(), coder()]
             team = Team(agents, termination_condition=MaxMessageTermination(3))
             good = json.loads(json.dumps(await team.save_state()))
-            await agents[0].model_context.add_message(scripted_message())
+            await agents[0].model_context.add_message(UserMessage(content="Remember.", source="user"))
             before = await team.save_state()
             states = good["agent_states"]
             states["coder"]["agent_state"] = with_type(agents[1], state)
@@ -132,12 +132,6 @@ async def test_a_team_refuses_an_invalid_state_completely() -> None:
             assert "agent_states.coder: " in str(caught.value)
             assert len(str(caught.value)) < 1_500
             assert await team.save_state() == before
-
-
-def scripted_message() -> Any:
-    from autogen_core.models import UserMessage  # noqa: PLC0415
-
-    return UserMessage(content="Remember.", source="user")
 
 
 async def test_a_team_names_an_invalid_field_of_its_own() -> None:

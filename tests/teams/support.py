@@ -166,6 +166,18 @@ async def cancelled(run: asyncio.Task[Any]) -> Any:
     return await ended(run)
 
 
+async def begun(team: Any, agent: SleepingAgent, task: str = "one") -> asyncio.Task[Any]:
+    """Begin a run, and wait until the agent's turn has begun."""
+    run = asyncio.create_task(team.run(task=task))
+    await agent.begun.wait()
+    return run
+
+
+async def cut_short(team: Any, agent: SleepingAgent, task: str = "one") -> None:
+    """Cancel a run in the middle of the agent's turn."""
+    assert isinstance(await cancelled(await begun(team, agent, task)), asyncio.CancelledError)
+
+
 async def listen(stream: AsyncGenerator[Any, None], heard: list[tuple[str, str]]) -> None:
     """Note what a stream yields, up to its failure."""
     async for event in stream:
