@@ -32,8 +32,6 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
     """Check the answer of a task.
 
     Args:
-        task: The task.
-        answer: Its answer.
         sandboxes: Makes the sandbox for a check that runs code.
 
     Returns:

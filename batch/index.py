@@ -54,17 +54,7 @@ class _Entry(BaseModel):
 
 @dataclass
 class RowCounts:
-    """The rows that count, in numbers.
-
-    Args:
-        rows: How many there are.
-        failed: Those that failed.
-        invalid: Those whose task can't be used.
-        checked: Those with a result of checks.
-        passed: Those whose checks passed.
-        prompt_tokens: Tokens of prompts in all rows.
-        completion_tokens: Tokens of completions in all rows.
-    """
+    """The rows that count, in numbers."""
 
     rows: int = 0
     failed: int = 0

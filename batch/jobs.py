@@ -19,14 +19,7 @@ from codeact_sandbox.types.formatting import format_count
 
 @dataclass
 class Job(AttemptWork):
-    """A task that waits or runs.
-
-    Args:
-        attempts: How often it was begun.
-        tried: How often in this command.
-        failures: Those that failed.
-        resumed: How often it continued a log.
-    """
+    """A task that waits or runs."""
 
     attempts: int = 0
     tried: int = 0

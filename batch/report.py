@@ -24,9 +24,7 @@ class Change(BaseModel):
     """A task that is better or worse in the second batch.
 
     Args:
-        id: The task.
         first: Part of its repetitions that passed in the first batch.
-        second: The same in the second one.
     """
 
     id: str
@@ -61,10 +59,6 @@ class Comparison(BaseModel):
 
 def compare(first: Path | str, second: Path | str) -> Comparison:
     """Compare two batches task by task. It blocks while the rows are read.
-
-    Args:
-        first: Folder of the first batch.
-        second: Folder of the second one.
 
     Raises:
         BatchFolderError: There are no results in one of them.
@@ -105,11 +99,7 @@ def _configuration(results: Path) -> dict[str, Any]:
 
 
 def summary_text(summary: Summary) -> str:
-    """Return a summary as Markdown, which can be read as it is.
-
-    Args:
-        summary: The summary.
-    """
+    """Return a summary as Markdown, which can be read as it is."""
     lines = _table(["", "batch"], [[name, value] for name, value in _facts(summary)])
     for title, counts in (("Errors of tasks", summary.errors), ("Attempts that were repeated", summary.failures)):
         if counts:
@@ -131,7 +121,6 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
     """Return a comparison as Markdown, which can be read as it is.
 
     Args:
-        found: The comparison.
         shown: How many tasks of each list are named. Default 20.
     """
     facts = zip(_facts(found.first), _facts(found.second), strict=True)

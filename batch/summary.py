@@ -37,7 +37,6 @@ class Percentiles(BaseModel):
         p50: Half of the rows have no more.
         p90: 90% of the rows have no more.
         p99: 99% of the rows have no more.
-        max: The largest.
     """
 
     p50: float
@@ -50,10 +49,7 @@ class Group(BaseModel):
     """The rows with one value in their metadata.
 
     Args:
-        rows: How many there are.
-        completed: Those with an answer.
         checked: Those that count as passed or not passed.
-        passed: Those that passed.
         pass_rate: `passed` / `checked`.
     """
 
@@ -68,9 +64,6 @@ class Unsuccessful(BaseModel):
     """A row that did not pass, or has no answer.
 
     Args:
-        id: The task.
-        repeat: Which repetition.
-        outcome: How it has ended.
         reason: Why it does not count, in a line.
         log: Folder of its run log, relative to the batch's folder.
     """
@@ -195,9 +188,6 @@ def summary_of(results: Results, *, by: str | None = None) -> Summary:
 
 def write_summary(folder: Path | str) -> Summary:
     """Write `summary.json` into the folder of a batch. It blocks while the rows are read.
-
-    Args:
-        folder: Folder of the batch.
 
     Returns:
         The summary.

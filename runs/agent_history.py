@@ -27,7 +27,6 @@ class ModelAnswer:
     """An answer of a model.
 
     Args:
-        number: Number of the call.
         request: Hash of the last message of the request, without the note.
         result: The answer, or None.
         error: Why there is none.
@@ -46,8 +45,6 @@ class StepResult:
     """How code ended.
 
     Args:
-        number: Number of the step.
-        blocks: The code.
         result: Its result; None if it raised an exception.
         error: The exception that it raised, or how its sandbox broke.
         unknown: Whether the process ended while it ran.
@@ -72,8 +69,6 @@ class ToolAnswer:
     """The result of a tool call that the model of an `AssistantAgent` made.
 
     Args:
-        name: The tool.
-        arguments: Its arguments by name.
         record: Its result; None if the process ended during the call.
     """
 
@@ -84,12 +79,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True)
 class Value:
-    """Another value from outside the agent.
-
-    Args:
-        kind: Its kind.
-        value: The value, as JSON.
-    """
+    """Another value from outside the agent."""
 
     kind: Kind
     value: Any
@@ -124,7 +114,6 @@ class RunHistory:
     """What the agents of a run received before it was interrupted, by their names in the log.
 
     Args:
-        agents: What each received.
         notes: What to tell the model of each agent about the resumed run.
         emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.

@@ -47,12 +47,7 @@ def small_json(value: Any) -> bytes | None:
 
 
 class EventWriter:
-    """Writes one event as JSON.
-
-    Args:
-        store: Where large values are put.
-        clean: Removes secrets from JSON.
-    """
+    """Writes one event as JSON."""
 
     def __init__(self, store: FileStore, clean: Callable[[bytes], bytes]) -> None:
         self._store = store
@@ -96,7 +91,6 @@ class EventWriter:
 
         Args:
             value: JSON values, models, and iterables of them.
-            at: JSON pointer to it.
         """
         if (text := small_json(value)) is not None:
             yield text

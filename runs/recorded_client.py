@@ -29,8 +29,6 @@ class RecordedClient(ModelMiddleware):
     """Records each call to a model, or answers it from the record.
 
     Args:
-        client: The other one.
-        steps: Keeps the answers.
         context: The conversation of the agent, where notes to the model are kept; None if it has none.
     """
 

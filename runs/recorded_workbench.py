@@ -29,12 +29,7 @@ UNKNOWN = (
 
 
 class RecordedWorkbench(StaticStreamWorkbench):
-    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it.
-
-    Args:
-        workbench: The other one.
-        steps: Keeps the calls.
-    """
+    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it."""
 
     def __init__(self, workbench: Workbench, steps: AgentSteps) -> None:
         self._workbench = workbench

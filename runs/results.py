@@ -27,12 +27,7 @@ T = TypeVar("T")
 
 
 class Each(Generic[T]):
-    """Makes something of each of some values, each time that they are looked at.
-
-    Args:
-        values: The values.
-        make: Makes it.
-    """
+    """Makes something of each of some values, each time that they are looked at."""
 
     def __init__(self, values: Iterable[T], make: Callable[[T], object]) -> None:
         self._values, self._make = values, make
@@ -54,7 +49,6 @@ class StoredFile(Record):
         sha256: Hash of its content, and its name; None if it was left out.
         size: Its size in bytes, or what it would have been.
         format: What the content is: the bytes themselves, UTF-8 text, or JSON.
-        note: Why it was left out.
     """
 
     sha256: Hash | None
@@ -67,8 +61,6 @@ class ErrorRecord(Record):
     """An exception.
 
     Args:
-        type: Name of its class.
-        message: Its message.
         line: Line of the block where it happened, if it is known.
     """
 
@@ -134,7 +126,6 @@ class DisplayRecord(Record):
     """Something that code has shown, as in `Display`.
 
     Args:
-        name: Its name.
         data: Its forms by MIME type that are text or JSON.
         files: Its forms by MIME type that are bytes, and JSON that is large.
         metadata: What the code has said about the forms.
@@ -240,7 +231,6 @@ class ResultRecord(Record):
         """Make the record of a result, to be written. It reads and writes files: call it in a thread.
 
         Args:
-            result: The result.
             keep: Stores bytes.
             keep_file: Stores the copy of a file on the host, and returns None if there is none.
         """

@@ -81,9 +81,6 @@ class AgentSteps:
     """A `StepRecord` of one agent, and the record of its model's answers.
 
     Args:
-        agent: Its name in the log.
-        log: The log.
-        journal: Follows the journal of its session.
         history: What it has received, if the run is resumed.
     """
 
