@@ -11,8 +11,9 @@ from autogen_core.models import CreateResult
 
 from autogen_codeact.agents.steps import Kind
 from autogen_codeact.runs.events import CodeText
-from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.runs.results import CallRecord
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
@@ -36,7 +37,7 @@ class ModelAnswer:
     number: int
     request: str
     result: CreateResult | None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     note: str | None = None
 
 
@@ -53,7 +54,7 @@ class StepResult:
     number: int
     blocks: list[CodeText]
     result: CodeResult | None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     unknown: bool = False
 
     @property
@@ -104,7 +105,7 @@ class AgentHistory:
     tool_calls: int = 0
 
 
-def to_exception(error: ErrorRecord) -> Exception:
+def to_exception(error: ErrorInfo) -> Exception:
     """Return the exception of a record: of its own class if that is a common one, else a `RecordedError`."""
     return _RAISED.get(error.type, RecordedError)(error.message)
 

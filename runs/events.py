@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
+from codeact_sandbox.types.result import ErrorInfo
 
 SCHEMA_VERSION = 1
 """Version of the events below; a reader refuses a log with a higher one."""
@@ -83,7 +84,6 @@ class RunStarted(Event):
         agents: The agents, those of nested teams included.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
         conversation: Whether a user gives one message after the other; the task is the first of them.
-        signature: Not used; logs of earlier versions have it.
     """
 
     type: Literal["run_started"] = "run_started"
@@ -98,7 +98,6 @@ class RunStarted(Event):
     process: ProcessInfo
     redacted: bool = False
     conversation: bool = False
-    signature: str | None = Field(default=None, exclude=True)
 
 
 class JournalChange(BaseModel):
@@ -193,7 +192,7 @@ class ModelCallFinished(Event):
     agent: str
     number: int
     result: dict[str, Any] | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
 
 
@@ -212,14 +211,12 @@ class BlockStarted(Event):
     Args:
         number: Number of the block among those of this agent, from 1; what is executed at once has one number.
         blocks: The code: one block in a session, maybe several in process mode.
-        journalled: Whether the block counts for the session's journal; a setup of the agent does not belong to a step.
     """
 
     type: Literal["block_started"] = "block_started"
     agent: str
     number: int
     blocks: list[CodeText]
-    journalled: bool = False
 
 
 class BlockFinished(Event):
@@ -235,7 +232,7 @@ class BlockFinished(Event):
     agent: str
     number: int
     result: ResultRecord | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
     journal: JournalChange | None = None
 
@@ -319,7 +316,7 @@ class TurnFinished(Event):
     type: Literal["turn_finished"] = "turn_finished"
     outcome: Literal["completed", "failed", "cancelled"]
     stop_reason: str | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
 
 
@@ -346,7 +343,7 @@ class RunFinished(Event):
     type: Literal["run_finished"] = "run_finished"
     outcome: Literal["completed", "failed", "cancelled"]
     stop_reason: str | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     model_calls: int = 0
     blocks: int = 0
     prompt_tokens: int = 0

@@ -25,7 +25,7 @@ from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.recording_parts import insert_recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
@@ -198,7 +198,7 @@ async def logged(
             await finish("completed", duration_s=time.monotonic() - began, stop_reason=result.stop_reason)
         raise
     except BaseException as error:
-        await finish("failed", duration_s=time.monotonic() - began, error=ErrorRecord.of(error))
+        await finish("failed", duration_s=time.monotonic() - began, error=error_info(error))
         raise
     else:
         reason = result.stop_reason if result is not None else None
