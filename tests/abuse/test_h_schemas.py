@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.tools.stub import sources
 from tests.cases import case
+from tests.executors.schema_workbench import SchemaWorkbench
 from tests.texts import ANY
 
-from ..executors.schema_workbench import SchemaWorkbench
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Subject, each_engine

@@ -18,8 +18,8 @@ from autogen_codeact.runs.chain import Chain, unsigned, user_chain
 from autogen_codeact.runs.events import parse_event
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import load_agents
-from tests.executors import reused
 from tests.runs.logs import text
+from tests.sandbox import reused
 
 ANSWERS = ["```python\nx = 1\n```", "```python\nfinal_answer(x)\n```"]
 

@@ -27,8 +27,8 @@ from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
 from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
-from tests.executors import reused
 from tests.runs.logs import lines, started, text, whole_run, write_log
+from tests.sandbox import reused
 
 from .runs import model, python
 
