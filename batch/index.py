@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic_core import from_json
 
+from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import Outcome
 from autogen_codeact.runs.budget import json_cost
 
@@ -65,7 +66,7 @@ class RowIndex:
     def __init__(self, path: Path, *, invalid: bool = True) -> None:
         # In a temporary file, of which nothing stays.
         self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._places = 0
         self._database.executescript(_SCHEMA)
         self._database.execute("BEGIN")  # nothing is ever committed, which would take time
@@ -95,47 +96,53 @@ class RowIndex:
         )
         with self._lock:
             sql = "SELECT outcome, passed, prompt, completion FROM row WHERE id = ? AND repeat = ?"
-            if (before := self._database.execute(sql, key).fetchone()) is not None:
+            for before in self._execute(sql, *key):
                 self.counts.add(-1, *before)
                 self.replaced += 1
             self.counts.add(1, *counted)
             values = (*key, offset, *counted, row.get("log"))
-            self._database.execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            self._execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *values)
 
     def find(self, task_id: str, repeat: int) -> tuple[int, str, str | None] | None:
         """Return offset, outcome and log of a row."""
         sql = "SELECT offset, outcome, log FROM row WHERE id = ? AND repeat = ?"
-        return next(iter(self._select(sql, task_id, repeat)), None)
+        return next(iter(self._execute(sql, task_id, repeat)), None)
 
     def logs(self, task_id: str) -> list[str | None]:
         """Return the logs of all rows of a task."""
-        return [log for (log,) in self._select("SELECT log FROM row WHERE id = ?", task_id)]
+        return [log for (log,) in self._execute("SELECT log FROM row WHERE id = ?", task_id)]
 
     def see(self, task_id: str) -> None:
         """Remember that a task is among the tasks, and in which place."""
         with self._lock:
             self._places += 1
-            self._database.execute("INSERT OR IGNORE INTO task VALUES (?, ?)", (task_id, self._places))
+            self._execute("INSERT OR IGNORE INTO task VALUES (?, ?)", task_id, self._places)
 
     def others(self, repeats: int) -> int:
         """Return how many rows are of tasks that were not seen, or of higher repetitions."""
         sql = "SELECT count(*) FROM row WHERE repeat > ? OR id NOT IN (SELECT id FROM task)"
-        return int(self._select(sql, repeats)[0][0])
+        return int(self._execute(sql, repeats)[0][0])
 
     def unseen(self) -> int:
         """Return how many tasks have rows and were not seen."""
         sql = "SELECT count(DISTINCT id) FROM row WHERE id NOT IN (SELECT id FROM task)"
-        return int(self._select(sql)[0][0])
+        return int(self._execute(sql)[0][0])
 
     def offsets(self, *, by_task: bool = False) -> list[int]:
         """Return where the rows are that count, in their order or in that of the tasks."""
         order = "task.id IS NULL, place, repeat, offset" if by_task else "offset"
         sql = f"SELECT offset FROM row LEFT JOIN task USING (id) ORDER BY {order}"  # noqa: S608 - no values
-        return [offset for (offset,) in self._select(sql)]
+        return [offset for (offset,) in self._execute(sql)]
 
-    def _select(self, sql: str, *values: Any) -> list[Any]:
-        with self._lock:
-            return self._database.execute(sql, values).fetchall()
+    def _execute(self, sql: str, *values: Any) -> list[Any]:
+        try:
+            with self._lock:
+                return self._database.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise BatchFolderError(
+                f"The rows can't be indexed in a temporary file ({error}): free some space there, or set SQLITE_TMPDIR to "
+                "another folder, and run the same again: it goes on from here."
+            ) from error
 
     def close(self) -> None:
         """Remove the index; repeated calls are harmless."""

@@ -184,7 +184,13 @@ async def test_h8_an_invalid_schema_is_refused_by_name() -> None:
 
 async def test_h8_definitions_that_no_draft_checks_refuse_arguments() -> None:
     """Old drafts do not know `$defs`, so what is wrong there is found with the first arguments."""
-    for wrong in ({"type": 1}, {"enum": 1}, {"minimum": "1"}, {"required": 1}, {"properties": {"b": {"multipleOf": ""}}}):
+    for wrong in (
+        {"type": 1},
+        {"enum": 1},
+        {"minimum": "1"},
+        {"required": 1},
+        {"properties": {"b": {"multipleOf": ""}}},
+    ):
         with case(wrong):
             schema = {"$schema": OLD, "properties": {"a": {"$ref": "#/$defs/wrong"}}, "$defs": {"wrong": wrong}}
             (given,) = await HostTools([workbench([tool(schema)])]).start()
