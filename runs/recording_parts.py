@@ -35,7 +35,6 @@ def insert_recording_parts(
 
     Args:
         agent_or_team: The agent, or the team with all its agents.
-        log: The log.
         history: What the agents have received, if the run is resumed.
     """
     history = history or RunHistory()

@@ -33,7 +33,6 @@ class Session:
 
     Args:
         number: Number of the executor in the run.
-        executor: The executor.
         agents: The agents that use it, by their names in the log.
     """
 
@@ -64,11 +63,7 @@ class Session:
         return len(journal.entries) if record.pending is not None else 0
 
     async def rebuild(self, token: CancellationToken) -> None:
-        """Rebuild it; `note` then says what differs from what it was.
-
-        Args:
-            token: Ends it.
-        """
+        """Rebuild it; `note` then says what differs from what it was."""
         made = await next(iter(self.agents.values())).rebuild_session(token)
         if made is not None:
             lines = [] if made.same else [made.describe()]

@@ -1,10 +1,7 @@
 """H18. The host's disk is full, or `work_dir` is removed, read-only or replaced, while files are stored."""
 
 import asyncio
-import gc
-import json
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch import BatchFolderError
-from autogen_codeact.batch.index import RowIndex
 from autogen_codeact.executors import SandboxFileError
 from tests.cases import case
 from tests.sandbox.sandboxes import out, run
@@ -141,18 +136,3 @@ async def test_h18_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, dis
         )
         assert (disk / "old").read_text() == "old"
         assert await out(executor, "print(2)") == "2\n"
-
-
-def test_h18_a_full_disk_of_temporary_files_while_rows_of_a_batch_are_read_is_typed(tmp_path: Path) -> None:
-    """The index of the rows is in a temporary file as soon as it is large."""
-    rows = tmp_path / "results.jsonl"
-    row = {"outcome": "completed", "log": "x" * 4000}
-    rows.write_text("".join(json.dumps({"id": str(number), **row}) + "\n" for number in range(2000)))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, before[1]))  # where the file is, is decided once for each process
-    try:
-        with pytest.raises(BatchFolderError, match="free some space there, or set SQLITE_TMPDIR"):
-            RowIndex(rows)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    gc.collect()  # closes the file
