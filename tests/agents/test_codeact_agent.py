@@ -37,10 +37,6 @@ from tests.sandbox import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")
-SILENT = (
-    "The script ran but produced no output to console. The POSIX exit code was: 0. "
-    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
-)
 FIBONACCI = """\
 def fib(n):
     a, b = 0, 1

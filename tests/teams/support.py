@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
@@ -183,11 +182,6 @@ async def listen(stream: AsyncGenerator[Any, None], heard: list[tuple[str, str]]
     async for event in stream:
         if not isinstance(event, TaskResult):
             heard.append((event.source, event.to_text()))  # noqa: PERF401 (what came before a failure must stay)
-
-
-async def appears(path: Path) -> None:
-    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 (another process makes it)
-        await asyncio.sleep(0.01)
 
 
 def others() -> set[asyncio.Task[Any]]:

@@ -22,7 +22,6 @@ from .support import (
     ScriptedAgent,
     ScriptedModel,
     SleepingAgent,
-    appears,
     begun,
     cancelled,
     coder,
@@ -155,46 +154,6 @@ async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
     assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2"), ("counting", "heard 3")]
     assert sleeping.heard == [["one", "two"]]
     assert counting.heard == [["one", "two", "heard 2"]]
-
-
-async def test_cancelling_the_model_call_restores_the_context(executor):
-    begun = asyncio.Event()
-
-    async def hang():
-        begun.set()
-        await asyncio.sleep(3600)
-
-    model = ScriptedModel([hang, "never said", PRINT_42, "It is 42. TERMINATE"])
-    team = pair(model, executor)
-    run = asyncio.create_task(team.run(task="six times seven"))
-    await begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert others() == set()
-    model.script.pop(0)
-
-    second = await team.run()
-
-    assert texts_of(second) == [("coder", PRINT_42), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
-    assert model.told[0] == [SYSTEM, ("user", "six times seven")]
-    assert model.told[1] == [*model.told[0], ("assistant", PRINT_42), ("executor", "42\n")]
-
-
-async def test_cancelling_while_code_runs_kills_it_and_the_next_run_runs_it_again(executor, tmp_path):
-    program = "from pathlib import Path\nimport time\n"
-    program += (
-        "started = Path('started')\nif not started.exists():\n    started.touch()\n    time.sleep(3600)\nprint(42)\n"
-    )
-    code = f"```python\n{program}```"
-    model = ScriptedModel([code, "It is 42. TERMINATE"])
-    team = pair(model, executor)
-    run = asyncio.create_task(team.run(task="go"))
-    await appears(tmp_path / "started")
-
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-
-    assert others() == set()
-    assert texts_of(await team.run()) == [("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
-    assert model.told[-1] == [SYSTEM, ("user", "go"), ("assistant", code), ("executor", "42\n")]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
