@@ -59,7 +59,7 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
         try:
-            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
+            return run_until_interrupted(running.run(), running.leave, on_interrupt=running.finish)
         finally:
             discard_unwritable()
 
@@ -77,12 +77,14 @@ class _Running:
         self._batch: Batch | None = None
         self._total: int | None = None
         self._taken = 0
+        self._finishing = False
         self._same = _SameError()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
-        if self._batch is None:
+        if self._batch is None or self._finishing:
             return False
+        self._finishing = True
         self._batch.stop()
         running = self._batch.counts.running
         say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ class Turns:
         terminal: Terminal,
         *,
         model: ModelChoice,
-        leave: Callable[[], None],
     ) -> None:
         self.conversation = conversation
         self.model = model
@@ -53,7 +52,6 @@ class Turns:
         self._reader = reader
         self._view = view
         self._terminal = terminal
-        self._leave = leave
         self._running: asyncio.Task[None] | None = None
         self._approve_all = False
         self._withdrawn = False
@@ -157,16 +155,15 @@ class Turns:
 
     # Ctrl-C
 
-    def interrupt(self) -> None:
-        """Handle Ctrl-C in a turn: the first stops the block, the second ends the turn, the third leaves."""
+    def interrupt(self) -> bool:
+        """Handle Ctrl-C in a turn: the first stops the block, the second ends the turn; False for the third, which leaves."""
         self.presses += 1
-        if self.presses >= 3:
-            self._leave()
-        elif self.presses == 1 and self._stop_block():
+        if self.presses == 1 and self._stop_block():
             self._terminal.line()
             self._terminal.line("[stopping the code; Ctrl-C again ends the turn]", "yellow")
-        elif self._running is not None:
-            self._running.cancel()
+        elif self.presses < 3:
+            self.end_turn()
+        return self.presses < 3
 
     def end_turn(self) -> None:
         """End what runs now, as a second Ctrl-C does."""

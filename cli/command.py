@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from autogen_codeact.cli.exit import clean_exit
+
 
 class _FlagsWithoutType:
     """A command or group in whose help flags have no type: typer would show `<bool>`, as if they took a value."""
@@ -81,12 +83,16 @@ class Application(typer.Typer):
             return lambda function: add(_with_single_options(function))
 
 
-def _with_single_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters are options only: the fields of dataclasses in the place of these."""
+def _with_single_options(function: Callable[..., int]) -> Callable[..., None]:
+    """Return a command whose parameters are options only: the fields of dataclasses in the place of these.
+
+    The command exits with the status that the function returns, or with a message.
+    """
     every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _options(function)]
 
     def run(**arguments: Any) -> None:
-        _call(function, arguments)
+        with clean_exit():
+            raise typer.Exit(_call(function, arguments))
 
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in every}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated
+from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated, end_by_exception
 from autogen_codeact.cli.output import print_json
 from codeact_sandbox.files.regular_files import open_regular
 
@@ -51,7 +51,7 @@ class LastJsonLine:
 
     def __enter__(self) -> Self:
         if self.enabled:
-            signal.signal(signal.SIGTERM, _raise_terminated)
+            end_by_exception()
         return self
 
     def __exit__(
@@ -96,10 +96,6 @@ class LastJsonLine:
             self._printed = True
             with suppress(OSError):
                 print_json(value)
-
-
-def _raise_terminated(*_: object) -> None:
-    raise Terminated
 
 
 def result_object(stop_reason: str | None, run: Path | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from autogen_codeact.cli.command import Application, JsonCommand
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.sandbox_choice import EngineChoice, ImageOption, KindOption, SandboxChoice
 
@@ -83,15 +83,14 @@ def _demo(
     ] = Path("codeact-demo"),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
-) -> None:
+) -> int:
     """Watch an agent write code, fail, repair it and answer.
 
     The model is a recording, so no key is needed. The code really runs, in the sandbox.
     """
-    with clean_exit():
-        from autogen_codeact.cli.demo import run_demo
+    from autogen_codeact.cli.demo import run_demo
 
-        raise typer.Exit(run_demo(out, SandboxChoice(sandbox, image)))
+    return run_demo(out, SandboxChoice(sandbox, image))
 
 
 @app.command("exec")
@@ -106,20 +105,19 @@ def _exec(
     sandbox: SandboxChoice,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Run the code of a markdown file, a script or a notebook in the sandbox. No model is involved.
 
     Blocks run one after the other, up to the first that fails. The exit status is that of the failing block, else 0;
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
-    with clean_exit():
-        from autogen_codeact.cli.exec_file import run_file
+    from autogen_codeact.cli.exec_file import run_file
 
-        raise typer.Exit(run_file(file, sandbox, as_json=as_json, keep_going=keep_going))
+    return run_file(file, sandbox, as_json=as_json, keep_going=keep_going)
 
 
 @app.command("run", cls=JsonCommand)
-def _run(job: RunJob) -> None:
+def _run(job: RunJob) -> NoReturn:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
@@ -129,7 +127,7 @@ def _run(job: RunJob) -> None:
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
+    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import run_task
 
@@ -137,35 +135,23 @@ def _run(job: RunJob) -> None:
 
 
 @app.command("chat")
-def _chat(job: ChatJob) -> None:
+def _chat(job: ChatJob) -> int:
     """Talk with an agent that writes code and runs it in one live session.
 
     Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
     ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
     """
-    with clean_exit():
-        from autogen_codeact.cli.chat import run_chat
+    from autogen_codeact.cli.chat import run_chat
 
-        raise typer.Exit(run_chat(job))
+    return run_chat(job)
 
 
 class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *(
-            "tasks",
-            "out",
-            "limit",
-            "check",
-            "repeat",
-            "concurrency",
-            "max_tokens",
-            "max_cost",
-            "price",
-            "ray",
-        ),
-        *("accept_changes", "keep_going", "as_json", "help", "spec", "act", "team", "packages", "data", "others"),
+        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "ray", "spec"),
+        *("accept_changes", "keep_going", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -191,7 +177,7 @@ def _batch(job: BatchJob) -> None:
     """
     from autogen_codeact.cli.json_output import LastJsonLine
 
-    with clean_exit(), LastJsonLine(job.as_json, "batch") as end:
+    with LastJsonLine(job.as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks
 
         raise typer.Exit(run_tasks(job, end))
@@ -208,15 +194,14 @@ def _report(
         typer.Option(metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."),
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
 
     The exit status is 0, or 2 if a folder can't be read.
     """
-    with clean_exit():
-        from autogen_codeact.cli.batch_display import print_report
+    from autogen_codeact.cli.batch_display import print_report
 
-        raise typer.Exit(print_report(folder, other, by=by, as_json=as_json))
+    return print_report(folder, other, by=by, as_json=as_json)
 
 
 @app.command("models")
@@ -231,15 +216,14 @@ def _models(
         ),
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
-    with clean_exit():
-        from autogen_codeact.cli.model_servers import print_models
+    from autogen_codeact.cli.model_servers import print_models
 
-        raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
+    return print_models(base_url, api_key_env, as_json=as_json)
 
 
 @app.command("runs")
@@ -256,38 +240,36 @@ def _runs(
         ),
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import adopt, print_runs
+    from autogen_codeact.cli.kept_runs import adopt, print_runs
 
-        if adopted is None:
-            raise typer.Exit(print_runs(folder, as_json=as_json))
-        if folder != Path("adopt"):
-            raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
-        raise typer.Exit(adopt(adopted))
+    if adopted is None:
+        return print_runs(folder, as_json=as_json)
+    if folder != Path("adopt"):
+        raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
+    return adopt(adopted)
 
 
 @app.command("show")
-def _show(run: RunArgument, as_json: JsonOption = False) -> None:
+def _show(run: RunArgument, as_json: JsonOption = False) -> int:
     """Print a run again, as it was printed while it ran."""
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import show_run
-        from autogen_codeact.runs.store import find_run
+    from autogen_codeact.cli.kept_runs import show_run
+    from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(show_run(find_run(run), as_json=as_json))
+    return show_run(find_run(run), as_json=as_json)
 
 
 @app.command("resume", cls=JsonCommand)
-def _resume(job: ResumeJob) -> None:
+def _resume(job: ResumeJob) -> NoReturn:
     """Continue a run that was interrupted, at its last completed step."""
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
+    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import resume_run
 
@@ -311,13 +293,12 @@ def _export(
         Path | None,
         typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
     ] = None,
-) -> None:
+) -> int:
     """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import export_run
-        from autogen_codeact.runs.store import find_run
+    from autogen_codeact.cli.kept_runs import export_run
+    from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
+    return export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files)
 
 
 @app.command("view")
@@ -337,27 +318,25 @@ def _view(
         str,
         typer.Option(metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."),
     ] = "127.0.0.1",
-) -> None:
+) -> int:
     """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
     Anyone who has the address can see the runs. Ctrl-C ends it.
     """
-    with clean_exit():
-        from autogen_codeact.cli.pages import view
+    from autogen_codeact.cli.pages import view
 
-        raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
+    return view(target, host=host, port=port, open_browser=not no_open)
 
 
 @app.command("mcp")
-def _mcp(*, sandbox: SandboxChoice) -> None:
+def _mcp(*, sandbox: SandboxChoice) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
-    with clean_exit():
-        from autogen_codeact.cli.mcp import serve_mcp
+    from autogen_codeact.cli.mcp import serve_mcp
 
-        raise typer.Exit(serve_mcp(sandbox))
+    return serve_mcp(sandbox)
 
 
 @app.command("doctor")
@@ -368,15 +347,14 @@ def _doctor(
         str | None, typer.Option(metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL")
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
 
     For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """
-    with clean_exit():
-        from autogen_codeact.cli.doctor import run_doctor
+    from autogen_codeact.cli.doctor import run_doctor
 
-        raise typer.Exit(run_doctor(image, base_url, engines.engines(), as_json=as_json))
+    return run_doctor(image, base_url, engines.engines(), as_json=as_json)
 
 
 @app.command("clean")
@@ -391,16 +369,15 @@ def _clean(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Remove sandboxes and temporary folders of dead processes.
 
     These are containers, bubblewrap's control groups with their processes, and copies of files. Without --all, those of a
     running process are never removed. The exit status is 0, or 1 if something could not be removed.
     """
-    with clean_exit():
-        from autogen_codeact.cli.leftovers import clean
+    from autogen_codeact.cli.leftovers import clean
 
-        raise typer.Exit(clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json))
+    return clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json)
 
 
 @image_app.command("build")
@@ -419,12 +396,11 @@ def _image_build(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
-) -> None:
+) -> int:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 
     With several engines it is built on each.
     """
-    with clean_exit():
-        from autogen_codeact.cli.image import build_image
+    from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(engines.engines(), force=force, variant=variant, packages=package or ()))
+    return build_image(engines.engines(), force=force, variant=variant, packages=package or ())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 import threading
 import webbrowser
@@ -14,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.exit import CommandError, end_by_exception, say
 from autogen_codeact.runs.store import EVENTS, find_run, runs_folder
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
 from autogen_codeact.viewer.server import ViewerError, ViewerServer, is_loopback
@@ -31,11 +29,12 @@ _LINGER_S = 5.0
 def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
     """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
-    with _interruptible() as interrupted:
-        with _as_command_error():
-            server = ViewerServer(folder, host=host, port=port)
-            server.start()
-        try:
+    end_by_exception()
+    with _as_command_error():
+        server = ViewerServer(folder, host=host, port=port)
+        server.start()
+    try:
+        with suppress(KeyboardInterrupt):
             print(server.url, flush=True)  # noqa: T201 - it is the output
             if not is_loopback(host):
                 say(
@@ -46,9 +45,9 @@ def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int
                 open_page(server.url)
             if sys.stderr.isatty():
                 say("Ctrl-C ends the viewer")
-            interrupted.wait()
-        finally:
-            server.stop()
+            threading.Event().wait()
+    finally:
+        server.stop()
     return 0
 
 
@@ -66,7 +65,7 @@ def open_page(url: str) -> None:
         return
 
     def opening() -> None:
-        with contextlib.suppress(OSError, webbrowser.Error):
+        with suppress(OSError, webbrowser.Error):
             webbrowser.open(url)
 
     threading.Thread(target=opening, name="browser", daemon=True).start()
@@ -80,18 +79,6 @@ def _folder(target: str) -> Path:
     if not run.is_dir():
         raise CommandError(f"{run} {'is not a folder' if os.path.lexists(run) else 'does not exist'}.")
     return run
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Have SIGINT and SIGTERM set an event instead of ending the process."""
-    interrupted = threading.Event()
-    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield interrupted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class LivePage:
@@ -120,8 +107,9 @@ class LivePage:
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
                 say("the page can be looked at until Ctrl-C")
-                with _interruptible() as interrupted:
-                    interrupted.wait()
+                end_by_exception()
+                with suppress(KeyboardInterrupt):
+                    threading.Event().wait()
         finally:
             self._server.stop(_LINGER_S)
 
