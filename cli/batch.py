@@ -71,7 +71,7 @@ class _Running:
         self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: BatchDisplay
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
-        self._maker = AgentMaker(job.agent, job.model, display.note)
+        self._maker = AgentMaker(job.agent, job.model)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_component
+from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
@@ -46,7 +46,6 @@ HISTORY = "chat-history"
 
 def run_chat(job: ChatJob) -> int:
     """Run a chat until the user leaves."""
-    job = with_component(job)
     job.check()
     if job.save is not None:
         check_folder(job.save)
@@ -163,7 +162,7 @@ class Chat:
             from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             self._page = LivePage(path, turns.end_turn)
-            turns.control = self._page.control
+            turns.approval.control = self._page.control
             await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import field, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -100,10 +100,18 @@ def _with_single_options(function: Callable[..., int]) -> Callable[..., None]:
     return run
 
 
+def option(default: Any, *names: str, **settings: Any) -> Any:
+    """Return a field of a dataclass that is an option of a command, with what `typer.Option` takes."""
+    return field(default=default, metadata={"option": typer.Option(*names, **settings)})
+
+
 def _options(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    settings = {each.name: each.metadata for each in fields(cast(Any, function))} if is_dataclass(function) else {}
     for each in inspect.signature(function, eval_str=True).parameters.values():
         if is_dataclass(each.annotation):
             yield from _options(cast(Any, each.annotation))
+        elif found := settings.get(each.name):
+            yield each.replace(annotation=Annotated[each.annotation, found["option"]])
         else:
             yield each
 

@@ -1,13 +1,13 @@
 """The commands of `codeact` and their help. The other modules do the work; each is imported when it is needed."""
 
-# ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen and the Docker SDK
+# ruff: noqa: B008, PLC0415 - options are defaults; `codeact --help` must not wait for AutoGen and the Docker SDK
 
 from __future__ import annotations
 
 import sys
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import typer
 
@@ -69,18 +69,18 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     pass
 
 
 @app.command("demo")
 def _demo(
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
-    ] = Path("codeact-demo"),
+    out: Path = typer.Option(
+        Path("codeact-demo"), metavar="FOLDER", help="Folder for the plot that the code draws, and for the page."
+    ),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
 ) -> int:
@@ -95,15 +95,12 @@ def _demo(
 
 @app.command("exec")
 def _exec(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
-        ),
-    ],
+    file: str = typer.Argument(
+        ..., metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
+    ),
     *,
     sandbox: SandboxChoice,
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
+    keep_going: bool = typer.Option(False, "--keep-going", help="Run the blocks after one that fails, too."),
     as_json: JsonOption = False,
 ) -> int:
     """Run the code of a markdown file, a script or a notebook in the sandbox. No model is involved.
@@ -184,15 +181,13 @@ def _batch(job: BatchJob) -> None:
 
 
 def _report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a batch.")],
-    other: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."),
-    ] = None,
+    folder: Path = typer.Argument(..., metavar="DIR", help="Folder of a batch."),
+    other: Path | None = typer.Argument(
+        None, metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."
+    ),
+    by: str | None = typer.Option(
+        None, metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."
+    ),
     as_json: JsonOption = False,
 ) -> int:
     """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
@@ -206,15 +201,12 @@ def _report(
 
 @app.command("models")
 def _models(
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Also ask this server, which speaks OpenAI's format.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
-        ),
-    ] = None,
+    base_url: str | None = typer.Option(
+        None, metavar="URL", help="Also ask this server, which speaks OpenAI's format."
+    ),
+    api_key_env: str | None = typer.Option(
+        None, metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+    ),
     as_json: JsonOption = False,
 ) -> int:
     """List the models that can be used now, and what the other servers need: a key, or to be started.
@@ -228,17 +220,14 @@ def _models(
 
 @app.command("runs")
 def _runs(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."),
-    ] = None,
-    adopted: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="| adopt RUN",
-            help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
-        ),
-    ] = None,
+    folder: Path | None = typer.Argument(
+        None, metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."
+    ),
+    adopted: str | None = typer.Argument(
+        None,
+        metavar="| adopt RUN",
+        help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
+    ),
     as_json: JsonOption = False,
 ) -> int:
     """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
@@ -279,20 +268,18 @@ def _resume(job: ResumeJob) -> NoReturn:
 @app.command("export")
 def _export(
     run: RunArgument,
-    notebook: Annotated[
-        Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one page with everything inside, for any browser."),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
-    ] = None,
-    files: Annotated[
-        Path | None,
-        typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
-    ] = None,
+    notebook: Path | None = typer.Option(
+        None, "--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs."
+    ),
+    page: Path | None = typer.Option(
+        None, "--html", metavar="FILE", help="Write one page with everything inside, for any browser."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", metavar="FILE", help="Write one JSON object with all events."
+    ),
+    files: Path | None = typer.Option(
+        None, "--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."
+    ),
 ) -> int:
     """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
     from autogen_codeact.cli.kept_runs import export_run
@@ -303,21 +290,16 @@ def _export(
 
 @app.command("view")
 def _view(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN|DIR]",
-            help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one")
-    ] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-    host: Annotated[
-        str,
-        typer.Option(metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."),
-    ] = "127.0.0.1",
+    target: str | None = typer.Argument(
+        None,
+        metavar="[RUN|DIR]",
+        help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
+    ),
+    port: int = typer.Option(0, min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one"),
+    no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser."),
+    host: str = typer.Option(
+        "127.0.0.1", metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."
+    ),
 ) -> int:
     """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
@@ -343,9 +325,9 @@ def _mcp(*, sandbox: SandboxChoice) -> int:
 def _doctor(
     engines: EngineChoice,
     image: ImageOption = None,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL")
-    ] = None,
+    base_url: str | None = typer.Option(
+        None, metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL"
+    ),
     as_json: JsonOption = False,
 ) -> int:
     """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
@@ -360,14 +342,12 @@ def _doctor(
 @app.command("clean")
 def _clean(
     engines: EngineChoice,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
+    everything: bool = typer.Option(
+        False,
+        "--all",
+        help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only print what would be removed."),
     as_json: JsonOption = False,
 ) -> int:
     """Remove sandboxes and temporary folders of dead processes.
@@ -383,19 +363,16 @@ def _clean(
 @image_app.command("build")
 def _image_build(
     engines: EngineChoice,
-    variant: Annotated[
-        Literal["default", "slim"],
-        typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
-    ] = "default",
-    package: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
-            "can be repeated.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
+    variant: Literal["default", "slim"] = typer.Option(
+        "default", metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."
+    ),
+    package: list[str] | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
+        "can be repeated.",
+    ),
+    force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
 ) -> int:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 

@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Literal
 
 from rich.console import Console
+from rich.style import Style as RichStyle
 
 from autogen_codeact.cli.output import clear_status, printable, unfiltered
 from codeact_sandbox.highlight import Highlighter, Kind
@@ -62,7 +63,7 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
 
 
 def clipped(text: str) -> str:
-    """Return the beginning of a text that is too long for a terminal: for each line, rich makes objects."""
+    """Return the beginning of a text that is too long for a terminal."""
     if len(text) <= MAX_TEXT and text.count("\n") <= MAX_TEXT_LINES:
         return text
     kept = "\n".join(text[:MAX_TEXT].split("\n", MAX_TEXT_LINES)[:MAX_TEXT_LINES])
@@ -77,6 +78,7 @@ class Terminal:
         self._console = Console(file=self._stream)
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
+        self._styles: dict[str, tuple[str, str]] = {}
         self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
@@ -125,14 +127,19 @@ class Terminal:
 
     def _write_styled(self, *pieces: tuple[str, str]) -> None:
         """Write styles and texts. `Console.print` would take ten times longer for many short lines."""
-        colours = None if self._console.no_color else self._console._color_system
-        get_style = self._console.get_style
-        self._put(
-            "".join(
-                get_style(style).render(printable(text), color_system=colours) if style else printable(text)
-                for style, text in pieces
-            )
-        )
+        shown = []
+        for style, text in pieces:
+            before, after = self._codes(style)
+            shown.append(f"{before}{printable(text)}{after}")
+        self._put("".join(shown))
+
+    def _codes(self, style: str) -> tuple[str, str]:
+        """Return the escape sequences before and after a text, as far as this console has colours."""
+        if style not in self._styles:
+            colours = None if self._console.no_color else self._console._color_system
+            before, _, after = RichStyle.parse(style).render(".", color_system=colours).partition(".")
+            self._styles[style] = before, after
+        return self._styles[style]
 
     def _put(self, text: str) -> None:
         with clear_status(self._stream, text):
