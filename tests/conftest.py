@@ -18,8 +18,8 @@ from codeact_sandbox import pool_manager
 from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect
 from tests import environment
-from tests.executors import reused
 from tests.file_seconds import Recorder, put_long_files_first, share_compilation
+from tests.sandbox import reused
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])

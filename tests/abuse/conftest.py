@@ -14,8 +14,8 @@ from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests import processes
+from tests.sandbox.egress.servers import Hosts, hosts_in
 
-from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
 from .lag import Control
 from .oracles import HostState

@@ -18,8 +18,8 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import ExecutionResult, OutputChunk
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests import processes
+from tests.sandbox.sandboxes import block
 
-from ..executors.sandboxes import block
 from .oracles import known_engine
 
 # A block that leaves a trace of each time that it is run.

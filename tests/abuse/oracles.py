@@ -21,8 +21,8 @@ import requests.exceptions
 from autogen_codeact.executors import SandboxUnavailable
 from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
 from codeact_sandbox.backends.docker import engine
+from tests.sandbox import reused
 
-from ..executors import reused
 from .canaries import Canaries, Mark
 
 MIB = 1024 * 1024
@@ -295,10 +295,15 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free on the host, and those in the files of the tests' second engines."""
+    """Bytes of memory that are free on the host, and those in the files of the tests' second engines.
+
+    `MemAvailable` leaves out the free pages in the kernel's lists of each processor, which may be an eighth of the memory.
+    """
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     files = sum(_used(mount[1]) for mount in mounts if mount[0] == MEMORY_DISK)
-    return _kib("/proc/meminfo", "MemAvailable") + files
+    counts = (line.split() for line in Path("/proc/zoneinfo").read_text().splitlines())
+    listed = sum(int(count[1]) for count in counts if count[0] == "count:") * os.sysconf("SC_PAGE_SIZE")
+    return _kib("/proc/meminfo", "MemAvailable") + listed + files
 
 
 def _used(place: str) -> int:

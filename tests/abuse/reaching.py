@@ -5,7 +5,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from ..executors.egress.servers import Server
+from tests.sandbox.egress.servers import Server
+
 from .subject import Subject
 
 LOOPBACK = "127.0.0.0/8"

@@ -18,9 +18,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionRe
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import block
 
-from ..executors import reused
-from ..executors.sandboxes import block
 from .canaries import Canaries
 from .lag import MOST_EXCESS_S, Control, LoopLag
 from .oracles import (

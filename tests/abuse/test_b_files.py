@@ -17,9 +17,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxErro
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host.blocks import default_filename
 from codeact_sandbox.types.languages import find_language, merge
+from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.sandboxes import block, run
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.sandboxes import block, run
 from .canaries import SECRET, Canaries
 from .engine_proxy import engine_proxy
 from .subject import Subject, each_engine

@@ -14,9 +14,9 @@ import pytest
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxDied, SandboxTimeout, SandboxUnavailable
 from autogen_codeact.executors.auto import choose_executor
 from codeact_sandbox.host import requests
+from tests.sandbox.bubblewrapped import alive, descendants, open_folder, pid_one
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
-from ..executors.sandboxes import out, run
 from .faults import begin, eventually, rest
 
 pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")

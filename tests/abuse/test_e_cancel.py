@@ -15,8 +15,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host import client
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
+from tests.sandbox.sandboxes import block, out, run
 
-from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import begin, eventually, exists, must_cancel, rest
 from .oracles import containers, sandboxes

@@ -29,8 +29,8 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.backends.docker import launcher
 from codeact_sandbox.host import requests
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy, failure
 from .faults import begin, engine, eventually, exists, open_folder, rest
 from .oracles import containers

@@ -16,8 +16,8 @@ import pytest
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
+from tests.sandbox.sandboxes import run
 
-from ..executors.sandboxes import run
 from .canaries import Canaries
 from .oracles import descendants, eventually_empty, processes_in
 from .subject import SUBJECTS, Kind, Subject, each_engine

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import sandboxes
 from .subject import SUBJECTS, Kind, each_engine

@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxUnavailable
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .second_engine import SecondEngine, make_second_engine, write_certificates
 

@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError
 from codeact_sandbox.backends.docker.engine import connect
+from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import processes_in
 from .subject import Kind, Subject, each_engine

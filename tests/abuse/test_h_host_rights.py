@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.backends.syscalls import SYSCALLS
+from tests.sandbox.backends.filtered import MACHINE, NUMBERS
+from tests.sandbox.backends.syscall_probe import MODES
+from tests.sandbox.bubblewrapped import open_folder
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.filtered import MACHINE, NUMBERS
-from ..executors.syscall_probe import MODES
 from .subject import Subject, each_engine
 
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list of calls for {MACHINE}")
 
-PROBE = Path(__file__).parents[1] / "executors" / "syscall_probe.py"
+PROBE = Path(__file__).parents[1] / "sandbox/backends/syscall_probe.py"
 CALLS = [name for name in MODES if name.split()[0] in NUMBERS]
 BITS = {
     "set-user-id": stat.S_ISUID,

@@ -17,8 +17,8 @@ from codeact_sandbox.files.temporary_folder import PREFIX
 from tests import processes
 from tests.cases import case
 from tests.processes import Process
+from tests.sandbox.bubblewrapped import open_folder
 
-from ..executors.bubblewrapped import open_folder
 from .faults import client, engine
 from .oracles import control_groups, descendants, eventually_empty
 from .subject import Kind, each_engine

@@ -22,9 +22,9 @@ from autogen_codeact.executors import (
 from codeact_sandbox.backends.docker import image_requests, launcher
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host import requests
+from tests.sandbox.images import labelled_image
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.images import labelled_image
-from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
 from .second_engine import SecondEngine

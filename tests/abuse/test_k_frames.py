@@ -19,8 +19,8 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import OutputChunks
 from codeact_sandbox.host.connection import MAX_UNSENT, Connection
 from codeact_sandbox.host.protocol import Frame
+from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
-from ..executors.test_frames import HELLO, SocketStream, message, raw
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 

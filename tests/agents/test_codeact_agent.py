@@ -33,7 +33,7 @@ from tests.agents.codeact import (
 )
 from tests.agents.support import model_answer, received_by, scripted, token_usage
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")

@@ -28,7 +28,7 @@ from tests.agents.codeact import (
     user,
 )
 from tests.agents.support import decision, received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 def add(a: int, b: int) -> int:

@@ -18,7 +18,7 @@ from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 WITHOUT = ": do without it, or say in the answer what is missing."

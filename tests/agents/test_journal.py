@@ -26,7 +26,7 @@ from tests import processes
 from tests.agents.codeact import from_agent, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.cli.support import codeact
-from tests.executors.sandboxes import without_landlock
 from tests.openai_server import OpenAIServer
+from tests.sandbox.sandboxes import without_landlock
 
 LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
 # These checks depend on this machine and on who else uses it.

@@ -26,11 +26,10 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
-
-from . import reused
-from .conftest import containers
-from .images import make_wheel
-from .sandboxes import inspect, out, run
+from tests.sandbox import reused
+from tests.sandbox.conftest import containers
+from tests.sandbox.images import make_wheel
+from tests.sandbox.sandboxes import inspect, out, run
 
 CUBE = DeviceRequest(driver="cube", count=-1, capabilities=[["gpu", "compute"]], options={"a": "b"})
 ONE = DeviceRequest(device_ids=["0", "2"], capabilities=[["gpu"]])

@@ -31,10 +31,9 @@ from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.tools import source
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
+from tests.executors.schema_workbench import SchemaWorkbench
 from tests.processes import address
-
-from .schema_workbench import SchemaWorkbench
-from .stub_host import StubHost
+from tests.sandbox.tools.stub_host import StubHost
 
 SERVER = Path(__file__).with_name("mcp_forked.py")
 

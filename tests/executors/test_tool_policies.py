@@ -19,12 +19,11 @@ from autogen_codeact.executors import (
     ToolApprovalRequest,
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
+from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.cases import case
-
-from ..abuse.lag import MOST_EXCESS_S, median_excess
-from . import reused
-from .sandboxes import run
-from .terminals import screen, terminal
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import run
+from tests.sandbox.tools.terminals import screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
 

@@ -26,9 +26,8 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.cases import case
 from tests.processes import address
-
-from . import reused
-from .sandboxes import out, run, short_result
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 

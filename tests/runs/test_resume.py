@@ -29,9 +29,9 @@ from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
 from tests.cases import case
-from tests.executors import reused
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
+from tests.sandbox import reused
 
 STEPS = 2
 RESUMED = {

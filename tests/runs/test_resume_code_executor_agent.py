@@ -10,8 +10,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded, resume
 from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
-from tests.executors import reused
 from tests.runs.example_run import counted, counting_tool
+from tests.sandbox import reused
 
 ANSWERS = [python("triple(1)\nraise SystemExit(3)"), decision(True), python("print(triple(2))"), "It is 6."]
 STEPS = ("model_call_started", "model_call_finished", "block_started", "host_call_started", "host_call_finished")

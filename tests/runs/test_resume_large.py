@@ -12,7 +12,7 @@ from autogen_codeact.runs import RunNotResumableError, recorded, resume
 from tests.abuse.test_h_tool_values import numbers, text
 from tests.agents.codeact import python
 from tests.agents.support import model_answer, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 @pytest.mark.timeout(150)

@@ -20,7 +20,7 @@ from codeact_sandbox import (
 )
 from codeact_sandbox.pool import SandboxPool
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 def add(a: int, b: int) -> int:

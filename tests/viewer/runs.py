@@ -14,7 +14,7 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
 from autogen_codeact.teams import Handoff, Team
-from tests.executors import reused
+from tests.sandbox import reused
 
 SHOW = """\
 class Table:

@@ -1,0 +1,138 @@
+"""Sandboxes of a pool while nobody uses them, and pools used by several event loops, threads and processes."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from autogen_codeact.executors import (
+    SandboxNotStarted,
+)
+from codeact_sandbox.host.client import RunnerClient
+from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
+from tests.sandbox.pool.test_pool import ONE_KIND, kind, make, nothing_is_left
+from tests.sandbox.sandboxes import out
+
+__all__ = ["kind", "nothing_is_left"]
+
+
+class TestIdleSandboxes:
+    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(
+        self, kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "codeact_sandbox")
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: ready_names(pool) - {first})
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+        said = [record.getMessage() for record in caplog.records if "has ended while idle" in record.getMessage()]
+        assert len(said) == 1
+        assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
+
+    async def test_sandbox_that_has_just_died_is_not_leased(self, kind: str) -> None:
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
+        async with make(kind, leases=1, max_alive=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGSTOP)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    @ONE_KIND
+    async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
+        pool = make(kind)
+        starts = []
+        real = pool._start_one
+
+        async def dying() -> RunnerClient:
+            sandbox = await real()
+            starts.append(sandbox)
+            if len(starts) < 3:
+                await sandbox.stop()
+            return sandbox
+
+        pool._start_one = dying  # type: ignore[method-assign]
+        async with pool:
+            began = time.monotonic()
+            await until(lambda: pool.idle == 1, 20)
+            assert len(starts) == 3
+            assert time.monotonic() - began > 0.5 + 1  # the two pauses
+
+
+class TestLoopsAndThreads:
+    @ONE_KIND
+    def test_one_pool_serves_several_event_loops(self, kind: str) -> None:
+        pool = make(kind, 2, max_alive=4, mode="session")
+        asyncio.run(pool.start())
+        outputs: dict[int, str] = {}
+
+        async def use(number: int) -> str:
+            async with pool.executor() as executor:
+                await out(executor, f"x = {number}")
+                await asyncio.sleep(0.1)
+                return await out(executor, "x")
+
+        def loop(number: int) -> None:
+            outputs[number] = asyncio.run(use(number))
+
+        threads = [threading.Thread(target=loop, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+        asyncio.run(pool.stop())
+        assert outputs == {number: f"{number}\n" for number in range(8)}
+
+    @ONE_KIND
+    def test_an_executor_may_go_on_in_another_loop(self, kind: str) -> None:
+        pool = make(kind, mode="session")
+        executor = pool.executor()
+
+        async def first() -> None:
+            await pool.start()
+            await out(executor, "x = 1")
+
+        async def second() -> str:
+            return await out(executor, "x")
+
+        asyncio.run(first())
+        assert asyncio.run(second()) == "1\n"
+        asyncio.run(executor.stop())
+        asyncio.run(pool.stop())
+
+    @ONE_KIND
+    async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    pool._running()
+                except SandboxNotStarted as error:
+                    os.write(writing, str(error).encode())
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+            os.close(writing)
+            with os.fdopen(reading) as said:
+                assert said.read() == "the pool was started by another process: start one of its own here"
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
