@@ -112,7 +112,7 @@ class Terminal:
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
         """Write a text below its title; of markdown, code has colours."""
         self.heading(title, style)
-        text = clipped(text).strip("\n")
+        text = self._wrapped(clipped(text).strip("\n")) if self.is_terminal else clipped(text).strip("\n")
         if markdown and self.is_terminal:
             answer = AnswerPrinter(self)
             answer.add(text)
@@ -120,6 +120,15 @@ class Terminal:
             self.line()
         else:
             self.write(f"{text}\n\n")
+
+    def _wrapped(self, text: str) -> str:
+        """Break the lines of text between words, but not those of code."""
+        lines, in_code = [], False
+        for line in text.split("\n"):
+            in_code ^= _FENCE.match(line) is not None
+            fits = in_code or len(line) <= self._width or len(line) > _MAX_LINE
+            lines += [line] if fits else wrap(line, self._width, break_on_hyphens=False)
+        return "\n".join(lines)
 
     def write(self, text: str) -> None:
         """Write a part of a text at once."""
