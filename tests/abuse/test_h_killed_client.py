@@ -56,12 +56,7 @@ asyncio.run(main())
 
 
 class Left:
-    """What a client leaves behind.
-
-    Args:
-        folder: Where its temporary files are.
-        pid: Its number.
-    """
+    """What a client leaves behind."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         self._folder = folder
