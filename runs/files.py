@@ -151,21 +151,16 @@ def restore_large(
 
 
 def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
-    name = f"{FILES}/{file.sha256}"
-    if file.format == "json":
-        budget.check(file.size if file.sha256 is not None else 0, name)
-        content = read(file)
-        budget.take(json_cost(content, budget.left), name)
-        return json.loads(content)
+    name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
     try:
         budget.check(file.size if file.sha256 is not None else 0, name)
         content = read(file)
-        budget.take(text_cost(content), name)
+        budget.take(json_cost(content, budget.left) if is_json else text_cost(content), name)
     except TooLargeError:
-        if not shorten:
+        if is_json or not shorten:
             raise
         return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
-    return content.decode()
+    return json.loads(content) if is_json else content.decode()
 
 
 def _unescaped(key: str) -> str:
