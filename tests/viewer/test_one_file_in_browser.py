@@ -10,8 +10,9 @@ from playwright.async_api import expect
 
 from autogen_codeact.runs import load_run
 from autogen_codeact.runs.events import AgentInfo, RunFinished
-from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ErrorRecord, StoredFile
+from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, StoredFile
 from autogen_codeact.viewer.one_file import export_html
+from codeact_sandbox.types.result import ErrorInfo
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 from .test_one_file import block, store
@@ -162,7 +163,7 @@ async def test_a_run_full_of_attacks_does_nothing(page, tmp_path):
     ]
     for number, attack in enumerate(ATTACKS, 1):
         call = CallRecord(
-            name=attack, arguments={attack: attack}, outcome="error", error=ErrorRecord(type=attack, message=attack)
+            name=attack, arguments={attack: attack}, outcome="error", error=ErrorInfo(type=attack, message=attack)
         )
         display = DisplayRecord(
             name=attack,
@@ -176,13 +177,13 @@ async def test_a_run_full_of_attacks_does_nothing(page, tmp_path):
                 number,
                 output=attack,
                 value_repr=attack,
-                error=ErrorRecord(type=attack, message=attack),
+                error=ErrorInfo(type=attack, message=attack),
                 displays=[display, display.model_copy(update={"files": {}})],
                 tool_calls=[call],
                 artifacts=[artifact],
             ),
         ]
-    events.append(RunFinished(outcome="failed", error=ErrorRecord(type=ATTACKS[0], message=ATTACKS[0])))
+    events.append(RunFinished(outcome="failed", error=ErrorInfo(type=ATTACKS[0], message=ATTACKS[0])))
     folder = write_log(tmp_path / "run", lines(events))
     address, asked, wrong = await opened(page, tmp_path, folder)
     for number in range(1, len(ATTACKS) * 2 + 3):

@@ -22,9 +22,10 @@ from autogen_codeact.runs.events import (
     TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
+from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 from tests.sandbox import reused
@@ -135,7 +136,8 @@ def test_search_finds_text_of_all_parts_of_a_step(rich_run):
 
 
 def test_calls_have_arguments_results_errors_and_refusals(rich_run):
-    block = steps(read(rich_run))[4]
+    run = read(rich_run)
+    block = steps(run)[4]
     shown = [(c["name"], c["arguments"], c["outcome"], c["result"], c["error"], c["approval"]) for c in block["calls"]]
     assert shown == [
         ("look_up", {"city": '"Oslo"'}, "ok", "8", None, None),
@@ -143,7 +145,7 @@ def test_calls_have_arguments_results_errors_and_refusals(rich_run):
         ("delete", {"name": '"cities.csv"'}, "refused", None, "ToolRefused: files are kept", "refused"),
     ]
     assert block["value"] == "8"
-    assert block["timing"]["tools_s"] > 0
+    assert run.header()["timing"]["tools_s"] > 0
 
 
 def test_files_are_added_or_changed_with_a_diff(rich_run):
@@ -288,7 +290,7 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     revision = run.revision
     (step,) = run.steps(2, 2)
     assert (step["kind"], step["outcome"], step["running"], step["output"]) == ("block", "running", True, "half\n")
-    assert (step["usage"], step["timing"]["model_s"]) == ({"prompt_tokens": 3, "completion_tokens": 4}, 0.5)
+    assert (step["usage"], step["duration_s"]) == ({"prompt_tokens": 3, "completion_tokens": 4}, 0.5)
     await log.close()
 
     # Its process has ended without an end of the run.
@@ -312,7 +314,7 @@ def test_words_of_a_model_are_shown_while_they_come(tmp_path):
 
 
 def test_failed_model_call_is_a_step_of_its_own(tmp_path):
-    error = ErrorRecord(type="APIError", message="no such model")
+    error = ErrorInfo(type="APIError", message="no such model")
     events = [
         started(),
         ModelCallStarted(agent="coder", number=1, request="0" * 64),
@@ -357,7 +359,7 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
 
 def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
     said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
-    error = ErrorRecord(type="APIError", message="busy")
+    error = ErrorInfo(type="APIError", message="busy")
     first = started().model_copy(update={"task": [said]})
     events = [
         first,
