@@ -42,13 +42,7 @@ TRANSFER_AFTER_ANSWER = "final_answer has been called before, so there is nothin
 
 @dataclass(frozen=True)
 class Transfer:
-    """A handoff that code has called.
-
-    Args:
-        name: Name of the function.
-        target: The agent that is to go on.
-        message: What it is told.
-    """
+    """A handoff that code has called: the name of its function, the agent that is to go on, and what that is told."""
 
     name: str
     target: str
@@ -64,12 +58,7 @@ class Transfer:
 
 @dataclass
 class BlockEnd:
-    """How one block ended the turn: by an answer or by handoffs.
-
-    Args:
-        answer: The answer that it has given, or the transfer that took effect.
-        transfers: The handoffs that it has called, in their order.
-    """
+    """How one block ended the turn: by an answer, or by a handoff, which is then the answer, of those that it called."""
 
     answer: Any = None
     transfers: list[Transfer] = field(default_factory=list)
@@ -210,12 +199,7 @@ def final_answer(value):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
-
-    Args:
-        text: As text, or as JSON.
-        value: As an instance of the agent's `output_type`; None without one.
-    """
+    """An answer as text, or as JSON; and as an instance of the agent's `output_type`, if there is one."""
 
     text: str
     value: BaseModel | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -95,13 +96,7 @@ Kind = Literal["facts", "rebuild", "file"]
 
 @dataclass(frozen=True)
 class RunEnded:
-    """How code of an agent ended.
-
-    Args:
-        result: The executor's own result, or that of a refused run or a sandbox that broke.
-        error: How the sandbox broke, or None.
-        answer: The answer that the code gave, or the handoff that it called, or None.
-    """
+    """How code of an agent ended: also how its sandbox broke, and the answer that it gave, or the handoff that it called."""
 
     result: CodeResult
     error: SandboxError | None = None
@@ -144,9 +139,7 @@ INTERRUPTED = (
 )
 LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
-OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
-TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
 TEXT_FILES = 10_000
 MANY_CALLS = 100
 
@@ -175,8 +168,7 @@ class CodeRunner:
         self._facts: SandboxFacts | None = None
         self._facts_for: int | None = None
         self._prepared_for: int | None = None
-        self._outputs_kept = 0
-        self._texts_kept = 0
+        self._kept = Counter[str]()
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
@@ -343,26 +335,22 @@ class CodeRunner:
         calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
         return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
-    async def keep_output(self, result: CodeResult) -> str | None:
-        """Copy the whole output of a result into a file in the sandbox."""
-        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
-        file = await self._store(result.output, name)
-        self._outputs_kept += file is not None
-        return file
+    async def keep_output(self, text: str) -> str | None:
+        """Store an output that the model does not get whole in a file in the sandbox, and return its name, or None."""
+        return await self._keep(text, "output", OUTPUT_FILES)
 
     async def keep_text(self, text: str) -> str | None:
         """Store a message that the model no longer gets whole in a file in the sandbox, and return its name, or None."""
-        if self._texts_kept == TEXT_FILES:
-            return None
-        file = await self._store(text, TEXT_FILE.format(agent=self._source, number=self._texts_kept + 1))
-        self._texts_kept += file is not None
-        return file
+        return await self._keep(text, "step", TEXT_FILES)
 
-    async def _store(self, text: str, name: str) -> str | None:
+    async def _keep(self, text: str, kind: str, most: int) -> str | None:
         if self._with_tools is None:
             return None
+        name = f".codeact/{self._source}-{kind}-{self._kept[kind] % most + 1}.txt"
         store = partial(self._upload, self._with_tools, text, name)
-        return await (store() if self.steps is None else self.steps.value("file", store, str | None))
+        file = await (store() if self.steps is None else self.steps.value("file", store, str | None))
+        self._kept[kind] += file is not None
+        return file
 
     async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:

@@ -185,16 +185,11 @@ class NotRunNotes:
 
 @dataclass(frozen=True)
 class FoundCode:
-    """The code in some messages.
-
-    Args:
-        blocks: The blocks to run.
-        cut_off: Whether there is nothing to run because a block was never closed.
-        not_run: The blocks of code that are not run, with the reasons.
-    """
+    """The code in some messages: the blocks to run, and those that are not run."""
 
     blocks: list[CodeBlock]
     cut_off: bool
+    """Whether there is nothing to run because a block was never closed."""
     not_run: tuple[NotRun, ...] = ()
 
 

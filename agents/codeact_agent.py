@@ -57,13 +57,7 @@ class DeadlineExpired(Exception):
 
 
 class Budget:
-    """Steps, tokens and seconds of one turn.
-
-    Args:
-        max_steps: Messages of the model.
-        max_tokens: Tokens that the model may read and write, as its client counts them; None for no limit.
-        max_seconds: Wall-clock seconds; None for no limit.
-    """
+    """Steps, tokens and seconds of one turn."""
 
     def __init__(self, max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:
         self.steps = 0
@@ -358,7 +352,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             raise ended.error
         self._sandbox_broke = ended.error is not None
         result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
-        whole = await self._runner.keep_output(result) if len(result.output) > limit else None
+        whole = await self._runner.keep_output(result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
         shown = await self._show_result(

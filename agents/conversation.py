@@ -191,15 +191,7 @@ Emit = Callable[[BaseAgentEvent], Awaitable[None]]
 
 
 class Conversation:
-    """The conversation of an agent with its model.
-
-    Args:
-        context: Keeps the messages.
-        client: The model.
-        source: Name of the agent, which signs what it adds.
-        stream: Whether the model's answer is also yielded in chunks.
-        budget: Limits the size of requests; None for no limit.
-    """
+    """The conversation of an agent with its model; `source` is the agent's name, which signs what it adds."""
 
     def __init__(
         self,
@@ -212,7 +204,6 @@ class Conversation:
     ) -> None:
         self._context = context
         self.client = client
-        """The model."""
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
@@ -227,15 +218,7 @@ class Conversation:
         return messages if self._budget is None else await self._budget.fit(messages)
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
-        """Add the messages of others.
-
-        Args:
-            messages: The messages.
-            interruption: A note about interrupted turns, or None.
-
-        Raises:
-            ValueError: There is no message, neither now nor from before.
-        """
+        """Add the messages of others, and a note about interrupted turns, if there is one."""
         for message in messages:
             if isinstance(message, HandoffMessage):
                 for earlier in message.context:
@@ -262,14 +245,7 @@ class Conversation:
     ) -> CreateResult:
         """Call the model, and add its answer to the context.
 
-        Args:
-            token: Cancels the call.
-            emit: Called with chunks, and with the model's thought.
-            typed: What the answer has to fit; the model is asked for JSON in the strictest form that it and its server accept.
-                Default: it may answer as it likes.
-
-        Returns:
-            The answer.
+        The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
         """
         messages = await self.messages()
         result = await (

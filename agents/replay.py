@@ -89,11 +89,7 @@ class Replay:
         return len(self.differences) + sum(map(bool, others))
 
     def event(self, source: str) -> CodeGenerationEvent:
-        """Make an event of a type that AutoGen's teams accept.
-
-        Args:
-            source: Name of the agent.
-        """
+        """Make an event of a type that AutoGen's teams accept."""
         metadata = {"replayed": str(self.blocks), "differences": str(self._count)}
         if self.not_rebuilt:
             metadata["not_rebuilt"] = ",".join(map(str, self.not_rebuilt))
@@ -253,11 +249,7 @@ def _reason(entry: JournalEntry, result: Result) -> str | None:
 
 
 class RecordedCalls:
-    """Answers the calls of a block as they were answered when it first ran.
-
-    Args:
-        calls: The record.
-    """
+    """Answers the calls of a block as they were answered when it first ran."""
 
     def __init__(self, calls: list[ToolCall]) -> None:
         self.left = [call for call in calls if call.name]  # one without was no call, and is none again

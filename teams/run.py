@@ -98,13 +98,7 @@ class Budget(BaseModel):
 
 
 class Used(BaseModel):
-    """The tokens, turns and seconds that a run has used.
-
-    Args:
-        tokens: Tokens of prompts and completions.
-        turns: Answers of agents.
-        seconds: Seconds, on the monotonic clock.
-    """
+    """What a run has used: tokens of prompts and completions, answers of agents, and seconds of the monotonic clock."""
 
     tokens: int = Field(default=0, ge=0)
     turns: int = Field(default=0, ge=0)

@@ -25,14 +25,7 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, Recursion
 
 @dataclass
 class Memory(Generic[P]):
-    """The state of a team between two turns.
-
-    Args:
-        position: Where the speaker policy is.
-        unread: The messages that each participant has not been given yet, by name.
-        thread: Everything that was said.
-        turn: Turns taken of the run under way.
-    """
+    """The state of a team between two turns; `unread` are the messages that each participant has not been given yet."""
 
     position: P
     unread: dict[str, list[BaseChatMessage]]
