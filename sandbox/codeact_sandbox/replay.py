@@ -8,10 +8,10 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES
 from codeact_sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
-    MAX_HASHED_BYTES,
     Manifest,
     fingerprint_in_sandbox,
     fingerprint_of,
@@ -104,7 +104,8 @@ class ReplayWorkspace:
 
     def _is_as_sent(self, file: HostFile) -> bool:
         try:
-            return signature_of(os.lstat(file.path)) == self._in_sandbox.get(file.name)
+            known = self._in_sandbox.get(file.name)
+            return known is not None and signature_of(os.lstat(file.path)) == known.signature
         except OSError:
             return False
 
