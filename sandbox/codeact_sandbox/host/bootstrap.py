@@ -51,7 +51,6 @@ MODULES = [
     "supervisor.checkpoints",
     "supervisor.event_loop",
     "supervisor.fresh_state",
-    "supervisor.listener",
     "supervisor.process_block",
     "supervisor.process_connection",
     "supervisor.proxy",
