@@ -207,6 +207,11 @@ def allow_all_processors(pids):
             pass  # it has ended, or the set of processors has changed
 
 
+def signal_name(number):
+    """Return the name of a signal."""
+    return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
+
+
 def send_signal(pid, number):
     """Send a signal to a process that may be gone."""
     try:

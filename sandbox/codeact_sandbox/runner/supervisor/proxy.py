@@ -80,7 +80,7 @@ class Proxy:
 
     def send(self, ident, op, data=b"", **more):
         """Send the host a message about a channel."""
-        self.supervisor.send_message(wire.CHANNEL, ident, dict(more, op=op), data)
+        self.supervisor.send(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def on_message(self, ident, message, data):
         """Handle a message of the host about a channel, which may have ended meanwhile."""

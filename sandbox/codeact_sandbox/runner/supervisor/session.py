@@ -203,4 +203,4 @@ class Session:
             self.scheduler.start_next()
 
     def _answer(self, ident, error):
-        self.supervisor.send_message(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})
+        self.supervisor.send(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})
