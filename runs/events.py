@@ -157,11 +157,21 @@ class ChunkLogged(Event):
     message: dict[str, Any]
 
 
-class ModelCallStarted(Event):
+class NumberedEvent(Event):
+    """What events of model calls and blocks have.
+
+    Args:
+        number: Number of the call or the block among those of the agent, from 1; what is executed at once has one number.
+    """
+
+    agent: str
+    number: int
+
+
+class ModelCallStarted(NumberedEvent):
     """An agent asks its model.
 
     Args:
-        number: Number of the call among those of this agent, from 1.
         request: SHA-256 of the request's last message, as `request_hash` gives it.
         shared: How many messages at the beginning are the same as in the last call of this agent.
         tools: Names of the functions that the model is offered.
@@ -169,8 +179,6 @@ class ModelCallStarted(Event):
     """
 
     type: Literal["model_call_started"] = "model_call_started"
-    agent: str
-    number: int
     request: str
     shared: int = 0
     messages: list[dict[str, Any]] = Field(default_factory=list)
@@ -179,7 +187,7 @@ class ModelCallStarted(Event):
     note: str | None = None
 
 
-class ModelCallFinished(Event):
+class ModelCallFinished(NumberedEvent):
     """A model has answered, or failed to.
 
     Args:
@@ -189,8 +197,6 @@ class ModelCallFinished(Event):
     """
 
     type: Literal["model_call_finished"] = "model_call_finished"
-    agent: str
-    number: int
     result: dict[str, Any] | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
@@ -205,21 +211,18 @@ class CodeText(BaseModel):
     language: str
 
 
-class BlockStarted(Event):
+class BlockStarted(NumberedEvent):
     """An agent runs code; on disk before the code runs.
 
     Args:
-        number: Number of the block among those of this agent, from 1; what is executed at once has one number.
         blocks: The code: one block in a session, maybe several in process mode.
     """
 
     type: Literal["block_started"] = "block_started"
-    agent: str
-    number: int
     blocks: list[CodeText]
 
 
-class BlockFinished(Event):
+class BlockFinished(NumberedEvent):
     """Code has ended.
 
     Args:
@@ -229,8 +232,6 @@ class BlockFinished(Event):
     """
 
     type: Literal["block_finished"] = "block_finished"
-    agent: str
-    number: int
     result: ResultRecord | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
@@ -250,35 +251,36 @@ class ValueLogged(Event):
     value: Any
 
 
-class HostCallStarted(Event):
+class HostCallEvent(Event):
+    """What events of a call to a host tool have. A call that was refused before it started has no `HostCallStarted`.
+
+    Args:
+        block: Number of the block that makes the call; 0 for a call that the model makes itself.
+        call: Number of the call in its block, from 1; with block 0 among those of the agent.
+    """
+
+    agent: str
+    block: int
+    call: int
+
+
+class HostCallStarted(HostCallEvent):
     """A host tool is about to run; on disk before it runs, except for idempotent tools.
 
     Args:
-        block: Number of its block that makes the call; 0 for a call that the model makes itself.
-        call: Number of the call in its block, from 1; with block 0 among those of the agent.
         idempotent: Whether calling it again does no harm.
     """
 
     type: Literal["host_call_started"] = "host_call_started"
-    agent: str
-    block: int
-    call: int
     name: str
     arguments: dict[str, Any]
     idempotent: bool = False
 
 
-class HostCallFinished(Event):
-    """A call to a host tool has ended; on disk before the code sees the result, except for idempotent tools.
-
-    Args:
-        call: Number of the call. A call that was refused before it started has no `HostCallStarted`.
-    """
+class HostCallFinished(HostCallEvent):
+    """A call to a host tool has ended; on disk before the code sees the result, except for idempotent tools."""
 
     type: Literal["host_call_finished"] = "host_call_finished"
-    agent: str
-    block: int
-    call: int
     record: CallRecord
 
 
@@ -304,20 +306,25 @@ class TurnStarted(Event):
     task: list[dict[str, Any]]
 
 
-class TurnFinished(Event):
-    """A turn of a conversation has ended; a boundary follows.
+class EndEvent(Event):
+    """How a turn or a run has ended.
 
     Args:
-        outcome: With a result, with an exception, or stopped by the user.
+        outcome: With a result, with an exception, or cancelled by the caller or the user.
         stop_reason: That of AutoGen's `TaskResult`.
-        duration_s: Seconds that the turn took, in this process.
+        duration_s: Seconds that it took, in this process.
     """
 
-    type: Literal["turn_finished"] = "turn_finished"
     outcome: Literal["completed", "failed", "cancelled"]
     stop_reason: str | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
+
+
+class TurnFinished(EndEvent):
+    """A turn of a conversation has ended; a boundary follows."""
+
+    type: Literal["turn_finished"] = "turn_finished"
 
 
 class ConversationChanged(Event):
@@ -331,24 +338,14 @@ class ConversationChanged(Event):
     change: Literal["undone", "reset"]
 
 
-class RunFinished(Event):
-    """The run has ended; the last line of a log that is complete.
-
-    Args:
-        outcome: With a result, with an exception, or cancelled by the caller.
-        stop_reason: That of AutoGen's `TaskResult`.
-        duration_s: Seconds that the run took, in this process.
-    """
+class RunFinished(EndEvent):
+    """The run has ended; the last line of a log that is complete."""
 
     type: Literal["run_finished"] = "run_finished"
-    outcome: Literal["completed", "failed", "cancelled"]
-    stop_reason: str | None = None
-    error: ErrorInfo | None = None
     model_calls: int = 0
     blocks: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    duration_s: float = 0.0
 
 
 class LogStopped(Event):
@@ -384,9 +381,5 @@ EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
 
 
 def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
-    """Make an event of a line of a log, or of what JSON made of it.
-
-    Raises:
-        pydantic.ValidationError: It is not an event of this schema.
-    """
+    """Make an event of a line of a log, or of what JSON made of it."""
     return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

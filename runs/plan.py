@@ -69,6 +69,7 @@ class UndoPoint:
     state: dict[str, Any]
     task: list[dict[str, Any]] | None = None
     cost: int = 0  # of the state, in bytes of memory
+    starts: list[int] = field(default_factory=list)  # of the sandboxes that are still there
 
 
 @dataclass

@@ -23,7 +23,7 @@ from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLog
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.recording_parts import insert_recording_parts
+from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.writer import LogWriter
@@ -134,7 +134,7 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunH
     """
     recorder = CallRecorder(log)
     with ExitStack() as attached:
-        attached.callback(insert_recording_parts(agent_or_team, log, history))
+        attached.enter_context(recording_parts(agent_or_team, log, history or RunHistory()))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:

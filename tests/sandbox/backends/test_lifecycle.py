@@ -133,12 +133,6 @@ class TestStartAndStop:
 
 
 class TestEventLoopsAndThreads:
-    def test_several_event_loops_use_one_sandbox_one_after_the_other(self, leased):
-        asyncio.run(leased.start())
-        for number in range(3):
-            assert asyncio.run(out(leased, f"x = {number}; x")) == f"{number}\n"
-        asyncio.run(leased.stop())
-
     def test_several_threads_use_one_sandbox_at_once(self, executor):
         results: dict[int, str] = {}
 

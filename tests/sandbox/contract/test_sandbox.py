@@ -41,10 +41,6 @@ class TestBlocks:
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert short_result(result) == ("error", 4, "1\n2\n3\n")
 
-    async def test_blocks_in_a_custom_language_run(self, make):
-        executor = await make(languages={"reverse": "rev"})
-        assert (await out(executor, "abc", "reverse")).strip() == "cba"
-
     async def test_files_that_code_creates_are_copied_to_the_host(self, executor):
         result = await run(executor, "import os; os.makedirs('deep/er'); open('deep/er/made.txt', 'w').write('made')")
         assert [(file.name, file.size) for file in result.artifacts] == [("deep/er/made.txt", 4)]

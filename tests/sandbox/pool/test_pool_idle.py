@@ -37,6 +37,7 @@ class TestIdleSandboxes:
         assert len(said) == 1
         assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
 
+    @ONE_KIND
     async def test_sandbox_that_has_just_died_is_not_leased(self, kind: str) -> None:
         async with make(kind, leases=1) as pool:
             await pool.ready()

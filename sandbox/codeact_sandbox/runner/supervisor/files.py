@@ -42,7 +42,7 @@ class Files:
             if op == "write":
                 answer = self._write(ident, request, data)
             elif op == "list":
-                answer = self._list(request.get("most", SCAN_LIMIT))
+                answer = self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT))
             elif op in replay_files.OPERATIONS:
                 answer = replay_files.handle(self, request)
             else:
@@ -172,8 +172,8 @@ class Files:
         finally:
             os.close(fd)
 
-    def _list(self, most):
-        listing, found, listed = Listing(self.root), [], 0
+    def _list(self, folder, most):
+        listing, found, listed = Listing(folder), [], 0
         for name, info in listing.files():
             found.append(_entry(name, info))
             listed += _length(found[-1])

@@ -178,20 +178,7 @@ def close_client():
 
 
 def call(name, arguments):
-    """Call a tool of the host and wait for its result.
-
-    Args:
-        name: Its name.
-        arguments: Its arguments by name; what JSON can hold.
-
-    Returns:
-        Its result.
-
-    Raises:
-        ToolError: It failed; also an instance of the builtin exception that the tool raised.
-        TypeError: The arguments can't be sent, or don't fit.
-        RuntimeError: No host tool can be called now, or in this process.
-    """
+    """Call a tool of the host, with arguments by name that JSON can hold, and wait for its result."""
     client = _current()
     return _result(client.call(_request(client, name, arguments)))
 
