@@ -148,6 +148,7 @@ class TestFunctions:
         assert [[image.size for image in call.images] for call in result.tool_calls] == [[(3, 2)]]
 
 
+@pytest.mark.parametrize("make", ["bubblewrap-process"], indirect=True)
 class TestMcpServer:
     async def test_mcp_server_is_called_survives_a_restart_of_the_sandbox_and_stops_with_it(self, make: Make):
         executor = await make(mcp())
