@@ -336,13 +336,12 @@ async def test_stop_button_stops_the_run(tmp_path):
                 await stopped.wait()
 
 
-async def test_answer_that_is_none_is_refused(tmp_path_factory):
-    for body in [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]:
-        with case(body):
-            tmp_path = tmp_path_factory.mktemp("case")
-            async with Live(tmp_path / "live"):
-                control = RunControl(tmp_path / "live", lambda: None)
-                async with asking([tmp_path / "live"], control=control) as client:
+async def test_answer_that_is_none_is_refused(tmp_path):
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", lambda: None)
+        async with asking([tmp_path / "live"], control=control) as client:
+            for body in [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]:
+                with case(body):
                     headers = {"content-type": "application/json"}
                     answer = await client.post("/api/runs/live/answer", content=body, headers=headers)
                     assert answer.status_code in (400, 413)
