@@ -38,16 +38,14 @@ STOP_S = 60.0
 NO_ANSWER = "the agent ended without an answer"
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttemptWork:
     """What is to be done in one attempt; it can be sent to another process.
 
     Args:
-        task: The task.
         log: Folder of the run's log, absolute. If there is a log, it is continued.
         work_dir: Folder for the files of the workspace, absolute; it stays until the task has a row.
-        repeat: Which repetition of the task.
-        count_log: Whether the tokens in the log have to be counted for the budget: an earlier process has used them.
+        count_log: Whether the tokens in the log are not counted for the budget yet: an earlier process has used them.
         has_files: Whether the files of the task are in `work_dir` already.
     """
 
@@ -64,9 +62,6 @@ class WorkerContext:
     """What the attempts of one process share.
 
     Args:
-        make: The caller's function.
-        sandboxes: Where executors come from.
-        gate: What each model call passes.
         task_timeout: Seconds that an attempt may take. Default: no limit.
     """
 

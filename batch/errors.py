@@ -50,8 +50,6 @@ class AttemptError(Exception):
 
     Args:
         error_class: Class of the error that ended it.
-        error: Its message.
-        retryable: Whether another attempt may succeed.
         unusable_log: Whether the run log can't be continued, so that the next attempt needs a new one.
         usage: What the run has used up to now, as fields of a row: `steps`, `model_calls`, `prompt_tokens`,
             `completion_tokens`.

@@ -34,10 +34,8 @@ class FoundRow:
     """A row that may be a task.
 
     Args:
-        place: Where it is, for messages.
         name: An id for it, if it has none.
         fields: Its fields, or None if it is bad.
-        reason: Why it is bad.
     """
 
     place: str

@@ -42,7 +42,6 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
-from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import (
     MAX_BYTES,
     find_run,
@@ -53,7 +52,7 @@ from autogen_codeact.runs.store import (
 )
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.formatting import format_count
-from codeact_sandbox.types.result import format_duration
+from codeact_sandbox.types.result import ErrorInfo, format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -347,7 +346,7 @@ class _TextPrinter:
                 self._transcript.show(self._with_result(_as_message(event)))
             case TurnFinished(outcome="cancelled"):
                 self._terminal.line("[the person ended this turn]\n", "yellow")
-            case TurnFinished(error=ErrorRecord() as error):
+            case TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
             case ConversationChanged(change="undone"):
                 self._terminal.line("[the last turn was undone]\n", "yellow")

@@ -135,7 +135,6 @@ def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None
     """Return the secrets of the models of an agent or a team, and those in environment variables.
 
     Args:
-        agent_or_team: The agent or team.
         dumped: What `dump` returns for it, with its secrets. Default: it is dumped.
     """
     configurations: list[object] = [dump(agent_or_team) if dumped is None else dumped]

@@ -18,9 +18,6 @@ PART = ".part"
 def atomic_text_file(target: Path) -> Iterator[TextIO]:
     """Open a new text file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
-    Args:
-        target: The file, which may exist.
-
     Raises:
         OSError: It can't be written.
     """
@@ -36,7 +33,6 @@ def atomic_binary_file(target: Path, *, private: bool = False, sync: bool = Fals
     """Open a new binary file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
     Args:
-        target: The file, which may exist.
         private: Whether only this user may read it. Default: those whom the umask lets.
         sync: Whether it is on the disk before it takes its place, so that it is complete after a loss of power, too. Default: no.
 

@@ -100,9 +100,6 @@ class RunFolder:
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to.
 
-        Args:
-            file: What the log says about it.
-
         Raises:
             RunFileError: It was left out, is not in the folder, or is not the file that the log means.
         """

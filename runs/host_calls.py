@@ -18,8 +18,6 @@ class Step:
     """A step of an agent that runs code.
 
     Args:
-        log: The log of the run.
-        agent: The agent's name in the log.
         number: Number of the step, as in `BlockStarted`.
         calls: Number of calls to host tools that it has made so far.
     """
@@ -39,11 +37,7 @@ MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class CallRecorder:
-    """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox.
-
-    Args:
-        log: The log.
-    """
+    """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox."""
 
     def __init__(self, log: LogWriter) -> None:
         self._log = log

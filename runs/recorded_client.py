@@ -21,16 +21,15 @@ from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.runs.agent_history import ModelAnswer, to_exception
 from autogen_codeact.runs.events import ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.steps import AgentSteps
+from codeact_sandbox.types.result import ErrorInfo
 
 
 class RecordedClient(ModelMiddleware):
     """Records each call to a model, or answers it from the record.
 
     Args:
-        client: The other one.
-        steps: Keeps the answers.
         context: The conversation of the agent, where notes to the model are kept; None if it has none.
     """
 
@@ -64,7 +63,7 @@ class RecordedClient(ModelMiddleware):
         if recorded.note is not None:
             await self._add_note(recorded.note)
         if recorded.result is None:
-            raise to_exception(recorded.error or ErrorRecord(type="RuntimeError", message="the log has no answer"))
+            raise to_exception(recorded.error or ErrorInfo(type="RuntimeError", message="the log has no answer"))
         return recorded.result
 
     async def _add_note(self, note: str) -> UserMessage:
@@ -109,7 +108,7 @@ class RecordedClient(ModelMiddleware):
                 agent=self._steps.agent,
                 number=number,
                 result=result.model_dump(mode="json") if result is not None else None,
-                error=ErrorRecord.of(error) if error is not None else None,
+                error=error_info(error) if error is not None else None,
                 duration_s=seconds,
             )
         )

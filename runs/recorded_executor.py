@@ -11,12 +11,7 @@ from codeact_sandbox import SandboxError
 
 
 class RecordedExecutor(CodeExecutor):
-    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves.
-
-    Args:
-        executor: The other one.
-        steps: Keeps what is run.
-    """
+    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
 
     in_session = False
 

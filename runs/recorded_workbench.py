@@ -17,7 +17,7 @@ from autogen_core.tools import (
 
 from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
-from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.runs.results import CallRecord, error_info
 from autogen_codeact.runs.steps import AgentSteps
 from autogen_codeact.teams.parts import agents_of
 from codeact_sandbox.types.result import CallOutcome
@@ -29,12 +29,7 @@ UNKNOWN = (
 
 
 class RecordedWorkbench(StaticStreamWorkbench):
-    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it.
-
-    Args:
-        workbench: The other one.
-        steps: Keeps the calls.
-    """
+    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it."""
 
     def __init__(self, workbench: Workbench, steps: AgentSteps) -> None:
         self._workbench = workbench
@@ -85,7 +80,7 @@ class RecordedWorkbench(StaticStreamWorkbench):
                 else:
                     yield item
         except Exception as error:
-            record = record.model_copy(update={"outcome": "error", "error": ErrorRecord.of(error)})
+            record = record.model_copy(update={"outcome": "error", "error": error_info(error)})
             raise
         finally:
             record = record.model_copy(update={"duration_s": time.monotonic() - began})

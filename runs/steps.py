@@ -21,8 +21,9 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, J
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.host_calls import CURRENT_STEP, Step
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import Each, ErrorRecord
+from autogen_codeact.runs.results import Each, error_info
 from autogen_codeact.runs.writer import LogWriter
+from codeact_sandbox.types.result import ErrorInfo
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -81,9 +82,6 @@ class AgentSteps:
     """A `StepRecord` of one agent, and the record of its model's answers.
 
     Args:
-        agent: Its name in the log.
-        log: The log.
-        journal: Follows the journal of its session.
         history: What it has received, if the run is resumed.
     """
 
@@ -167,7 +165,7 @@ class AgentSteps:
 
     async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
         if (result := step.result) is None:
-            raise to_exception(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
+            raise to_exception(step.error or ErrorInfo(type="RuntimeError", message="the log has no result"))
         if step.unknown:
             if runner.in_session and isinstance(result, ExecutionResult):
                 result = replace(result, state="lost" if self.is_empty else "restored")
@@ -186,7 +184,7 @@ class AgentSteps:
         try:
             ended = await live()
         except Exception as error:
-            self.log.put(BlockFinished(agent=self.agent, number=number, error=ErrorRecord.of(error)))
+            self.log.put(BlockFinished(agent=self.agent, number=number, error=error_info(error)))
             raise
         finally:
             CURRENT_STEP.reset(token)
@@ -195,7 +193,7 @@ class AgentSteps:
 
     def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
         change = self._journal.change(journal)
-        error = ErrorRecord.of(ended.error) if ended.error is not None else None
+        error = error_info(ended.error) if ended.error is not None else None
 
         def event(files: FileStore) -> BlockFinished:
             finished = BlockFinished(

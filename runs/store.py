@@ -117,11 +117,7 @@ def _last(is_chat: Callable[[Path], bool] | None) -> Path:
 
 
 def is_being_written(path: Path) -> bool:
-    """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends.
-
-    Args:
-        path: The run's folder.
-    """
+    """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends."""
     with _opened_log(path) as log:
         return log is not None and _lock(log, fcntl.LOCK_SH) is False
 
@@ -159,9 +155,7 @@ class _Kept:
     """A folder with a log.
 
     Args:
-        path: The folder.
         written: When the log was last written, in seconds since 1970.
-        empty: Whether nothing is in the log.
     """
 
     path: Path

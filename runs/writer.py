@@ -57,8 +57,6 @@ class LogWriter:
     if possible, a `LogStopped`; the run goes on.
 
     Args:
-        folder: The run's folder.
-        redaction: Removes secrets from what is written.
         last: `seq` of the last event that is in the log.
         chain: Adds codes to the lines, after the last one in the log; None for none.
     """
@@ -90,7 +88,6 @@ class LogWriter:
 
         Args:
             folder: The run's folder; it must not exist, or be empty. Its parents are made.
-            redaction: Removes secrets from what is written.
 
         Returns:
             The writer, also if nothing can be written; then `stopped` says why.
@@ -116,8 +113,6 @@ class LogWriter:
         """Continue the log of a run; what is behind its last whole line is cut off.
 
         Args:
-            folder: The run's folder.
-            redaction: Removes secrets from what is written.
             last: `seq` of the last event that was read.
             size: Bytes up to the end of that event's line.
             found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
@@ -204,7 +199,6 @@ class LogWriter:
         """Append an event, and wait until it is written, or until the log has ended.
 
         Args:
-            event: The event.
             sync: Whether to wait until it and all before it are on the disk.
         """
         if self._is_open:

@@ -25,7 +25,7 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
-from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import CallRecord, DisplayRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
@@ -42,7 +42,7 @@ from autogen_codeact.viewer.text import (
 )
 from codeact_sandbox.highlight import pieces
 from codeact_sandbox.types.displays import is_json
-from codeact_sandbox.types.result import last_line
+from codeact_sandbox.types.result import ErrorInfo, last_line
 
 TEXT_CHARS = 200_000
 CODE_CHARS = 200_000
@@ -355,5 +355,5 @@ def _call_of_model(result: Any) -> CallDocument:
     }
 
 
-def _error(error: ErrorRecord | None) -> str | None:
+def _error(error: ErrorInfo | None) -> str | None:
     return bounded(f"{error.type}: {error.message}") if error is not None else None

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from codeact_sandbox.egress.gateway import Gateway
+from codeact_sandbox.facts import COMMANDS, packages_to_find
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.messages import RunnerSettings
 from codeact_sandbox.types import environment
@@ -49,6 +50,8 @@ def make_client(
         tools=tools,
         environment=environment.resolve(options.variables),
         reusable=reusable,
+        find_packages=packages_to_find(options),
+        find_commands=COMMANDS,
     )
     if isinstance(options, DockerOptions):
         from codeact_sandbox.backends.docker import backend as docker

@@ -8,9 +8,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox.host.client import RunnerClient
@@ -88,8 +88,6 @@ class SandboxPool:
         self._process = os.getpid()
         self._starting = threading.Lock()
         self._engines = contextlib.ExitStack()
-        self.facts: dict[Hashable, dict[str, Any]] = {}
-        """What was found in its sandboxes before code has run, by their Python: see `facts_of`."""
         self._starts: set[RunnerClient] = set()
         self.expected: Callable[[], int | None] = lambda: None
         """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is

@@ -17,11 +17,10 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchBudgetError, BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent, TaskFinished, TaskStarted
-from autogen_codeact.batch.results import load_rows
 from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, Row, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
-from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, once, rows_of
+from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, load_rows, once, rows_of
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 

@@ -19,15 +19,9 @@ from autogen_codeact.runs.events import (
     ModelCallFinished,
     RunFinished,
 )
-from autogen_codeact.runs.results import (
-    ArtifactRecord,
-    CallRecord,
-    ConnectionRecord,
-    DisplayRecord,
-    ErrorRecord,
-    ResultRecord,
-)
+from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ResultRecord
 from autogen_codeact.viewer import serve
+from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 from tests.runs.logs import lines, started, text, write_log
 
 from .runs import block
@@ -77,7 +71,7 @@ def hostile_events(port: int):
     begin = started(evil).model_copy(
         update={"name": evil, "agents": [AgentInfo(name=evil, kind=evil, description=evil, executor=None, model=evil)]}
     )
-    error = ErrorRecord(type=evil, message=evil)
+    error = ErrorInfo(type=evil, message=evil)
     calls = [
         CallRecord(name=evil, arguments={evil: evil, "x": {"a": evil}}, outcome="ok", result=evil),
         CallRecord(name="tool", arguments={}, outcome="error", error=error),
@@ -98,7 +92,7 @@ def hostile_events(port: int):
         error=error,
         tool_calls=calls,
         displays=displays,
-        connections=[ConnectionRecord(host=evil, port=1, allowed=False, sent=0, received=0, reason=evil)],
+        connections=[NetworkConnection(host=evil, port=1, allowed=False, sent=0, received=0, reason=evil)],
         artifacts=[ArtifactRecord(name=evil, size=9, media_type=evil, note=evil)],
         notes=[evil],
         state="lost",

@@ -22,9 +22,10 @@ from autogen_codeact.runs.events import (
     TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
+from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 from tests.sandbox import reused
@@ -237,7 +238,7 @@ def test_words_of_a_model_are_shown_while_they_come(tmp_path):
 
 
 def test_failed_model_call_is_a_step_of_its_own(tmp_path):
-    error = ErrorRecord(type="APIError", message="no such model")
+    error = ErrorInfo(type="APIError", message="no such model")
     events = [
         started(),
         ModelCallStarted(agent="coder", number=1, request="0" * 64),
@@ -282,7 +283,7 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
 
 def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
     said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
-    error = ErrorRecord(type="APIError", message="busy")
+    error = ErrorInfo(type="APIError", message="busy")
     first = started().model_copy(update={"task": [said]})
     events = [
         first,

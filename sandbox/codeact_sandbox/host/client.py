@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -109,11 +109,6 @@ class RunnerClient:
     def engine(self) -> str | None:
         """Name of the engine that runs it, if the user has chosen one."""
         return self._launcher.host_name
-
-    @property
-    def python(self) -> Hashable | None:
-        """What identifies its Python and the packages of its image; None if that is not known."""
-        return self._launcher.python
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
         """Call a function when a started sandbox has ended, for whatever reason."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from codeact_sandbox.host.protocol import VERSION
 from codeact_sandbox.types.errors import SandboxProtocolError, SandboxStartError
+
+MAX_FACTS = 100
+MAX_FACT_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class RunnerSettings:
         own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
         environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
         reusable: Whether it may be reset for another use.
+        find_packages: Packages whose versions are looked up at the start.
+        find_commands: Commands that are looked for at the start.
     """
 
     mode: str
@@ -52,27 +58,33 @@ class RunnerSettings:
     own_shm: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     reusable: bool = False
+    find_packages: tuple[str, ...] = ()
+    find_commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The runner's first message.
+    """The runner's first message. What it tells of Python, packages and commands is not trustworthy.
 
     Args:
         user: Id of the user that the code runs as.
         workspace_writable: Whether that user may write to the workspace.
         preload: Modules that could not be imported, each with the reason.
         tools: Sources of host tools that could not be run, each with the reason.
-        executable: The interpreter, "python3" if the runner does not say.
         memory: The memory limit in bytes, 0 if the runner does not say.
+        python: Version of Python.
+        packages: Versions of those packages of `find_packages` that are installed.
+        commands: Those of `find_commands` that are there.
     """
 
     user: int
     workspace_writable: bool
     preload: Mapping[str, str]
     tools: Mapping[str, str]
-    executable: str = "python3"
     memory: int = 0
+    python: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
@@ -82,10 +94,27 @@ class Hello:
         preload, tools = message.get("preload"), message.get("tools", {})
         if not isinstance(preload, dict) or not isinstance(tools, dict):
             raise SandboxProtocolError("the runner's first message does not say what became of `preload` and `tools`")
-        executable = str(message.get("executable") or "python3")
         memory = number_of({"memory": message.get("memory") or 0}, "memory")
         writable = message.get("workspace_writable") is True
-        return cls(number_of(message, "uid"), writable, preload, tools, executable, memory)
+        python, packages, commands = (message.get(name) for name in ("python", "packages", "commands"))
+        return cls(
+            number_of(message, "uid"),
+            writable,
+            preload,
+            tools,
+            memory,
+            python=python[:MAX_FACT_CHARS] if isinstance(python, str) else None,
+            packages={
+                name[:MAX_FACT_CHARS]: version[:MAX_FACT_CHARS]
+                for name, version in islice(packages.items() if isinstance(packages, dict) else (), MAX_FACTS)
+                if isinstance(version, str)
+            },
+            commands=tuple(
+                name[:MAX_FACT_CHARS]
+                for name in (commands[:MAX_FACTS] if isinstance(commands, list) else ())
+                if isinstance(name, str)
+            ),
+        )
 
     def check(self) -> None:
         """Check that the sandbox can run code."""

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import textwrap
@@ -59,34 +58,6 @@ def on_the_host(*command: str, user: HostUser | None = None) -> subprocess.Compl
 
 
 class TestPrivileges:
-    async def test_there_are_no_capabilities_and_none_can_be_gained(self, executor):
-        status = await seen(
-            executor,
-            """
-            import json
-            lines = open("/proc/self/status").read().splitlines()
-            print(json.dumps(dict(line.split(":\\t", 1) for line in lines if line.startswith(("Cap", "NoNew", "Seccomp:")))))
-            """,
-        )
-        assert {name: int(value, 16) for name, value in status.items()} == {
-            **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0),
-            "NoNewPrivs": 1,
-            "Seccomp": 2,
-        }
-
-    async def test_the_user_is_nobody_inside_and_unprivileged_outside(self, executor):
-        assert (
-            await out(executor, "id", language="sh") == "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n"
-        )
-        # Whom its folder in /proc belongs to says nothing of a process that is not dumpable.
-        uids = text(f"/proc/{pid_one(os.getpid())}/status").partition("\nUid:")[2].splitlines()[0].split()
-        assert set(uids) == {str(sandbox_user().uid)} != {"0"}
-
-    async def test_no_new_namespaces(self, executor):
-        assert on_the_host("unshare", "--user", "--map-root-user", "true").returncode == 0
-        result = await run(executor, "unshare --user true", language="sh")
-        assert (result.exit_code, "Operation not permitted" in result.output) == (1, True)
-
     async def test_no_new_namespaces_even_without_the_filter_of_system_calls(self, executor):
         # In the sandbox's own user namespace the kernel counts how many more there may be.
         assert await out(executor, "print(open('/proc/sys/user/max_user_namespaces').read())") != "0\n\n"
@@ -156,61 +127,6 @@ class TestFilesystem:
             """,
         ) == ["nobody", "/tmp/home", True, "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
 
-    async def test_protected_folders_can_not_be_written(self, executor):
-        for path in ["/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/bin", "/dev", "/sys", "/proc", "/proc/sys/kernel"]:
-            with case(path):
-                result = await run(executor, f"open('{path}/planted', 'w')")
-                assert result.error is not None
-                assert result.error.type in ("OSError", "PermissionError", "FileNotFoundError")
-                # Nor may it change what is there.
-                assert (await run(executor, f"chmod 777 {path}; mv {path} {path}.old", language="sh")).exit_code != 0
-
-    async def test_writable_folders_can_be_written(self, executor):
-        for path in ["/workspace", "/tmp", "~", "/dev/shm"]:
-            with case(path):
-                code = (
-                    f"import os; path = os.path.expanduser('{path}/mine'); open(path, 'w').write('x'); os.remove(path)"
-                )
-                await out(executor, code)
-
-    async def test_kernel_settings_can_not_be_changed(self, executor):
-        for path in [
-            "kernel/core_pattern",
-            "kernel/modprobe",
-            "kernel/hostname",
-            "vm/overcommit_memory",
-            "net/ipv4/ip_forward",
-        ]:
-            with case(path):
-                result = await run(executor, f"open('/proc/sys/{path}', 'w').write('1')")
-                assert result.error is not None
-                assert result.error.type in ("OSError", "PermissionError", "FileNotFoundError")
-
-    async def test_files_of_proc_about_the_whole_machine_can_not_be_read(self, executor):
-        for name in ["kcore", "keys", "key-users", "kmsg", "timer_list"]:
-            with case(name):
-                if name not in os.listdir("/proc"):
-                    continue
-                result = await run(executor, f"print(len(open('/proc/{name}', 'rb').read()))")
-                assert result.output == "0\n" or (result.error is not None and result.error.type == "PermissionError")
-
-    async def test_there_is_no_socket_to_any_service(self, executor):
-        found = await seen(
-            executor,
-            """
-            import json, os, stat
-            found = []
-            for folder, _, names in os.walk("/"):
-                if not folder.startswith(("/proc", "/usr/share")):
-                    for name in names:
-                        path = os.path.join(folder, name)
-                        if stat.S_ISSOCK(os.lstat(path).st_mode):
-                            found.append(path)
-            print(json.dumps(found))
-            """,
-        )
-        assert found == []
-
     async def test_readable_folders_can_be_read_and_not_written(self):
         with open_folder() as folder:
             (folder / "deep").mkdir()
@@ -265,26 +181,6 @@ class TestSecrets:
             assert any(b"bwrap" in line for line in lines)
             assert not [line for line in lines if CANARY.encode() in line]
 
-    async def test_pid_1_can_not_be_inspected(self, executor):
-        code = """
-            import json, os
-            def refused(call):
-                try:
-                    call()
-                except PermissionError:
-                    return True
-                return False
-            print(json.dumps([
-                [refused(lambda: open(f"/proc/{pid}/{name}", "rb").read(1)) for name in ("environ", "mem", "maps", "auxv")]
-                + [refused(lambda: os.listdir(f"/proc/{pid}/fd")), refused(lambda: os.readlink(f"/proc/{pid}/root"))]
-                for pid in (1, os.getpid())
-            ]))
-        """
-        first, itself = await seen(executor, code.replace('"mem", ', ""))
-        assert (first, itself) == ([True] * 5, [False] * 5)
-        assert (await run(executor, "open('/proc/1/mem', 'rb')")).exit_code == 1
-        assert (await run(executor, "import os; open(f'/proc/{os.getpid()}/mem', 'rb')")).exit_code == 0
-
     @as_root
     async def test_pid_1_holds_nothing_of_the_host_but_its_pipes(self, executor):
         fds = Path(f"/proc/{pid_one(os.getpid())}/fd")
@@ -314,43 +210,6 @@ class TestNamespaces:
         assert "98765" not in texts
         assert int(await out(executor, "ls -d /proc/[0-9]* | wc -l", language="sh")) < 8
 
-    async def test_only_the_loopback_interface_exists_and_no_route(self, executor):
-        assert await seen(
-            executor,
-            """
-            import errno, json, socket
-            def attempt(family, kind, address):
-                with socket.socket(family, kind) as outwards:
-                    outwards.settimeout(5)
-                    return errno.errorcode[outwards.connect_ex(address)]
-            print(json.dumps([
-                [name for _, name in socket.if_nameindex()],
-                attempt(socket.AF_INET, socket.SOCK_STREAM, ("192.0.2.1", 80)),
-                attempt(socket.AF_INET, socket.SOCK_DGRAM, ("169.254.169.254", 80)),
-                attempt(socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 80)),
-                len(open("/proc/net/route").read().splitlines()),
-            ]))
-            """,
-        ) == [["lo"], "ENETUNREACH", "ENETUNREACH", "ENETUNREACH", 1]
-
-    async def test_loopback_is_not_that_of_the_host(self, executor):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-            socket.create_connection(("127.0.0.1", port)).close()
-            result = await run(executor, f"import socket; socket.create_connection(('127.0.0.1', {port}))")
-        assert result.error is not None
-        assert result.error.type == "ConnectionRefusedError"
-
-    async def test_abstract_sockets_of_the_host_are_out_of_reach(self, executor):
-        name = f"\0codeact-test-{os.getpid()}"
-        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
-            server.bind(name)
-            server.listen()
-            client.connect(name)
-            result = await run(executor, f"import socket; socket.socket(socket.AF_UNIX).connect({name!r})")
-        assert result.error is not None
-        assert result.error.type == "ConnectionRefusedError"
-
     async def test_shared_memory_and_queues_are_not_those_of_the_host(self, executor):
         # SysV shared memory, semaphores and queues; a POSIX queue. Each asks for one that is there and makes none.
         code = """
@@ -379,15 +238,6 @@ class TestNamespaces:
             here(remove)
         # And it can have its own.
         assert await seen(executor, make) == [True] * 4
-
-    async def test_two_sandboxes_are_isolated_from_each_other(self, executor):
-        async with BubblewrapCommandLineCodeExecutor() as other:
-            await out(other, "sleep 77 & echo mine > /tmp/mine; echo shared > /dev/shm/mine", language="sh")
-            assert await out(
-                executor,
-                "ls /tmp /dev/shm; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[s]leep 77' || true",
-                language="sh",
-            ) == ("/dev/shm:\n\n/tmp:\n0\n")
 
 
 class TestLimits:
@@ -446,6 +296,3 @@ class TestLimits:
                 assert await out(executor, "print('next')") == "next\n"
         assert 20 < forked[0] < 40
         assert 100 < forked[1] < 120
-
-    async def test_open_files_and_core_files_are_limited(self, executor):
-        assert await out(executor, "ulimit -Hn; ulimit -Hc", language="bash") == "1024\n0\n"

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1024 * 1024
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
-async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with reused.executor(DockerCommandLineCodeExecutor, mode=request.param, timeout=20) as started:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20) as started:
         yield started
 
 
@@ -40,38 +40,6 @@ async def ask(executor: DockerCommandLineCodeExecutor, code: str, language: str 
 
 
 class TestInside:
-    async def test_code_has_no_capabilities_and_no_new_privileges_and_a_filter(self, executor):
-        code = """
-            import json
-            lines = (line.split(":", 1) for line in open("/proc/self/status"))
-            print(json.dumps({name: value.split() for name, value in lines}))
-        """
-        status = await ask(executor, code)
-        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-            assert int(status[name][0], 16) == 0, name
-        assert status["NoNewPrivs"] == ["1"]
-        assert status["Seccomp"] == ["2"]
-        assert status["Uid"] == ["65534"] * 4
-        assert status["Gid"] == ["65534"] * 4
-        assert status["Groups"] in ([], ["65534"])
-
-    async def test_code_has_no_network_but_loopback(self, executor):
-        code = """
-            import json, os, socket
-            refused = []
-            for address in (("1.1.1.1", 53), ("172.17.0.1", 80), ("169.254.169.254", 80), ("2606:4700::1111", 53)):
-                try:
-                    with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as s:
-                        s.settimeout(3); s.connect(address)
-                except OSError as error: refused.append(type(error) is not TimeoutError)
-            try: socket.getaddrinfo("example.com", 80)
-            except OSError: refused.append(True)
-            print(json.dumps([sorted(name for _, name in socket.if_nameindex()), refused]))
-        """
-        interfaces, refused = await ask(executor, code)
-        assert interfaces == ["lo"]
-        assert refused == [True] * 5
-
     async def test_root_file_system_is_read_only(self, executor):
         code = """
             import json, os
@@ -114,34 +82,6 @@ class TestInside:
     async def test_home_is_writable_and_the_workspace_runs_programs(self, executor):
         code = "cd; touch x; printf '#!/bin/sh\\necho ran' > /workspace/p; chmod +x /workspace/p; /workspace/p"
         assert await out(executor, code, "sh") == "ran\n"
-
-    async def test_code_has_no_way_to_an_engine(self, executor):
-        code = """
-            import json, os, stat
-            found = []
-            for folder, _, names in os.walk("/"):
-                if folder.startswith(("/proc", "/sys")): continue
-                for name in names:
-                    try:
-                        if stat.S_ISSOCK(os.lstat(os.path.join(folder, name)).st_mode): found.append(os.path.join(folder, name))
-                    except OSError: pass
-            print(json.dumps(found))
-        """
-        assert await ask(executor, code) == []
-
-    async def test_pid_1_shows_nothing(self, executor):
-        code = """
-            import json, os
-            seen = []
-            names = "environ mem maps auxv stack syscall io fd/0 fd/1 fd/2 root/etc/passwd cwd/x exe"
-            for name in names.split():
-                try: seen.append((name, len(open("/proc/1/" + name, "rb").read(1))))
-                except OSError: pass
-            try: os.listdir("/proc/1/fd"); seen.append("fd")
-            except OSError: pass
-            print(json.dumps(seen))
-        """
-        assert await ask(executor, code) == []
 
 
 class TestContainerConfiguration:
@@ -238,50 +178,3 @@ class TestContainerConfiguration:
         """
         assert await ask(executor, code) == [[[8 * MIB, 1000], [4 * MIB, 1000]], [128, 128]]
         assert (await run(executor, "print('x' * 3000)")).truncated == 3001 - 2048
-
-
-class TestLimits:
-    @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_limit_of_memory(self, make_executor, mode):
-        executor = await make_executor(mode=mode, limits=Limits(memory="200m"))
-        result = await run(executor, "hog = []\nwhile True: hog.append(b'x' * 10_000_000)")
-        assert (result.outcome, result.exit_code) == ("oom", 137)
-        assert result.error is not None
-        assert result.error.type == "OutOfMemory"
-        result = await run(executor, "exec python3 -c 'hog = []\nwhile True: hog.append(b\"x\" * 10_000_000)'", "sh")
-        assert (result.outcome, result.exit_code) == ("oom", 137)
-        assert await out(executor, "print('next')") == "next\n"
-
-    @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_limit_of_processes(self, make_executor, mode):
-        executor = await make_executor(mode=mode, limits=Limits(pids=40, cpus=0.3))
-        executor.sandbox.timeout = 1.5
-        await run(executor, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
-        await run(executor, ":(){ :|:& };:", "bash")
-        executor.sandbox.timeout = 30
-        assert await out(executor, "print('next')") == "next\n"
-
-    async def test_limit_of_descriptors(self, executor):
-        code = "import os\nfds = []\ntry:\n    while True: fds.append(os.dup(1))\nexcept OSError as error: print(error.errno)"
-        assert await out(executor, code + "\nfor fd in fds: os.close(fd)") == "24\n"
-        # And when none is left at the end.
-        result = await run(executor, code)
-        assert (result.outcome, result.output) == ("ok", "24\n")
-        assert (await run(executor, "for fd in globals().get('fds', []): os.close(fd)")).state == "kept"
-        assert await out(executor, "print('next')") == "next\n"
-
-    async def test_limit_of_space_and_files(self, make_executor):
-        executor = await make_executor(limits=Limits(tmp="2m", files=500))
-        for folder in ("/tmp", "/dev/shm"):
-            code = f"""
-                import os
-                try:
-                    with open('{folder}/big', 'wb') as file:
-                        while True: file.write(b'x' * 1_000_000)
-                except OSError as error: print(error.errno)
-                os.remove('{folder}/big')
-            """
-            assert await out(executor, code) == "28\n"
-        code = "n = 0\ntry:\n    while True: open(f'/tmp/{n}', 'w').close(); n += 1\nexcept OSError as e: print(e.errno, n < 501)"
-        assert await out(executor, code) == "28 True\n"
-        assert await out(executor, "print('next')") == "next\n"

@@ -3,14 +3,12 @@
 import asyncio
 import io
 import os
-import signal
 import tarfile
-import textwrap
 import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 import pytest_asyncio
@@ -20,16 +18,12 @@ from docker.api.client import APIClient
 from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     ExecutionResult,
-    SandboxDied,
     SandboxError,
     SandboxNotStarted,
     SandboxStartError,
-    SandboxTimeout,
-    SandboxUnavailable,
 )
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests import processes
 from tests.sandbox import reused
 from tests.sandbox.conftest import containers
 from tests.sandbox.pool.pooled import until
@@ -99,16 +93,6 @@ class TestStartAndStop:
         await asyncio.gather(*calls)
         assert containers() == set()
 
-    async def test_restart_keeps_only_the_files_of_the_host(self, make_fresh_executor):
-        executor = await make_fresh_executor(mode="session")
-        await out(executor, "x = 1; open('kept.txt', 'w').write('kept'); open('/tmp/lost.txt', 'w').close()")
-        name = executor.container_name
-        await executor.restart()
-        assert executor.container_name != name
-        code = "import os; 'x' in globals(), open('kept.txt').read(), os.path.exists('/tmp/lost.txt')"
-        assert await out(executor, code) == "(False, 'kept', False)\n"
-        assert len(containers()) == 1
-
     async def test_first_block_starts_the_sandbox_once(self, executor):
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
@@ -146,34 +130,6 @@ class TestStartAndStop:
             with pytest.raises(ZeroDivisionError):
                 await fail()
             assert containers() == set()
-
-    async def test_stop_during_a_block_ends_the_block(self, executor):
-        await executor.restart()  # which starts what was never started
-        running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
-        await asyncio.sleep(0.3)
-        await executor.stop()
-        with pytest.raises(SandboxDied, match="stopped"):
-            await running
-
-    async def test_a_start_that_is_cancelled_leaves_nothing(self, executor):
-        for delay in (0, 0.03, 0.1, 0.2, 0.3):
-            starting = asyncio.ensure_future(executor.start())
-            await asyncio.sleep(delay)
-            starting.cancel()
-            await asyncio.wait({starting})
-            if not starting.cancelled():
-                await executor.stop()
-            assert await none_is_left(), delay
-        async with executor:
-            assert await out(executor, "print(1)") == "1\n"
-
-    async def test_a_stop_that_is_cancelled_stops_all_the_same(self, executor):
-        await executor.start()
-        stopping = asyncio.ensure_future(executor.stop())
-        await asyncio.sleep(0.01)
-        stopping.cancel()
-        await asyncio.wait({stopping})
-        assert await none_is_left()
 
 
 class TestEventLoopsAndThreads:
@@ -229,33 +185,6 @@ class TestEventLoopsAndThreads:
 
 
 class TestFromOutside:
-    @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_a_container_that_is_gone_mid_block_is_an_error_and_the_next_block_has_another(
-        self, make_fresh_executor, client, mode
-    ):
-        executor = await make_fresh_executor(mode=mode, timeout=30)
-        for way in ("kill", "remove", "stop"):
-            await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
-            running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
-            await asyncio.sleep(0.3)
-            began = time.monotonic()
-            name = executor.container_name
-            if way == "kill":
-                await asyncio.to_thread(client.kill, name)
-            elif way == "remove":
-                await asyncio.to_thread(client.remove_container, name, force=True)
-            else:
-                await asyncio.to_thread(client.stop, name, timeout=30)
-            with pytest.raises(SandboxDied, match=r"exit code is 137"):
-                await running
-            assert time.monotonic() - began < 25, way  # of the 30 s after which `stop` kills
-            result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
-            assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost"), way
-            assert "had ended since the last block" in result.notes[0], way
-            assert (await run(executor, "print(1)")).state == "kept", way
-            assert executor.container_name != name, way
-            assert len(containers()) == 1, way
-
     async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
         self, make_fresh_executor, client
     ):
@@ -275,25 +204,6 @@ class TestFromOutside:
         assert (result.outcome, result.state) == ("error", "lost")
         assert (await run(executor, "1")).state == "kept"
 
-    async def test_paused_container_misses_the_deadline_of_the_host_and_can_be_stopped(
-        self, make_fresh_executor, client
-    ):
-        executor = await make_fresh_executor(timeout=3)
-        await out(executor, "print(1)")
-        pause_container(client, executor.container_name)
-        began = time.monotonic()
-        with pytest.raises(SandboxTimeout, match="did not answer within 13 s"):
-            await run(executor, "print(2)")
-        assert time.monotonic() - began < 40
-        result = await run(executor, "print(3)")
-        assert (result.output, result.state) == ("3\n", "lost")
-        assert len(containers()) == 1
-        pause_container(client, executor.container_name)
-        began = time.monotonic()
-        await executor.stop()
-        assert time.monotonic() - began < 30
-        assert containers() == set()
-
     async def test_container_that_is_paused_and_resumed_loses_nothing(self, make_executor, client):
         executor = await make_executor(mode="session", timeout=30)
         await out(executor, "x = 1")
@@ -304,67 +214,7 @@ class TestFromOutside:
         assert (await running).output == "1\n"
 
 
-class TestEndOfClient:
-    SCRIPT = """
-        import asyncio, sys
-        from autogen_core import CancellationToken
-        from autogen_core.code_executor import CodeBlock
-        from autogen_codeact.executors import DockerCommandLineCodeExecutor
-
-        async def main():
-            executor = DockerCommandLineCodeExecutor(container_name=sys.argv[1], timeout=300)
-            await executor.start()
-            print("started", flush=True)
-            ignore = "import signal, time\\nfor n in (1, 2, 3, 13, 15): signal.signal(n, signal.SIG_IGN)\\n"
-            code = ignore + "time.sleep(300)"
-            await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
-
-        asyncio.run(main())
-    """
-
-    def test_end_of_the_client_takes_its_container_with_it(self, client):
-        prefix = f"codeact-test-{uuid.uuid4().hex[:8]}"
-        with ExitStack() as stack:
-            started = []
-            for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-                arguments = ["-c", textwrap.dedent(self.SCRIPT), f"{prefix}-{number}"]
-                started.append((number, stack.enter_context(processes.start(arguments, env=os.environ))))
-            try:
-                for _, child in started:
-                    assert child.stdout is not None
-                    assert child.stdout.readline() == "started\n"
-                time.sleep(0.3)
-                assert len(client.containers(filters={"name": prefix})) == len(started)
-            finally:
-                for number, child in started:
-                    child.send_signal(number)
-            deadline = time.monotonic() + 10
-            while client.containers(all=True, filters={"name": prefix}):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            for _, child in started:
-                child.wait(30)
-
-
 class TestMissing:
-    async def test_missing_engine_is_an_error(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-        executor = DockerCommandLineCodeExecutor()
-        began = time.monotonic()
-        with pytest.raises(SandboxUnavailable, match="Start"):
-            await executor.start()
-        with pytest.raises(ConnectionError):
-            await run(executor, "1")
-        assert time.monotonic() - began < 30
-        await executor.stop()
-
-    async def test_missing_image_without_a_registry_is_an_error(self, sandbox_image):
-        executor = DockerCommandLineCodeExecutor(image="127.0.0.1:1/no/image:here", progress=lambda _: None)
-        began = time.monotonic()
-        with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
-            await executor.start()
-        assert time.monotonic() - began < 30
-
     async def test_image_without_python_is_an_error(self, client):
         empty = io.BytesIO()
         with tarfile.open(fileobj=empty, mode="w") as tar:

@@ -1,7 +1,6 @@
 """Files between the host's folder and the workspace, in a real sandbox."""
 
 import asyncio
-import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -75,17 +74,6 @@ class TestWorkDir:
         modes = {name: stat.S_IMODE((executor.work_dir / name).stat().st_mode) for name in ("m1777", "m600", "m755")}
         assert modes == {"m1777": 0o755, "m600": 0o644, "m755": 0o755}
 
-    async def test_work_dir_gets_no_links_devices_pipes_or_sockets(self, executor):
-        code = """
-            import os, socket
-            os.symlink("/etc/passwd", "link"); os.symlink("..", "up"); os.mkfifo("pipe")
-            socket.socket(socket.AF_UNIX).bind("socket")
-            open("plain", "w").write("plain")
-        """
-        result = await run(executor, code)
-        assert [item.name for item in result.artifacts] == ["plain"]
-        assert not {"link", "up", "pipe", "socket"} & set(os.listdir(executor.work_dir))
-
     async def test_work_dir_gets_names_of_every_kind(self, executor):
         good = ["ümläut.txt", "with space", "日本.txt", "a'b\"c", ".hidden", "é" * 127]
         bad = ["-dash", "new\nline", "back\\slash", ".codeact-part-1", "lone\udcff"]
@@ -97,23 +85,6 @@ class TestWorkDir:
         refused = {item.name: item.note for item in result.artifacts if not item.path}
         assert set(refused) == {printable(f"names/{name}") for name in bad} - {"names/.codeact-part-1"}
         assert all(refused.values())
-
-    async def test_link_planted_on_the_host_is_never_followed(self, executor, tmp_path):
-        victim = tmp_path / "victim"
-        victim.write_text("safe")
-        (executor.work_dir / "target.txt").symlink_to(victim)
-        (executor.work_dir / "outside").symlink_to(tmp_path)
-        result = await run(
-            executor, "import os; print(os.path.exists('target.txt')); open('target.txt', 'w').write('new')"
-        )
-        assert result.output == "False\n"
-        assert any("target.txt is a symbolic link" in note for note in result.notes)
-        assert victim.read_text() == "safe"
-        result = await run(executor, "import os; os.makedirs('outside'); open('outside/planted', 'w').write('x')")
-        assert os.listdir(tmp_path) == ["victim"]
-        assert [item.path for item in result.artifacts if item.name == "outside/planted"] == [None]
-        (executor.work_dir / "target.txt").unlink()
-        (executor.work_dir / "outside").unlink()
 
     async def test_work_dir_of_several_calls_at_once_stays_in_order(self, make_executor, tmp_path):
         executor = await make_executor(work_dir=tmp_path)
@@ -168,42 +139,6 @@ class TestCodeFiles:
             await out(executor, "import sys; sys.path.insert(0, 'sub/dir'); import tool")
             == "/workspace/sub/dir/tool.py\n"
         )
-
-    @pytest.mark.parametrize("mode", ["process", "session"])
-    async def test_invalid_names_of_code_files_are_refused(self, make_executor, mode):
-        executor = await make_executor(mode=mode)
-        bad = [
-            "../out.py",
-            "/etc/out.py",
-            "-rf.py",
-            "a/../../b.py",
-            "x" * 300 + ".py",
-            "a\0b.py",
-            "dir/",
-            ".",
-            "",
-            "a\\b",
-        ]
-        for name in bad:
-            for language, sign in (("python", "#"), ("sh", "#"), ("javascript", "//")):
-                result = await run(executor, block(f"{sign} filename: {name}\n1", language))
-                assert (result.outcome, result.exit_code) == ("error", 1), (name, language)
-                assert result.error is not None, (name, language)
-                assert result.error.type == "BadFilename", (name, language)
-            assert await out(executor, "print('next')") == "next\n", name
-
-    @pytest.mark.parametrize("mode", ["process", "session"])
-    @pytest.mark.parametrize("language", ["python", "sh"])
-    async def test_code_files_with_the_name_of_a_folder_or_link_are_an_error_result(
-        self, make_executor, mode, language
-    ):
-        executor = await make_executor(mode=mode)
-        await out(executor, "mkdir taken; ln -s /etc/passwd link; mkfifo pipe", "sh")
-        for name in ("taken", "link", "pipe"):
-            result = await run(executor, f"# filename: {name}\necho=1", language)
-            assert (result.outcome, result.exit_code) == ("error", 1), result
-            assert f"the code could not be saved as /workspace/{name}" in result.output
-        assert await out(executor, "print('next')") == "next\n"
 
     async def test_delete_tmp_files_removes_unnamed_code_files_only(self, make_executor, tmp_path):
         executor = await make_executor(work_dir=tmp_path, delete_tmp_files=True)
@@ -291,24 +226,6 @@ class TestUploadAndDownload:
         result = await run(executor, "import os; os.truncate('sparse', 1 << 41)")
         assert [(item.name, item.path) for item in result.artifacts] == [("sparse", None)]
         await out(executor, "import os; os.remove('sparse')")
-
-    async def test_cancelled_upload_and_download_leave_nothing(self, make_executor, tmp_path):
-        executor = await make_executor()
-        (tmp_path / "big").write_bytes(b"x" * 50_000_000)
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(executor.upload(tmp_path / "big"), 0.02)
-        assert await executor.list_files() == []
-        await executor.upload(tmp_path / "big")
-        assert await executor.list_files() == ["big"]
-
-    async def test_a_download_of_a_file_that_grows_ends(self, make_executor, tmp_path):
-        executor = await make_executor(mode="session")
-        await out(executor, "import subprocess; p = subprocess.Popen('yes > grows', shell=True)")
-        # It is too large, or was caught up with; what it is not is without end.
-        with contextlib.suppress(SandboxFileError):
-            await asyncio.wait_for(executor.download("grows", tmp_path / "grows"), 30)
-        await run(executor, "p.kill()")
 
 
 class TestBindDir:

@@ -92,6 +92,7 @@ def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any)
 
 
 class TestLease:
+    @ONE_KIND
     async def test_lease_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
         async with make(kind, 2, leases=2) as pool:
             await pool.ready()
@@ -149,12 +150,14 @@ class TestLease:
                 assert await out(executor, code) == "42 ready\n\n"
             assert (tmp_path / "made.txt").read_text() == "made"
 
+    @ONE_KIND
     async def test_failed_start_ends_its_lease(self, kind: str) -> None:
         async with make(kind, leases=1) as pool:
             with pytest.raises(RuntimeError, match=r"init_command failed \(exit code 3\)"):
                 await pool.executor(init_command="exit 3").start()
             assert pool.leased == 0
 
+    @ONE_KIND
     async def test_restart_takes_another_lease(self, kind: str) -> None:
         async with make(kind, leases=2, max_alive=2) as pool, pool.executor() as executor:
             first = name_of(executor)
@@ -173,6 +176,7 @@ class TestLease:
             assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,)), result
             await executor.stop()
 
+    @ONE_KIND
     async def test_lease_runs_blocks_as_without_a_pool(self, kind: str) -> None:
         options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
         async with make(kind, leases=1, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:

@@ -48,22 +48,7 @@ async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: Exec
     assert (tight.idle, tight.leased) == (1, 0)
 
 
-async def test_many_users_cancelled_at_random_lose_nothing(tight: ExecutorPool) -> None:
-    users = [tight.executor() for _ in range(8)]
-    for moment in range(6):
-        starts = [asyncio.ensure_future(user.start()) for user in users]
-        await asyncio.sleep(moment * 0.05)
-        for start in starts:
-            start.cancel()
-        await asyncio.wait(starts, timeout=20)
-        assert all(start.done() for start in starts)
-        await asyncio.gather(*(user.stop() for user in users))
-    await tight.ready(30)
-    assert (tight.idle, tight.leased) == (1, 0)
-
-
-@pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_started_by_many_threads_has_one_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     make = pool_module.PoolManager
 
     def slow(*given: Any) -> Any:
@@ -72,7 +57,7 @@ def test_pool_started_by_many_threads_has_one_manager(sandbox: Any, monkeypatch:
 
     monkeypatch.setattr(pool_module, "PoolManager", slow)
     for _ in range(2):
-        pool = ExecutorPool(1, sandbox=sandbox)
+        pool = ExecutorPool(1, sandbox="bubblewrap")
         together, earlier = threading.Barrier(8), set(threading.enumerate())
 
         def start(pool: ExecutorPool = pool, together: threading.Barrier = together) -> None:
@@ -108,9 +93,8 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
             assert await out(executor, "print(1)") == "1\n"
 
 
-@pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
-    pool = ExecutorPool(1, sandbox=sandbox, max_alive=1)
+async def test_a_stop_ends_all_waiting_callers_at_once() -> None:
+    pool = ExecutorPool(1, sandbox="bubblewrap", max_alive=1)
     await pool.start()
     await pool.ready(30)
     users = [pool.executor() for _ in range(6)]
@@ -126,11 +110,8 @@ async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
         await user.stop()
 
 
-@pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change(
-    sandbox: Any,
-) -> None:
-    async with ExecutorPool(1, sandbox=sandbox, max_alive=1) as pool:
+async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change() -> None:
+    async with ExecutorPool(1, sandbox="bubblewrap", max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
         with pool._running()._changed:  # what the manager holds while it decides

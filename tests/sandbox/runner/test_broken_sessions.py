@@ -8,7 +8,7 @@ import pytest_asyncio
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.types.result import last_line
 from tests.sandbox import reused
-from tests.sandbox.sandboxes import FORGE, mark_is_kept, out, run, run_past_oom, short_result
+from tests.sandbox.sandboxes import FORGE, mark_is_kept, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,17 +49,8 @@ class TestBrokenSession:
         ("code", "outcome", "kind"),
         [
             ("import time; time.sleep(60)", "timeout", None),
-            ("while True: pass", "timeout", None),
-            ("9 ** 9 ** 9 ** 9", "timeout", None),
-            ("import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "timeout", None),
-            ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", "timeout", None),
-            ("import signal; signal.signal(15, signal.SIG_IGN); signal.pause()", "timeout", None),
-            ("class R:\n    def __repr__(self):\n        while True: pass\nR()", "timeout", None),
             ("import os; os.kill(os.getpid(), 19)", "timeout", None),
             ("import os; os.kill(os.getpid(), 9)", "crashed", "SIGKILL"),
-            ("import os; os.abort()", "crashed", "SIGABRT"),
-            ("import ctypes; ctypes.string_at(0)", "crashed", "SIGSEGV"),
-            ("import os; os._exit(0)", "crashed", "EarlyExit"),
             ("import os; os._exit(5)", "crashed", "EarlyExit"),
             ("import os; os.closerange(0, 1000)", "crashed", "EarlyExit"),
             ("import os, time; os.closerange(3, 1000); time.sleep(60)", "crashed", "ConnectionLost"),
@@ -87,13 +78,6 @@ class TestBrokenSession:
         code = "import subprocess; subprocess.run(['sh', '-c', 'kill -9 $$']).returncode"
         assert await out(known, code) == "-9\n"
         assert await mark_is_kept(known)
-
-    async def test_child_that_uses_too_much_memory_does_not_end_the_session(self, small):
-        code = "import subprocess, sys; mark = 1\nsubprocess.run([sys.executable, '-c', 'b = bytearray(10**9)']).returncode"
-        result = await run_past_oom(small, code)
-        assert (result.outcome, result.output, result.state) == ("ok", "-9\n", "kept"), result
-        assert "memory limit was reached" in result.notes[0]
-        assert await out(small, "mark") == "1\n"
 
     async def test_session_without_checkpoints_is_lost(self, make_executor):
         executor = await make_executor(mode="session", checkpoint=False)
@@ -144,12 +128,6 @@ class TestBrokenSession:
 
 
 class TestAttacksOnTheSandbox:
-    async def test_signals_to_all_processes_keep_the_session(self, known):
-        for number in (2, 15, 19, 9):
-            assert await out(known, f"import os; os.kill(-1, {number}); 'done'") == "'done'\n"
-            assert await mark_is_kept(known)
-            assert await out(known, "echo shell", "sh") == "shell\n"
-
     async def test_code_that_kills_its_checkpoint_and_itself_loses_the_session(self, fresh):
         await out(fresh, "mark = 1")
         result = await run(fresh, "import os; os.kill(-1, 9); os._exit(1)")
@@ -194,45 +172,6 @@ class TestAttacksOnTheSandbox:
         code = FORGE + "    os.write(control_socket(), frame(b'C', own_ident(), {'pid': 2}))\n    'done'"
         assert await out(executor, code) == "'done'\n"
         assert await out(executor, "'next'") == "'next'\n"
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            {"exit_code": 0, "value": "forged"},
-            {
-                "exit_code": 0,
-                "environment": {"": "x", "A=B": "x", "C\0": "x", "D": "\0", "E": 3, "F": "ok"},
-                "unset": [3],
-            },
-            {"exit_code": 0, "environment": {}, "unset": ["", "a=b", "\0"], "cwd": "/none\0where"},
-            {"exit_code": 0, "environment": {"\ud800": "x", "x": "\ud800"}, "unset": ["\ud800"], "cwd": "\ud800"},
-            {"exit_code": 2**70, "error": {"type": 3, "message": {}, "line": "x"}, "value": 3, "late": []},
-            {"error": {"type": "T" * 10**6, "message": "\U0001f600" * 10**5, "line": 2**40}, "late": "ä" * 10**6},
-        ],
-    )
-    async def test_forged_result_affects_only_its_own_block(self, fresh, message):
-        await out(fresh, FORGE)
-        # The host's numbers of this block and later ones mean nothing here.
-        code = f"for ident in (*range(30), own_ident()): os.write(control_socket(), frame(b'D', ident, {message!r}))"
-        await run(fresh, code)
-        results = [await run(fresh, "print('next')"), await run(fresh, "echo next", "sh")]
-        assert [short_result(result) for result in results] == [("ok", 0, "next\n")] * 2
-
-    @pytest.mark.parametrize(
-        "send",
-        [
-            "b'garbage' * 100",
-            "struct.pack('!cII', b'D', 1, 2**32 - 1)",
-            "struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000",
-        ],
-    )
-    async def test_code_that_sends_garbage_ends_at_once_and_is_restored(self, fresh, send):
-        await out(fresh, FORGE + "\n    mark = 1")
-        result = await run(fresh, f"os.write(control_socket(), {send})\nimport time; time.sleep(60)")
-        assert (result.outcome, result.state) == ("crashed", "restored")
-        assert result.error is not None
-        assert result.error.type == "ConnectionLost"
-        assert await out(fresh, "mark") == "1\n"
 
     async def test_worker_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor):
         executor = await make_executor(mode="session", timeout=3)

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run, short_result
@@ -42,62 +42,23 @@ async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExec
         yield started
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def throttled(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """One for code that never rests until its deadline, so that it takes little from tests that run beside it."""
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=3, limits=Limits(cpus=0.3)) as started:
-        yield started
-
-
-IGNORING = """
-import signal
-for number in range(1, 65):
-    try: signal.signal(number, signal.SIG_IGN)
-    except (OSError, ValueError): pass
-"""
-
-
 class TestDeadline:
-    async def test_deadline_holds(self, executor, throttled):
-        resting = [
-            ("python", "import time; time.sleep(60)"),
-            ("python", "while True:\n    try: import time; time.sleep(60)\n    except BaseException: pass"),
-            (
-                "python",
-                IGNORING + "while True: signal.sigwait({10})",
-            ),
-            ("python", "import signal; signal.pause()"),
-            ("python", "import os; os.kill(os.getpid(), 19)"),
-            ("python", "import threading; threading.Thread(target=threading.Event().wait).start()"),
-            ("python", "import atexit, time; atexit.register(time.sleep, 60)"),
-            ("python", "import subprocess; subprocess.run(['sleep', '60'])"),
-            ("sh", "trap '' TERM INT; sleep 60; sleep 60"),
+    async def test_deadline_holds_for_code_that_rests(self, executor):
+        codes = [
+            "import signal\nwhile True: signal.sigwait({10})",
+            "import os; os.kill(os.getpid(), 19)",
+            "import atexit, time; atexit.register(time.sleep, 60)",
+            "import subprocess; subprocess.run(['sleep', '60'])",
         ]
-        busy = [("python", "while True: pass"), ("python", "9 ** 9 ** 9 ** 9"), ("bash", "while :; do :; done")]
 
-        async def check(on: DockerCommandLineCodeExecutor, language: str, code: str) -> None:
-            with case(language, code):
-                partial = "echo partial\n" if language != "python" else "print('partial', end='', flush=True)\n"
-                result = await run(on, partial + code, language)
-                assert (result.outcome, result.exit_code, result.output.split()) == (
-                    "timeout",
-                    124,
-                    ["partial", "Timeout"],
-                )
-                assert on.timeout <= result.duration_s < on.timeout + 20
+        async def check(code: str) -> None:
+            with case(code):
+                result = await run(executor, f"print('partial', end='', flush=True)\n{code}")
+                assert short_result(result) == ("timeout", 124, "partial\n Timeout")
+                assert executor.timeout <= result.duration_s < executor.timeout + 20
 
-        # One after the other those that use the processor: their interpreters would not start within the time.
-        await asyncio.gather(*(check(executor, *each) for each in resting))
+        await asyncio.gather(*map(check, codes))
         assert await out(executor, ALIVE) == "False\n"
-        for each in busy:
-            await check(throttled, *each)
-            assert await out(throttled, ALIVE) == "False\n"
-
-    async def test_deadline_is_not_what_the_code_says_it_is(self, executor):
-        assert short_result(await run(executor, "exit 124", "sh")) == ("error", 124, "")
-        assert short_result(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
-        result = await run(executor, "raise TimeoutError('mine')")
-        assert (result.outcome, result.exit_code) == ("error", 1)
 
     async def test_deadline_of_each_block_is_its_own(self, executor):
         blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
@@ -133,8 +94,7 @@ class TestDeadline:
 
 
 class TestCancellation:
-    @pytest.mark.parametrize("way", ["token", "task", "wait_for"])
-    @pytest.mark.parametrize("mode", ["process", "session"])
+    @pytest.mark.parametrize(("mode", "way"), [("process", "token"), ("session", "task"), ("session", "wait_for")])
     async def test_cancellation_is_reported_after_the_block_is_killed(self, make_executor, mode, way):
         executor = await make_executor(mode=mode, timeout=30)
         await out(executor, "x = 1")
@@ -202,20 +162,3 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await running
         assert "second" not in await executor.list_files()
-
-    async def test_repeated_quick_cancellation_breaks_nothing(self, make_executor):
-        for mode in ("process", "session"):
-            executor = await make_executor(mode=mode, timeout=10)
-            await out(executor, "kept = 1")
-            for number in range(40):
-                token = CancellationToken()
-                running = asyncio.ensure_future(
-                    executor.execute_code_blocks([block("import time; time.sleep(5)")], token)
-                )
-                await asyncio.sleep(number / 4000)
-                token.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await running
-            assert await out(executor, "print('still here')") == "still here\n"
-            if mode == "session":
-                assert await out(executor, "kept") == "1\n"

@@ -49,20 +49,6 @@ class TestOutputLimit:
         assert result.truncated == 1
         assert result.output == f"{'x' * (MIB // 2)}\n[... 1 bytes dropped ...]\n{'x' * (MIB // 2)}"
 
-    async def test_output_limit_holds_for_a_flood_however_it_is_written(self, executor):
-        for language, code in [
-            ("python", "import os\nfor _ in range(300): os.write(1, b'x' * 99_999 + b'\\n')"),
-            ("python", "import subprocess; _ = subprocess.run('yes | head -c 30000000', shell=True)"),
-            ("python", "import os; _ = os.system('yes | head -c 15000000; yes | head -c 15000000 >&2')"),
-            ("sh", "yes | head -c 30000000"),
-            ("python", "print('x' * 30_000_000)"),
-        ]:
-            with case(language, code):
-                result = await run(executor, code, language)
-                assert result.outcome == "ok"
-                assert len(result.output.encode()) < MIB + 100
-                assert result.truncated >= 28_000_000
-
     async def test_dropped_bytes_of_several_blocks_are_added_up(self, executor):
         code = f"import sys; _n = sys.stdout.write('x' * {MIB + 5})"
         result = await executor.execute_code_blocks([block(code), block(code)], CancellationToken())
@@ -70,45 +56,12 @@ class TestOutputLimit:
 
 
 class TestDecoding:
-    async def test_bytes_that_are_not_text_are_replaced(self, executor):
-        for code, output in [
-            ("import os; _ = os.write(1, b'a\\xff\\xfeb\\n')", "a\ufffd\ufffdb\n"),
-            ("import os; _ = os.write(1, b'a\\x00b\\x1b[31m\\n')", "a\0b\x1b[31m\n"),
-            ("import os; _ = os.write(1, '\\u00e4'.encode()[:1])", "\ufffd"),
-            ("print('\\ud800 \\U0001f600')", "\\ud800 \U0001f600\n"),
-            ("import os; _ = os.write(1, b'a\\r\\nb\\rc')", "a\r\nb\rc"),
-            ("raise ValueError('\\ud800\\0')", None),
-        ]:
-            with case(code, output):
-                result = await run(executor, code)
-                if output is None:
-                    assert result.error is not None
-                    assert (result.error.type, result.error.message) == ("ValueError", "\\ud800\0")
-                else:
-                    assert result.output == output
-
     async def test_bytes_of_a_character_stay_together_across_frames(self, executor):
         text = "ä€\U0001f600" * 50_000
         assert await out(executor, "print('ä€\U0001f600' * 50_000)") == text + "\n"
 
 
 class TestEndOfBlock:
-    @pytest.mark.parametrize(
-        "command",
-        [
-            "sleep 100 &",
-            "(trap '' PIPE TERM; while :; do echo flood; done) &",
-            "nohup sh -c 'while :; do echo flood; done' &",
-            "setsid sh -c 'sleep 100; echo late' &",
-        ],
-    )
-    async def test_end_of_a_block_is_not_delayed_by_processes_that_hold_the_streams(self, executor, command):
-        result = await run(executor, f"{command}\necho done", "bash")
-        assert result.outcome == "ok"
-        assert "done\n" in result.output
-        assert result.duration_s < 40
-        assert await out(executor, "print('next')") == "next\n"
-
     async def test_end_of_many_blocks_is_not_delayed_by_processes_that_hold_the_streams(self, executor):
         for number in range(80):
             assert await out(executor, f"sleep 2 & echo {number}", "sh") == f"{number}\n"
@@ -152,12 +105,3 @@ class TestStream:
                 await executor.upload(tmp_path / "seen", f"seen{texts[0].split()[-1]}")
         assert texts == ["0\n1\n2\n", "shell\n"]
         assert [result.output for result in results] == ["0\n1\n2\nshell\n"]
-
-    async def test_stream_that_is_left_early_kills_the_block(self, executor):
-        code = "import time\nfor n in range(100): print(n); time.sleep(0.1)\nopen('/workspace/ended', 'w')"
-        stream = executor.execute_stream([block(code)], CancellationToken())
-        async for _ in stream:
-            break
-        await stream.aclose()
-        assert await out(executor, "print('next')") == "next\n"
-        assert "ended" not in await executor.list_files()

@@ -165,65 +165,6 @@ class TestBlocksOfOneCall:
 
 
 class TestLeftoverProcesses:
-    @pytest.mark.parametrize(
-        ("language", "code"),
-        [
-            ("python", "import subprocess; subprocess.Popen(['sleep', '300'])"),
-            ("python", "import subprocess; subprocess.Popen(['sleep', '300'], start_new_session=True)"),
-            ("python", "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(300)"),
-            (
-                "python",
-                "import signal, os, time\nif os.fork() == 0:\n    signal.signal(15, signal.SIG_IGN); time.sleep(300)",
-            ),
-            ("sh", "nohup sleep 300 &"),
-            ("sh", "(setsid sleep 300 &) ; (sleep 300 &)"),
-            ("bash", "trap '' TERM HUP INT; sleep 300 & disown"),
-            (
-                "python",
-                # It gives up being the one that orphans go to, and a child becomes that.
-                """
-                import ctypes, os, time
-                prctl = ctypes.CDLL(None).prctl
-                assert prctl(36, 0, 0, 0, 0) == 0
-                if os.fork() == 0:
-                    assert prctl(36, 1, 0, 0, 0) == 0
-                    if os.fork() == 0:
-                        if os.fork() == 0:
-                            time.sleep(300)
-                        os._exit(0)
-                    time.sleep(300)
-                """,
-            ),
-            (
-                "python",
-                # Each process forks the next and exits at once: a list of processes is always out of date.
-                """
-                import os
-                if os.fork() == 0:
-                    os.setsid()
-                    while True:
-                        if os.fork():
-                            os._exit(0)
-                """,
-            ),
-            (
-                "python",
-                """
-                import os, signal
-                for number in range(3):
-                    if os.fork() == 0:
-                        while True:
-                            try:
-                                if os.fork(): os._exit(0)
-                            except OSError: pass
-                """,
-            ),
-        ],
-    )
-    async def test(self, executor, language, code):
-        await run(executor, code, language)
-        assert await out(executor, STRANGERS) == "True []\n"
-
     async def test_nothing_outlives_a_block_after_its_deadline(self, make_executor):
         executor = await make_executor(timeout=3)
         code = """

@@ -49,74 +49,6 @@ class TestAttacksOnTheSandbox:
         exposed.sandbox.timeout = 40
         assert await out(exposed, "print('next')") == "next\n"
 
-    async def test_code_can_not_read_the_supervisor_the_zygote_or_the_next_block(self, executor):
-        output = await out(
-            executor,
-            """
-            import os
-            for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-                if pid == os.getpid(): continue
-                for name in ("environ", "mem", "maps", "stack", "auxv", "fd", "cwd", "exe", "fd/0", "fd/1", "fd/2"):
-                    path = f"/proc/{pid}/{name}"
-                    look = {"fd": os.listdir, "cwd": os.readlink, "exe": os.readlink}
-                    try:
-                        look.get(name, lambda path: open(path, "rb").read(1))(path)
-                        print("can", path)
-                    except OSError:
-                        pass
-            print("tried")
-            """,
-        )
-        assert output == "tried\n"
-
-    async def test_code_has_one_socket_and_no_other_way_out(self, executor):
-        output = await out(
-            executor,
-            """
-            import os
-            for fd in sorted(os.listdir("/proc/self/fd"), key=int):
-                try: print(os.readlink("/proc/self/fd/" + fd).split(":")[0])
-                except OSError: pass
-            """,
-        )
-        assert output == "/dev/null\npipe\npipe\nsocket\n"
-
-    async def test_code_can_forge_its_own_result_and_no_other(self, executor):
-        code = (
-            FORGE
-            + """
-    for ident in (*range(1000), own_ident()):
-        os.write(control_socket(), frame(b"D", ident, {"exit_code": 0, "value": "forged", "error": None}))
-    raise ValueError("mine")
-"""
-        )
-        forged = await run(executor, code)
-        assert forged.outcome in {"ok", "error"}
-        results = await asyncio.gather(*(run(executor, f"print({number})") for number in range(5)))
-        assert [short_result(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
-        assert [(result.value, result.value_repr) for result in results] == [(None, None)] * 5
-
-    async def test_code_that_misuses_its_socket_harms_only_itself(self, executor):
-        for send in [
-            "os.write(control_socket(), b'garbage' * 1000)",
-            "os.write(control_socket(), struct.pack('!cII', b'D', 1, 2**32 - 1))",
-            "os.write(control_socket(), frame(b'D', 1, {})[:-1])",
-            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 8, 2**32 - 1) + b'x' * 4)",
-            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000)",
-            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 1000004, 1000000) + b'9' * 1000000)",
-            "os.write(control_socket(), frame(b'?', 1, {}) * 1000)",
-            "os.write(control_socket(), frame(b'C', own_ident(), {'pid': [1]}) + frame(b'S', 1, {'pid': 1}))",
-            "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 'x', 'error': [], 'value': {}, 'late': 3}))",
-            "s = socket.socket(fileno=os.dup(control_socket())); socket.send_fds(s, [b'x'] * 1, [0, 1, 2] * 50)",
-            "os.close(control_socket())",
-        ]:
-            with case(send):
-                result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
-                assert result.outcome in {"ok", "error", "crashed"}
-                # Its own result it may forge; with that the block has ended.
-                assert result.output == "sent\n" or "'D', own_ident()" in send
-                assert await out(executor, "print('next')") == "next\n"
-
     @pytest.mark.parametrize("threads", [0, 2])
     async def test_code_that_reports_its_end_has_ended_with_all_its_processes(self, executor, threads):
         """With a single thread it is killed at its word; with more, its process has to end, as others do that have."""
@@ -136,13 +68,6 @@ class TestAttacksOnTheSandbox:
         assert (await run(executor, FORGE + code)).outcome == "ok"
         left = "import os; pids = open('pids').read().split(); print(len(pids), [os.path.exists(f'/proc/{p}') for p in pids])"
         assert await out(executor, left) == "2 [False, False]\n"
-
-    async def test_code_that_closes_everything_and_sleeps_ends_by_the_deadline(self, make_executor):
-        executor = await make_executor(timeout=3)
-        result = await run(
-            executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
-        )
-        assert short_result(result) == ("timeout", 124, "begun\n\n Timeout")
 
     async def test_code_that_floods_its_socket_delays_nobody(self, make_executor):
         executor = await make_executor(timeout=3)

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import ExecutionResult
 from tests.cases import case
-from tests.sandbox.sandboxes import block, mark_is_kept, out, run, short_result
+from tests.sandbox.sandboxes import block, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -117,37 +116,6 @@ class TestNamespace:
         assert result.outcome == "ok"
         assert await out(session, "shared, open('/workspace/sub/named.py').read()[:12]") == "('yes', '# filename: ')\n"
 
-    async def test_session_keeps_its_variables_after_code_that_fails(self, known):
-        for code, verdict in [
-            ("import sys; sys.exit()", ("ok", 0, "")),
-            ("import sys; sys.exit(3)", ("error", 3, "")),
-            ("import sys; sys.exit('words')", ("error", 1, "words\n")),
-            ("raise SystemExit(4)", ("error", 4, "")),
-            ("quit(2)", ("error", 2, "")),
-            ("raise KeyboardInterrupt", ("error", 130, None)),
-            ("raise GeneratorExit", ("error", 1, None)),
-            ("class E(BaseException):\n    def __str__(self): raise ValueError\nraise E", ("error", 1, None)),
-            # IPython, which the default image has, reports an error of a value's own method and goes on.
-            ("class R:\n    def __repr__(self): raise ValueError('no')\nR()", ("ok", 0, None)),
-            (
-                "class R:\n    __repr__ = lambda self: 3\nR()",
-                ("ok", 0, "TypeError: __repr__ returned non-string (type int)\n"),
-            ),
-            (
-                "class S(str):\n    __getitem__ = None\nclass R:\n    __repr__ = lambda self: S('odd')\nR()",
-                ("ok", 0, "odd\n"),
-            ),
-            ("import sys; sys.excepthook = None; 1 / 0", ("error", 1, None)),
-            ("x = '\0'", ("error", 1, None)),
-        ]:
-            with case(code, verdict):
-                result = await run(known, code)
-                assert (result.outcome, result.exit_code) == verdict[:2], result
-                assert verdict[2] is None or result.output == verdict[2]
-                assert result.state == "kept"
-                await run(known, "import sys; sys.excepthook = sys.__excepthook__")
-                assert await mark_is_kept(known)
-
     async def test_huge_value_is_cut_and_the_output_limited(self, session):
         result = await run(session, "'x' * 5_000_000")
         assert result.value_repr == "'" + "x" * (64 * 1024 - 1)
@@ -157,34 +125,6 @@ class TestNamespace:
 
 
 class TestStreams:
-    @pytest.mark.parametrize(
-        "blocks",
-        [
-            [
-                "import sys, io; sys.stdout = io.StringIO()",
-                "import sys; sys.stdout = sys.stderr = None",
-                "import sys; del sys.stdout",
-                "import sys; sys.stdout.close(); sys.stderr.close(); sys.stdin.close()",
-                "import sys; raw = sys.stdout.detach()",
-                "import os; os.close(0); os.close(1); os.close(2)",
-                "import os; os.close(1)",
-                "import os; os.dup2(os.open('/dev/null', os.O_WRONLY), 1)",
-                "import linecache, traceback; linecache.cache = None",
-            ],
-            ["import builtins; builtins.open = builtins.len = builtins.repr = None"],
-            ["import sys, json; sys.modules['json'] = None; json.dumps = json.loads = json.JSONEncoder = None"],
-            ["import sys; sys.modules['os'] = sys.modules['sys'] = None"],
-        ],
-        ids=["streams", "builtins", "json", "modules"],
-    )
-    async def test_streams_are_restored_for_the_next_block(self, make_executor, blocks):
-        executor = await make_executor(mode="session", timeout=10)
-        await out(executor, "mark = 1")
-        for code in blocks:
-            assert (await run(executor, code)).outcome == "ok", code
-            result = await run(executor, "print('next'); mark")
-            assert (result.outcome, result.output, result.state) == ("ok", "next\n1\n", "kept"), code
-
     async def test_output_and_errors_keep_their_order(self, session):
         code = """
             import sys, os
@@ -231,7 +171,7 @@ class TestStreams:
 
     async def test_output_of_a_thread_between_two_blocks_is_in_the_notes(self, session):
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         result = await run(session, "print('mine')")
         assert result.output == "mine\n"
         assert result.notes == ("Written meanwhile by threads of earlier blocks: between\n",)
@@ -247,40 +187,19 @@ class TestStreams:
             assert (await out(session, code)) == "in pool\nin pool\n[0, 1]\n"
         await out(session, "pool.shutdown()")
 
-    async def test_daemon_that_keeps_the_streams_open_delays_no_block(self, session):
-        code = "import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep 0.3; while :; do echo flood; done']); print('ready')"
-        assert await out(session, code) == "ready\n"
-        await asyncio.sleep(0.4)
-        assert await out(session, "print('next')") == "next\n"
-        # It goes on writing, and is neither stopped nor heard.
-        assert await out(session, "import time; time.sleep(0.2); print(p.poll()); p.kill(); p.wait()") == "None\n-9\n"
-
     async def test_process_started_by_a_shell_keeps_running(self, session):
         await out(session, "sleep 100 & echo $! > /tmp/pid; exit 0", "sh")
         assert await out(session, "kill -0 $(cat /tmp/pid) && echo alive; kill -9 $(cat /tmp/pid)", "sh") == "alive\n"
 
 
 class TestConcurrentCalls:
-    async def test_concurrent_calls_run_one_after_the_other_in_order(self, session):
-        await out(session, "order = []")
-        calls = (
-            run(session, f"order.append({n}); import time; time.sleep(0.01); order.append({n}); {n}") for n in range(20)
-        )
-        results = await asyncio.gather(*calls)
-        assert [result.value_repr for result in results] == [str(n) for n in range(20)]
-        assert await out(session, "order == [n for n in range(20) for _ in range(2)]") == "True\n"
-
     async def test_blocks_of_one_call_stay_together(self, session):
         await out(session, "seen = []")
         call = [block("seen.append(0)"), block("true", "sh"), block("seen.append(1)")]
-
-        async def execute() -> ExecutionResult:
-            return await session.execute_code_blocks(call, CancellationToken())
-
-        await asyncio.gather(*(execute() for _ in range(5)))
+        await asyncio.gather(*(session.execute_code_blocks(call, CancellationToken()) for _ in range(5)))
         assert await out(session, "seen") == f"{[0, 1] * 5}\n"
 
     async def test_waiting_does_not_count_as_execution_time(self, make_executor):
-        executor = await make_executor(mode="session", timeout=3)
-        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.8); {n}") for n in range(5)))
-        assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(5)]
+        executor = await make_executor(mode="session", timeout=2)
+        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.7); {n}") for n in range(4)))
+        assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(4)]

@@ -193,8 +193,8 @@ def give_back(ident: int, payload: bytes) -> bytes:
 
 
 @needs_namespaces
-@pytest.mark.parametrize("mode", ["process", "session"])
 class TestRunner:
+    @pytest.mark.parametrize("mode", ["process", "session"])
     def test_runner_calls_on_every_python(self, python: str, tmp_path: Path, mode: str) -> None:
         assert VERSIONS
         code = """
@@ -227,28 +227,28 @@ except TypeError as error: print(error)
                 )
                 assert len(heard) == 61
 
-    def test_runner_names_the_broken_tool(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_names_the_broken_tool(self, tmp_path: Path) -> None:
         tools = {**TOOLS, "sources": [source("echo"), ["bad", "def bad(:"], ["none", "x = 1"], ["late", "1 / 0"]]}
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=tools) as runner:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=tools) as runner:
             problems = runner.greet()["tools"]
         assert set(problems) == {"bad", "none", "late"}
         assert problems["late"] == "ZeroDivisionError: division by zero"
 
-    def test_runner_ignores_answers_that_nobody_waits_for(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_ignores_answers_that_nobody_waits_for(self, tmp_path: Path) -> None:
         def answer(ident: int, payload: bytes) -> bytes:
             head = payload[:4]
             others = [raw(b"T", ident + 1, head + b"{}"), raw(b"T", 0, head + b"{}")]  # no such block
             others.append(raw(b"T", ident, struct.pack("!I", 4711) + b'{"value":"wrong"}'))  # no such call
             return b"".join([*others, give_back(ident, payload), give_back(ident, payload)])
 
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
             runner.greet()
             for _ in range(2):
                 assert run(runner, "print(echo(1), echo(2))", answer)[:2][1] == "[1] [2]\n"
 
-    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path) -> None:
         code = "try: echo(1)\nexcept Exception as error: print('raised')\nprint('goes on')"
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
             runner.greet()
             for body in (b"", b"{", b"\xff", b"[]", b"{}", b'{"error":3}', b'{"error":{}}', b"[" * 100_000):
                 with case(body):
@@ -256,13 +256,13 @@ except TypeError as error: print(error)
                     assert answer[1] == "raised\ngoes on\n"
                     assert run(runner, "print(echo(1))", give_back)[1] == "[1]\n"
 
-    def test_runner_gives_up_on_an_answer_without_a_number(self, tmp_path: Path, mode: str) -> None:
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
+    def test_runner_gives_up_on_an_answer_without_a_number(self, tmp_path: Path) -> None:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
             runner.greet()
             with pytest.raises(EOFError, match="an answer to a call without its number"):
                 run(runner, "echo(1)", lambda ident, _: raw(b"T", ident, b"\0"))
 
-    def test_runner_sends_no_more_calls_at_once_than_it_was_told(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_sends_no_more_calls_at_once_than_it_was_told(self, tmp_path: Path) -> None:
         open_calls: list[bytes] = []
         most = 0
 
@@ -284,13 +284,13 @@ async def main():
     for task in tasks: task.cancel()
 asyncio.run(main())
 """
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
             runner.greet()
             result, output, _ = run(runner, code, answer)
         assert (result["outcome"], output) == ("ok", "True\n")
         assert most <= 4
 
-    def test_runner_drops_calls_that_nobody_waits_for(self, tmp_path: Path, mode: str) -> None:
+    def test_runner_drops_calls_that_nobody_waits_for(self, tmp_path: Path) -> None:
         code = """
 import asyncio
 async def main():
@@ -300,7 +300,7 @@ async def main():
     await asyncio.sleep(0.1)
 asyncio.run(main())
 """
-        with LocalRunner(sys.executable, tmp_path, mode=mode, tools=TOOLS) as runner:
+        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
             runner.greet()
             result, _, heard = run(runner, code, lambda *_: None)
         assert result["outcome"] == "ok"

@@ -155,17 +155,6 @@ class TestFunctions:
 
 
 class TestConcurrentCalls:
-    async def test_calls_from_ten_threads(self, make: Make) -> None:
-        executor = await make(add)
-        code = """
-            from concurrent.futures import ThreadPoolExecutor
-            with ThreadPoolExecutor(10) as pool:
-                print(list(pool.map(add, range(300))) == list(range(1, 301)))
-        """
-        result = await run(executor, code)
-        assert short_result(result) == ("ok", 0, "True\n")
-        assert sorted(call.result for call in result.tool_calls) == list(range(1, 301))
-
     async def test_calls_run_at_the_same_time(self, make: Make) -> None:
         barrier = asyncio.Barrier(5)
 
@@ -185,29 +174,6 @@ class TestConcurrentCalls:
             print(asyncio.run(main()))
         """
         assert await out(executor, tasks) == "[0, 1, 2, 3, 4]\n"
-
-    async def test_calls_from_asyncio_do_not_block_its_event_loop(self, make: Make) -> None:
-        ticked = asyncio.Event()
-
-        async def wait_for_tick() -> str:
-            async with asyncio.timeout(30):
-                await ticked.wait()
-            return "seen"
-
-        async def tick() -> None:
-            ticked.set()
-
-        executor = await make(wait_for_tick, tick)
-        code = """
-            import asyncio
-            async def main():
-                waiting = asyncio.ensure_future(wait_for_tick.aio())
-                await asyncio.sleep(0.1)
-                await tick.aio()
-                print(await waiting)
-            asyncio.run(main())
-        """
-        assert await out(executor, code) == "seen\n"
 
     async def test_calls_from_threads_and_several_loops_together(self, make: Make) -> None:
         executor = await make(add)
@@ -336,28 +302,6 @@ class TestResults:
         ]
         assert lines[5].startswith("the argument 'a' of add can't be sent to the host: 'utf-8' codec can't encode")
         assert lines[6] == "the argument 'a' of add can't be sent to the host: Circular reference detected"
-
-    async def test_an_unknown_tool_is_an_error_that_names_the_known(self, make: Make) -> None:
-        executor = await make(add)
-        code = """
-            from host_tools import _call, ToolError
-            for name in ("nope", "__class__", "_call", "", "add.aio", 3, None):
-                try:
-                    _call(name, {})
-                except (ToolError, TypeError) as error:
-                    print(error)
-        """
-        result = await run(executor, code)
-        assert result.output.splitlines() == [
-            "UnknownTool: there is no host tool 'nope'; there are: add",
-            "UnknownTool: there is no host tool '__class__'; there are: add",
-            "UnknownTool: there is no host tool '_call'; there are: add",
-            "UnknownTool: there is no host tool ''; there are: add",
-            "UnknownTool: there is no host tool 'add.aio'; there are: add",
-            "BadCall: the call is not an object with a name and arguments by name",
-            "BadCall: the call is not an object with a name and arguments by name",
-        ]
-        assert {call.outcome for call in result.tool_calls} == {"refused"}
 
     async def test_a_result_that_json_does_not_hold_is_an_error(self, make: Make) -> None:
         async def give() -> Any:

@@ -6,12 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from autogen_core import Image
-from PIL import Image as Pillow
 
 from autogen_codeact.executors import ToolApproval, ToolApprovalRequest, ToolLimits
 from tests.sandbox.sandboxes import block, out, run, short_result
-from tests.sandbox.tools.host_tools import Endless, Tool, short_calls
+from tests.sandbox.tools.host_tools import Endless, short_calls
 from tests.sandbox.tools.test_host_tools import Make, add, make, on_one_kind
 
 __all__ = ["make"]
@@ -267,38 +265,3 @@ class TestApproval:
 
         executor = await make(add, approve_tool=approve, tool_limits=ToolLimits(seconds=2))
         assert await out(executor, "print(add(1))") == "2\n"
-
-
-@on_one_kind
-class TestResult:
-    async def test_result_has_the_images_of_a_tool(self, make: Make) -> None:
-        image = Image(Pillow.new("RGB", (2, 2)))
-        executor = await make(Tool(add, images=(image,)))
-        result = await run(executor, "add(1)")
-        assert [[each.size for each in call.images] for call in result.tool_calls] == [[(2, 2)]]
-
-    async def test_result_of_a_tool_that_raises_an_exception_that_ends_programs(self, make: Make) -> None:
-        kinds = {
-            "exit": SystemExit(3),
-            "interrupt": KeyboardInterrupt(),
-            "generator": GeneratorExit(),
-            "cancel": asyncio.CancelledError(),
-        }
-
-        async def fail(kind: str) -> None:
-            raise kinds[kind]
-
-        executor = await make(fail)
-        code = f"""
-            for kind in {list(kinds)}:
-                try: fail(kind)
-                except Exception as error: print(type(error).__name__, error)
-        """
-        result = await run(executor, code)
-        assert result.output.splitlines() == [
-            "ToolError SystemExit: 3",
-            "ToolError KeyboardInterrupt",
-            "ToolError GeneratorExit",
-            "ToolError CancelledError",
-        ]
-        assert {call.outcome for call in result.tool_calls} == {"error"}

@@ -46,6 +46,29 @@ HOW_TO = (
 )
 
 
+def versions(names, path):
+    """Return the versions of packages that are installed in folders; importlib.metadata takes longer to import than this."""
+    found = {}
+    for folder in path:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            stem, kind = os.path.splitext(entry)
+            name, _, version = stem.partition("-")
+            if kind in (".dist-info", ".egg-info"):
+                name = name.lower().replace("_", "-").replace(".", "-")
+                found.setdefault(name, version.partition("-")[0].partition("+")[0])
+    return {name: found[name] for name in names if name in found}
+
+
+def commands(names):
+    """Return the commands that are found by their names."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    return [name for name in names if any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)]
+
+
 def refuse(reason):
     """Let pip end at once with a reason, unless it is told of an index; there is no network."""
     global _refusal  # noqa: PLW0603

@@ -39,7 +39,7 @@ class Files:
             if request["op"] == "read":
                 return self._read(request)
             if request["op"] == "list":
-                return self._list(request.get("most", SCAN_LIMIT)), b""
+                return self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT)), b""
             return {"error": "unknown operation", "errno": 22}, b""
         except OSError as error:
             self._drop(ident)
@@ -165,8 +165,8 @@ class Files:
         finally:
             os.close(fd)
 
-    def _list(self, most):
-        listing, found, listed = Listing(self.root), [], 0
+    def _list(self, folder, most):
+        listing, found, listed = Listing(folder), [], 0
         for name, info in listing.files():
             found.append(_entry(name, info))
             listed += _length(found[-1])

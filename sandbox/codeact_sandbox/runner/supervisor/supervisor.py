@@ -42,7 +42,6 @@ REQUEST_FIELDS = (
     "tools",
     "tool_sources",
     "cpu_seconds",
-    "aside",
 )
 
 
@@ -150,7 +149,7 @@ class Supervisor:
         """Complete a request to run a block, and submit it."""
         for name in REQUEST_FIELDS:
             request.setdefault(name, None)
-        self._block_count += not request["aside"]
+        self._block_count += 1
         request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
         request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
         if self.session is None:
@@ -270,7 +269,6 @@ def describe(config):
     return {
         "protocol": PROTOCOL,
         "python": ".".join(map(str, sys.version_info[:3])),
-        "executable": sys.executable,
         "uid": os.getuid(),
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,
