@@ -191,9 +191,6 @@ def write_summary(folder: Path | str) -> Summary:
 
     Returns:
         The summary.
-
-    Raises:
-        BatchFolderError: There are no results, or it can't be written.
     """
     summary = summarize(folder)
     path = Path(folder) / SUMMARY

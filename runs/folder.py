@@ -59,9 +59,6 @@ class RunFolder:
             longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
             chain: Checks each line. Default: they are not checked.
             after: The line after which to begin. Default: at the beginning.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
         """
         number, end = (after.number, after.end) if after is not None else (0, 0)
         with self.open_log() as file:
@@ -89,11 +86,7 @@ class RunFolder:
 
     @contextmanager
     def open_log(self) -> Iterator[BinaryIO]:
-        """Open the log for reading.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
-        """
+        """Open the log for reading."""
         with self._opened(EVENTS, "log") as file:
             yield file
 

@@ -91,9 +91,6 @@ class LogWriter:
 
         Returns:
             The writer, also if nothing can be written; then `stopped` says why.
-
-        Raises:
-            FileExistsError: There is something already.
         """
         writer = cls(Path(folder), redaction)
         await writer._open(new=True)
@@ -119,7 +116,6 @@ class LogWriter:
             chain: What has checked the log up to there, if this user has written it. Default: new lines have no codes, either.
 
         Raises:
-            LogLocked: Another process writes it, or has written it meanwhile.
             OSError: It can't be written: a run must not be continued without a log.
         """
         writer = cls(Path(folder), redaction, last, chain)
@@ -339,11 +335,7 @@ class _Item:
 
 
 def lock(descriptor: int, folder: Path) -> None:
-    """Take the lock that the one writer of a log holds until it ends, however it ends.
-
-    Raises:
-        LogLocked: Another writer holds it.
-    """
+    """Take the lock that the one writer of a log holds until it ends, however it ends."""
     until = time.monotonic() + LOCK_S
     while True:
         try:

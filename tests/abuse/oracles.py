@@ -183,9 +183,6 @@ def control_groups(pid: int | None = None) -> set[str]:
     """The control groups that a process has made for bubblewrap; others' come and go meanwhile.
 
     They are looked for where a process may make some: beside its own groups and those above them.
-
-    Args:
-        pid: The process, which may have ended. Default: this one.
     """
     own = f"-{pid or os.getpid()}-"
     places = {line.rstrip().split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
@@ -343,12 +340,7 @@ def free_disk() -> dict[str, int]:
 
 
 def processes_in(namespaces: Collection[int], first: int | None = None) -> set[str]:
-    """Living processes of pid namespaces, as the host sees them.
-
-    Args:
-        namespaces: The namespaces.
-        first: The process 1 of one of them, if only it and those below it are to be looked at. Default: all of the machine.
-    """
+    """Living processes of pid namespaces, as the host sees them."""
     found = set[str]()
     if not namespaces:
         return found
@@ -376,12 +368,7 @@ def children() -> set[int]:
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> set[int]:
-    """All processes below one, zombies included.
-
-    Args:
-        pid: The process.
-        without: Processes that are left out, with all below them.
-    """
+    """All processes below one, zombies included."""
     found, todo = set[int](), {pid}
     while todo:
         below = set[int]().union(*map(_children_of, todo))

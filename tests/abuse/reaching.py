@@ -94,11 +94,7 @@ def allowed(server: Server, name: str = "ok.example") -> str:
 
 
 class Listener:
-    """Notes what comes.
-
-    Args:
-        says: What it says once it has heard something.
-    """
+    """Notes what comes."""
 
     def __init__(self, says: bytes = b"") -> None:
         self.heard = b""

@@ -31,12 +31,7 @@ os.replace('part', 'made')
 
 
 class CancelAt(Coroutine[Any, Any, Any]):
-    """A coroutine whose task is cancelled when it waits for the n-th time.
-
-    Args:
-        inner: The coroutine.
-        number: When; the first is 1.
-    """
+    """A coroutine whose task is cancelled when it waits for the n-th time."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], number: int) -> None:
         self._inner = inner

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from codeact_sandbox.backends.syscalls import SYSCALLS
 from tests.sandbox.backends.filtered import MACHINE, NUMBERS
 from tests.sandbox.backends.syscall_probe import MODES
-from tests.sandbox.bubblewrapped import open_folder
 
 from .subject import Subject, each_engine
 
@@ -38,14 +36,6 @@ tempfile.TemporaryDirectory = Kept
 cases = {{f"{{name}} {{bits}}": with_mode(name, mode) for name in {CALLS} for bits, mode in {BITS}.items()}}
 print(json.dumps(outcomes(cases)))
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder of the host that the sandbox's user can write to."""
-    with open_folder() as made:
-        made.chmod(0o777)
-        yield made
 
 
 async def start(subject: Subject, folder: Path, who: str = "nobody", **options: object) -> None:

@@ -102,11 +102,7 @@ print(json.dumps(seen))
 
 
 class Uses:
-    """A pool with one sandbox at a time.
-
-    Args:
-        kind: Of which kind.
-    """
+    """A pool with one sandbox at a time."""
 
     def __init__(self, kind: Kind) -> None:
         engine: dict[str, Any] = {"sandbox": kind.engine, "mode": kind.mode}

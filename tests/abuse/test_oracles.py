@@ -22,7 +22,7 @@ from . import oracles
 from .canaries import Canaries
 from .faults import eventually
 from .oracles import MIB, HostState, processes_in
-from .subject import Subject, each_engine
+from .subject import Subject, each_engine, in_process_mode
 
 
 @pytest.fixture(autouse=True)
@@ -272,14 +272,18 @@ async def test_a_wrong_state_in_a_result_is_noticed(subject: Subject, claim: boo
     await subject.run("codeact_witness = 'set'; open('/tmp/.witness', 'w').close()")
 
 
-async def test_a_process_that_outlives_its_block_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    if subject.session:
-        pytest.skip("in a session processes may outlive their block")
+@in_process_mode
+async def test_a_process_that_outlives_its_block_is_noticed(subject: Subject) -> None:
+    code = """
+        import os, subprocess, time
+        subprocess.Popen(['sleep', '60'])
+        while not os.path.exists("/tmp/end"):
+            time.sleep(0.01)
+    """
     await subject.start()
-    running = asyncio.ensure_future(
-        subject.run("import subprocess, time; subprocess.Popen(['sleep', '9']); time.sleep(4)")
-    )
+    running = asyncio.ensure_future(subject.run(code))
     await eventually(lambda: any("sleep" in each for each in processes_in(subject.namespaces)))
     with pytest.raises(AssertionError, match="sleep"):
         await subject.check_nothing_runs_on()
-    await running
+    await subject.out("open('/tmp/end', 'w').close()")
+    assert (await running).outcome == "ok"
