@@ -32,7 +32,7 @@ from codeact_sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, Reply
-from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
 from codeact_sandbox.types.allowed_domains import Policy, Refused
 from codeact_sandbox.types.observers import BlockId

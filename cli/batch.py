@@ -59,7 +59,7 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
         try:
-            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
+            return run_until_interrupted(running.run(), running.leave, on_interrupt=running.finish)
         finally:
             discard_unwritable()
 
@@ -71,18 +71,20 @@ class _Running:
         self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: BatchDisplay
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
-        self._maker = AgentMaker(job.agent, job.model, display.note)
+        self._maker = AgentMaker(job.agent, job.model)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total: int | None = None
         self._taken = 0
+        self._finishing = False
         self._same = _SameError()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
-        if self._batch is None:
+        if self._batch is None or self._finishing:
             return False
+        self._finishing = True
         self._batch.stop()
         running = self._batch.counts.running
         say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -281,15 +281,14 @@ class AgentMaker:
         self,
         agent: AgentChoice,
         model: ModelChoice,
-        tell: Callable[[str], None] | None = None,
         inputs: ModelInputs | None = None,
     ) -> None:
-        self._agent, self._model, self._tell, self._inputs = agent, model, tell, inputs
+        self._agent, self._model, self._inputs = agent, model, inputs
         self._client: ChatCompletionClient | None = None
         self._recording: _Recording | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AgentMaker, (self._agent, self._model, None, self._inputs or ModelInputs.read(self._model))
+        return AgentMaker, (self._agent, self._model, self._inputs or ModelInputs.read(self._model))
 
     def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
         """Return the agent or team for an attempt at a task."""
@@ -308,7 +307,7 @@ class AgentMaker:
             self._recording = _Recording(self._model.spec.removeprefix(REPLAY), inputs.text or "")
         else:
             with inputs.applied():
-                client = open_model(self._model, self._tell or (lambda line: None), text=inputs.text)
+                client = open_model(self._model, lambda _: None, text=inputs.text)
             self._client = _SecretRedactor(client, self._model, inputs.secrets())
 
     async def close(self) -> None:

@@ -246,8 +246,11 @@ class _Watcher:
 
 
 def format_seconds(seconds: int) -> str:
-    """Format whole seconds: "3 s", "2 min 05 s"."""
-    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"
+    """Format whole seconds: "3 s", "2 min 05 s", "3 h 05 min"."""
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
 
 
 def find_terminal() -> TextIO | None:

@@ -91,14 +91,14 @@ def test_text_output_has_a_title_per_step_and_no_colours(tmp_path):
     assert re.search(r"^== Attempt 2 in the sandbox ==\n42\nok, [\d.]+ m?s\n\n", done.out, re.MULTILINE)
 
 
-def test_terminal_output_has_boxes_and_the_whole_answer(tmp_path):
+def test_terminal_output_has_titles_colours_and_the_whole_answer(tmp_path):
     model = replay(tmp_path, "See <b>this</b>, \x1b]0;title\x07:\n" + code("print('hello')"), "It is **42**.")
     shown = on_terminal("run", "What?", "--model", model)
-    assert "╭─" in shown
-    assert "\x1b[1;36m The model writes code (attempt 1) \x1b[0m" in shown
+    assert "\x1b[36m── \x1b[0m\x1b[1;36mThe model writes code (attempt 1)\x1b[0m" in shown
+    assert "\x1b[96mprint\x1b[0m(" in shown
     assert "See <b>this</b>, \\x1b]0;title\\x07:" in shown
     assert "\x1b]0" not in shown
-    assert "**" not in shown
+    assert "It is **42**.\n" in shown
 
 
 def test_recording_can_be_json_lines(tmp_path):

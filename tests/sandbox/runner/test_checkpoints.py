@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
-from tests.cases import case
 from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import out, run
 
@@ -117,14 +116,6 @@ class TestOption:
     async def test_other_value_of_checkpoint_is_refused(self) -> None:
         with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
             DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
-
-    async def test_component_config_contains_checkpoint(self) -> None:
-        for checkpoint in [True, False]:
-            with case(checkpoint):
-                executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
-                config = executor.dump_component()
-                assert config.config["checkpoint"] == checkpoint
-                assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
 
 
 class TestRefusal:
