@@ -14,9 +14,9 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
-from autogen_codeact.agents.hints import hints_for
-from autogen_codeact.agents.outcome_summary import outcome_summary
+from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.recording import parse_json

@@ -24,7 +24,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import publish_display_data
 from pydantic import PrivateAttr
 
-from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.integrations import notebook_html
 from codeact_sandbox import OutputChunk, Result
 from codeact_sandbox.types.displays import cut, escaped

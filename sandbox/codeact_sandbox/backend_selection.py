@@ -14,7 +14,7 @@ from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_sys
 from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.facts import COMMANDS, packages_to_find
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.types import environment
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.errors import SandboxUnavailable

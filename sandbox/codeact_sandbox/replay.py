@@ -21,8 +21,7 @@ from codeact_sandbox.files.manifest import (
 from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.messages import checked_entries
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import Frame, checked_entries
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import safe_name
 

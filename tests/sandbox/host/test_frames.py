@@ -24,7 +24,7 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.messages import RunnerSettings, checked_entries
+from codeact_sandbox.host.protocol import RunnerSettings, checked_entries
 from tests.cases import case
 from tests.texts import ANY
 
