@@ -336,20 +336,6 @@ class TestLoadedConfig:
             await executor.stop()
 
 
-class TestTwoFromOneConfig:
-    async def test_two_executors_run_beside_each_other(self, sandbox_image):
-        config = DockerCommandLineCodeExecutor(mode="session").dump_component()
-        one, two = (CodeExecutor.load_component(config) for _ in range(2))
-        assert isinstance(one, DockerCommandLineCodeExecutor)
-        assert isinstance(two, DockerCommandLineCodeExecutor)
-        async with reused.loaded(one), reused.loaded(two):
-            await out(one, "x = 'one'; open('f', 'w').write('one')")
-            await out(two, "x = 'two'")
-            assert await out(one, "x") == "'one'\n"
-            assert await two.list_files() == []
-            assert one.container_name != two.container_name
-
-
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

@@ -179,10 +179,7 @@ class TestEventLoopsAndThreads:
 
 
 class TestFromOutside:
-    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
-        self, make_fresh_executor, client
-    ):
-        executor = await make_fresh_executor(mode="session")
+    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(self, executor, client):
         await out(executor, "x = 1")
         await kill(client, executor)
         result = await run(executor, "'x' in globals()")

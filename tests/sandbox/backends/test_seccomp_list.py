@@ -284,12 +284,6 @@ def test_unconfined_is_refused():
         docker_profile("unconfined")
 
 
-def test_a_config_without_seccomp_gets_the_default_list():
-    dumped = DockerCommandLineCodeExecutor().dump_component()
-    del dumped.config["seccomp"]
-    assert DockerCommandLineCodeExecutor.load_component(dumped).dump_component().config["seccomp"] == "default"
-
-
 @pytest.mark.usefixtures("docker_engine")
 async def test_own_profile_replaces_the_default_list(tmp_path):
     profile = {**LIST, "syscalls": [*LIST["syscalls"], {"names": ["ptrace"], "action": "SCMP_ACT_ALLOW"}]}

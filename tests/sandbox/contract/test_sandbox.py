@@ -12,7 +12,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
 from codeact_sandbox.types.result import MEMORY_LINES
 from tests.cases import case
-from tests.sandbox.contract.conftest import ON_BUBBLEWRAP
+from tests.sandbox.contract.conftest import EACH_ONCE, ON_BUBBLEWRAP
 from tests.sandbox.sandboxes import block, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -121,6 +121,7 @@ class TestPersistence:
         assert await out(executor, "print(x)") == "1\n"
 
 
+@EACH_ONCE
 class TestLifecycle:
     async def test_restart_brings_a_new_sandbox_with_the_same_files(self, backend, make, tmp_path):
         executor = await make(fresh=backend.session, work_dir=tmp_path)
@@ -167,13 +168,6 @@ class TestLifecycle:
         executor = await make(functions=[double], init_command="echo made > made.txt", **AT_THE_START)
         code = "import sys; from functions import double; print(double(21), open('made.txt').read().strip())"
         assert await out(executor, code) == "42 made\n"
-
-    async def test_first_block_starts_the_sandbox(self, backend):
-        executor = backend.make()
-        try:
-            assert await out(executor, "print('first')") == "first\n"
-        finally:
-            await executor.stop()
 
     async def test_stop_may_be_repeated_or_come_before_start_and_nothing_runs_after_it(self, backend):
         executor = backend.make_fresh()
