@@ -16,8 +16,8 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.model_calls import innermost
-from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo

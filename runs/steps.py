@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
+from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.steps import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.errors import RunError
