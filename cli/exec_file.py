@@ -115,7 +115,6 @@ async def _run_block(
 
 
 def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
-    """Return the JSON object for a block and its result."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
     fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
     return {
@@ -228,7 +227,6 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
 
 
 def _cells(text: str, name: str) -> list[CodeInFile]:
-    """Return the code cells of a notebook that are not empty."""
     try:
         notebook = parse_json(text, name)
         cells = notebook["cells"]

@@ -157,7 +157,6 @@ class Transcript:
         self._answering = False
 
     def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
-        """Print a part of what running code writes."""
         self._end_answer()
         if self._chat:
             self._name(message.source)
@@ -328,7 +327,6 @@ class FileChanges:
 
 
 def _lines(path: Path) -> list[str] | None:
-    """Return the lines of a small text file; None if it is another one."""
     try:
         with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)

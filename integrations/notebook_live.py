@@ -183,7 +183,6 @@ class LiveView(TextView):
         self._text = (self._text + text)[-4 * MAX_LIVE_CHARS :]
 
     def _complete(self, page: str, text: str, *, last: bool = False) -> None:
-        """Show something complete in place of what was under way."""
         self._count += 1
         self._publish(page, text)
         if self._count < MAX_SHOWN or last:

@@ -34,7 +34,6 @@ class ModelAnswer:
         note: What the model was told then about the resumed run, or None.
     """
 
-    number: int
     request: str
     result: CreateResult | None
     error: ErrorInfo | None = None
