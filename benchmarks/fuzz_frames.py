@@ -416,7 +416,7 @@ class Supervisor:
                 loop=loop,
                 paused_relays=set(),
                 outbox=types.SimpleNamespace(size=0),
-                send=lambda kind, _ident, payload: sent.append((kind, payload)),
+                send=lambda kind, _ident, _message, payload: sent.append((kind, payload)),
             )
             relay = self.runner.tool_relay.ToolRelay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
             theirs = relay.block_end

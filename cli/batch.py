@@ -99,7 +99,6 @@ class _Running:
             self._end.cancelled(number)
 
     async def run(self) -> int:
-        """Return the exit status."""
         async with AsyncExitStack() as stack:
             stack.callback(self._settle_output)
             stack.push_async_callback(self._maker.close)
@@ -136,14 +135,12 @@ class _Running:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker", None
 
     async def _count(self) -> None:
-        """Count the tasks, so that there is a time left before they have all been read."""
         with suppress(Exception):  # the batch itself meets it, too
             self._total = await self._tasks.count(self._settings.repeat)
             if bad := self._tasks.bad:
                 say(f"{format_count(bad, 'task')} can't be used; the others run. Correct the file, and {AGAIN}")
 
     async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
-        """Run the batch; return which budget has ended it, if one has."""
         options = self._job.sandbox.options()
         del options["work_dir"]
         if self._job.ray is not None:
@@ -188,7 +185,6 @@ class _Running:
         return replace(counts, total=self._total, seconds_left=left / rate * 60 if rate else None)
 
     async def _sum_up(self, spent: str | None) -> int:
-        """Print the summary, and return the exit status."""
         job = self._job
         self._display.close()
         if self._same.shared and not job.keep_going:

@@ -119,7 +119,6 @@ class BatchDisplay:
         return list(map(Text, wrap(", ".join(parts), max(width - 1, 1))))
 
     def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
-        """Write a line if it is time for one."""
         self._done = counts.done if self._done is None else self._done
         passed = time.monotonic() - self._written
         part = (counts.done - self._done) / counts.total if counts.total else 0.0

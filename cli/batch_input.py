@@ -325,7 +325,6 @@ class _SecretRedactor(ModelMiddleware):
         self._model, self._secrets = model, secrets
 
     async def handle(self, call: ModelCall) -> Items:
-        """Yield the answer to a call."""
         try:
             async with aclosing(call.items()) as items:
                 async for item in items:
@@ -352,7 +351,6 @@ class _Recording:
         }
 
     def client(self, id_: str, timeout_s: float) -> ChatCompletionClient:
-        """Return a client with the answers for a task, from the first one on."""
         answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
         if answers is None:
             raise CommandError(f"{self._name} has no answers for the task {id_}")
@@ -366,7 +364,6 @@ class _ContinuedRecording(RecordedModel):
     """
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the next answer."""
         if not self.create_calls:
             places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
             if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
@@ -376,7 +373,6 @@ class _ContinuedRecording(RecordedModel):
 
 
 def _by_task(text: str) -> dict[str, Any] | None:
-    """Return the answers of a recording that has an object `tasks`: a list of answers by the task's id."""
     try:
         recorded = json.loads(text)
     except ValueError:

@@ -166,7 +166,6 @@ class Chat:
             await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
-        """Count a Ctrl-C on an empty line; return whether it is the one that leaves."""
         turns.presses += 1
         self._at_prompt += 1
         if turns.presses >= 3 or self._at_prompt >= 2:
@@ -200,7 +199,6 @@ def _history_file(job: ChatJob) -> str | None:
 
 
 def _folder(target: object) -> Path | None:
-    """Return the folder of the workspace on the host, if there is one."""
     for executor in executors_of(target):
         if isinstance(executor, SandboxCodeExecutor):
             return executor.work_dir
@@ -208,7 +206,6 @@ def _folder(target: object) -> Path | None:
 
 
 def _is_temporary(target: object) -> bool:
-    """Return whether the workspace is removed at the end."""
     return any(
         isinstance(executor, SandboxCodeExecutor)
         and executor.sandbox.options.work_dir is None
@@ -218,7 +215,6 @@ def _is_temporary(target: object) -> bool:
 
 
 def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
-    """Say where the log is, and what was in the workspace that is gone."""
     path = conversation.path
     if path is None or not conversation.has_begun:
         return

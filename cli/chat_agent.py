@@ -115,7 +115,6 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
 def _resumed_model(
     job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
 ) -> ChatCompletionClient | None:
-    """Return the model client of an agent of an earlier chat."""
     if client is None:
         recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
         # AutoGen's loses line breaks when it streams.

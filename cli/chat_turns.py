@@ -188,7 +188,6 @@ class Turns:
             return ApprovalResponse(approved=False, reason="the person stopped it")
 
     async def _ask(self, code: str) -> str:
-        """Ask in the terminal whether code may run."""
         self._view.before_question(code)
         if self._progress is not None:
             self._progress.set(None)
@@ -218,7 +217,6 @@ class Turns:
         return [entry.code for journal in journals.values() for entry in journal.entries]
 
     def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
-        """Print what was lost if the sandbox was replaced."""
         pairs = zip(sandboxes, self._sandboxes(), strict=False)
         if not any(before and now > before for before, now in pairs):
             return

@@ -28,7 +28,6 @@ class _FlagsWithoutType:
             self.help: str | None = "\n\n".join(" ".join(part.split()) for part in self.help.split("\n\n"))
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in params:
             if getattr(each, "is_flag", False):

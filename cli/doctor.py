@@ -172,7 +172,6 @@ def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _versions(versions: Mapping[str, str]) -> Check:
-    """Report the versions under a sandbox, and where their vulnerabilities are published."""
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     pages = " ".join(_ADVISORIES[name] for name in versions if name in _ADVISORIES)
     return Check("versions", "ok", named, f"Published vulnerabilities: {pages}")
@@ -282,7 +281,6 @@ def _describe_network(probed: dict[str, Any]) -> str:
 
 
 def _check_isolation(version: int, *, signals: bool) -> Check:
-    """Check whether blocks that run at the same time in one sandbox are isolated from each other."""
     if version < 2:
         advice = (
             "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "

@@ -69,8 +69,6 @@ class JsonPrinter:
 
 
 class _Results:
-    """Keeps the results of the blocks of a sandbox."""
-
     def __init__(self) -> None:
         self.results: list[Result] = []
 

@@ -261,7 +261,6 @@ def _write_files(run: Run, folder: Path) -> None:
 
 
 def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:
-    """Write a file as a whole or not at all."""
     if target.is_dir():
         raise CommandError(f"{target} is a folder: give the name of a file.")
     try:

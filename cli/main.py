@@ -152,7 +152,6 @@ class _BatchCommand(JsonCommand):
     )
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
         if args[:1] == ["report"]:
             reporting = Application()
             reporting.command(cls=JsonCommand)(_report)

@@ -225,22 +225,18 @@ class _Watcher:
     sandbox_started = sandbox_stopped = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
-        """Show the block."""
         self._blocks += 1
         self.running = True
         self._progress.set(f"running block {self._blocks}", " for ", again=True)
 
     def block_finished(self, event: observers.BlockFinished) -> None:
-        """Show that it is the model's turn."""
         self.running = False
         self._progress.set(THINKING, again=True)
 
     def call_started(self, event: observers.CallIntent) -> None:
-        """Show the call."""
         self._progress.set(f"block {self._blocks} calls {event.name}", " for ", again=True)
 
     def call_finished(self, event: observers.CallFinished) -> None:
-        """Show the block again."""
         if self.running:
             self._progress.set(f"running block {self._blocks}", " for ")
 

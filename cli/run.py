@@ -126,7 +126,6 @@ class RunPrinter:
             self._transcript.show(message)
 
     async def _judge(self, result: TaskResult) -> None:
-        """Find out whether there is an answer, and whether its code was run."""
         last = result.messages[-1]
         if not isinstance(last, TextMessage) or last.source == "user":
             return
@@ -182,8 +181,6 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
 
 
 class _Run:
-    """One run, from the start of the sandbox to its end."""
-
     def __init__(
         self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
@@ -193,7 +190,6 @@ class _Run:
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
     async def run(self) -> int:
-        """Return the exit status."""
         job, ended = self._job, False
         self._progress.set(STARTING)
         recording = asyncio.ensure_future(asyncio.to_thread(_import_recording, self._folder))
@@ -231,7 +227,6 @@ class _Run:
             await self.page.open()
 
     def _events(self, executor: CodeExecutor) -> AsyncGenerator[Message | TaskResult, None]:
-        """Make the agent, and let it begin."""
         job = self._job
         self._progress.set(THINKING)
         shown = job.stream or not job.as_json
@@ -266,13 +261,11 @@ def _approval(progress: Progress) -> CodeApproval:
 
 
 def _import_recording(folder: Path | None) -> None:
-    """Import the recording of runs while the sandbox starts."""
     if folder is not None:
         import autogen_codeact.runs.recording  # noqa: F401, PLC0415
 
 
 def _say_files(files: list[str], folder: Path | None) -> None:
-    """Print which files of the code are gone, and which are in the run's folder."""
     saved = set(files) & _kept_in(folder) if files and folder is not None else set()
     if saved and folder is not None:
         names = ", ".join(map(printable, sorted(saved)))

@@ -67,7 +67,6 @@ class EngineChoice:
 
 
 def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
-    """Return engines as `hosts=` of a sandbox takes them."""
     from codeact_sandbox.types.docker_hosts import read_hosts
 
     return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -84,11 +84,9 @@ class RunFolder:
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 
-    @contextmanager
-    def open_log(self) -> Iterator[BinaryIO]:
+    def open_log(self) -> AbstractContextManager[BinaryIO]:
         """Open the log for reading."""
-        with self._opened(EVENTS, "log") as file:
-            yield file
+        return self._opened(EVENTS, "log")
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to.

@@ -75,12 +75,11 @@ class LogWriter:
         self._mac = chain.mac if chain is not None else b""  # of what has been written
         self._found: int | None = None
         self._descriptor = -1
-        self._release: Callable[[], None] = _nothing
+        self._release: Callable[[], None] = lambda: None
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._warned = False
 
     @classmethod
     async def create(cls, folder: Path | str, redaction: Redaction) -> Self:
@@ -232,9 +231,8 @@ class LogWriter:
             self._stop(f"the disk did not answer within {DEADLINE_S:g} s")
 
     def _stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-        if not self._warned:
-            self._warned = True
+        if self.stopped is None:
+            self.stopped = reason
             logger.warning("the run goes on without a log in %s: %s", self.folder, reason)
 
     # In the thread
@@ -347,10 +345,6 @@ def lock(descriptor: int, folder: Path) -> None:
         else:
             return
     raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
-
-
-def _nothing() -> None:
-    """Release nothing, before the folder has been opened."""
 
 
 def _reason(error: BaseException) -> str:
