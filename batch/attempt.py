@@ -21,7 +21,7 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTim
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.make_agent import AgentOrTeam, MakeAgent, call_make_agent
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log
-from autogen_codeact.batch.rows import MAX_ERROR, Row, shorten_answer
+from autogen_codeact.batch.rows import MAX_ERROR, Row
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
@@ -193,7 +193,7 @@ class _Attempt:
             row.outcome, row.error_class, row.error = "stopped", "NoAnswer", NO_ANSWER
         if answer is not None and has_answer:
             row.checks = await check_answer(self._work.task, answer, self._context.sandboxes)
-        row.answer = shorten_answer(answer)
+        row.answer = answer
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
         return row

@@ -56,16 +56,15 @@ async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any)
         "code": check.code,
     }
     program = _PROGRAM.format(values=repr(to_json(values).decode()), mark=repr(mark), most=MAX_DETAIL)
-    for last in (False, True):
+    broke = ""
+    for _ in range(2):
         try:
-            result = await _run(program, check, sandboxes)
-            return _read(result, mark, check)
+            return _read(await _run(program, check, sandboxes), mark, check)
         except SandboxUnavailable:
             raise
         except SandboxError as error:
-            if last:
-                return None, f"the sandbox of the check broke: {type(error).__name__}: {error}"[:MAX_DETAIL]
-    raise AssertionError("unreachable")
+            broke = f"{type(error).__name__}: {error}"
+    return None, f"the sandbox of the check broke: {broke}"[:MAX_DETAIL]
 
 
 async def _run(program: str, check: Check, sandboxes: Any) -> Result:

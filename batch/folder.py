@@ -286,11 +286,9 @@ def _as_line(row: Row) -> bytes:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    advice = {
-        errno.ENOSPC: "free some space, and run the same again: it goes on from here",
-        errno.EDQUOT: "free some space, and run the same again: it goes on from here",
-        errno.EROFS: "give a folder that can be written",
-        errno.EACCES: "give a folder that can be written",
-        errno.EPERM: "give a folder that can be written",
-    }.get(error.errno or 0, "give another folder")
+    advice = "give another folder"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "free some space, and run the same again: it goes on from here"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = "give a folder that can be written"
     return f"{path} can't be written ({error.strerror or error}): {advice}."

@@ -87,20 +87,26 @@ class RowIndex:
         self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._lock = threading.Lock()
         self._places = 0
-        with self._in_use() as database:
-            database.executescript(_SCHEMA)
-        for offset, end, line in _lines(path):
-            self.end = end
-            try:
-                _check_cost(line)
-                row = _Entry.model_validate_json(line)
-            except ValueError:
-                self.damaged += 1
-                continue
-            if invalid or row.outcome != "invalid":
-                self.put(row, offset)
-            else:
-                self.replaced += 1
+        try:
+            with self._in_use() as database:
+                database.executescript(_SCHEMA)
+            for offset, self.end, line in _lines(path):
+                self._take(line, offset, invalid)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self, line: bytes, offset: int, invalid: bool) -> None:
+        try:
+            _check_cost(line)
+            row = _Entry.model_validate_json(line)
+        except ValueError:
+            self.damaged += 1
+            return
+        if invalid or row.outcome != "invalid":
+            self.put(row, offset)
+        else:
+            self.replaced += 1
 
     @contextmanager
     def _in_use(self) -> Iterator[sqlite3.Connection]:
@@ -161,7 +167,8 @@ class RowIndex:
         """Yield the tasks in the order of their rows, with the part of the rows that passed; None if none has a result."""
         sql = f"SELECT id, avg({_MEASURES[measure]}) FROM row GROUP BY id ORDER BY min(offset)"  # noqa: S608 - no values
         with self._in_use() as database:
-            yield from database.execute(sql)
+            found = database.execute(sql)  # sorts, which may need the disk
+        yield from found
 
     def rate(self, task_id: str, measure: str) -> float | None:
         """Return the same of one task, also None if it has no row."""

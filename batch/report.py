@@ -58,11 +58,7 @@ class Comparison(BaseModel):
 
 
 def compare(first: Path | str, second: Path | str) -> Comparison:
-    """Compare two batches task by task. It blocks while the rows are read.
-
-    Raises:
-        BatchFolderError: There are no results in one of them.
-    """
+    """Compare two batches task by task. It blocks while the rows are read."""
     with closing(Results(first)) as before, closing(Results(second)) as after:
         found = Comparison(first=summary_of(before), second=summary_of(after))
         if not found.first.checked and not found.second.checked:

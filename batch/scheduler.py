@@ -237,15 +237,12 @@ class Scheduler:
         return job
 
     async def _wait(self) -> None:
-        timer = None
+        left = None
         if self._due and not self._stopping and self._unread.qsize() < MAX_UNREAD:
-            left = max(0.0, self._due[0][0] - time.monotonic())
-            timer = asyncio.get_running_loop().call_later(left, self._changed.set)
-        try:
-            await self._changed.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+            left = self._due[0][0] - time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._changed.wait()
 
     async def _run(self, job: Job) -> None:
         job.attempts += 1

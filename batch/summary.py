@@ -191,9 +191,6 @@ def write_summary(folder: Path | str) -> Summary:
 
     Returns:
         The summary.
-
-    Raises:
-        BatchFolderError: There are no results, or it can't be written.
     """
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
@@ -274,6 +271,6 @@ def _group_name(value: Any) -> str:
 def _percentiles(values: array[float]) -> Percentiles | None:
     if not values:
         return None
-    ordered = array("d", sorted(values))
+    ordered = sorted(values)
     p50, p90, p99 = (ordered[max(0, math.ceil(part * len(ordered)) - 1)] for part in (0.5, 0.9, 0.99))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=ordered[-1])

@@ -9,7 +9,7 @@ from typing import Any
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import CreateResult
 
-from autogen_codeact.agents.steps import Kind
+from autogen_codeact.agents.code_runner import Kind
 from autogen_codeact.runs.events import CodeText
 from autogen_codeact.runs.results import CallRecord
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
@@ -34,7 +34,6 @@ class ModelAnswer:
         note: What the model was told then about the resumed run, or None.
     """
 
-    number: int
     request: str
     result: CreateResult | None
     error: ErrorInfo | None = None

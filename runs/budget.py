@@ -40,9 +40,6 @@ class Budget:
 
         Args:
             cost: Bytes.
-
-        Raises:
-            TooLargeError: There is not.
         """
         if cost > self.left:
             raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")

@@ -62,9 +62,6 @@ class EventWriter:
 
         Args:
             fields: Its fields; iterables in them must be ready to be read twice.
-
-        Raises:
-            OSError: A file can't be written.
         """
         pieces: list[bytes] = []
         size = 0

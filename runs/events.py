@@ -381,9 +381,5 @@ EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
 
 
 def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
-    """Make an event of a line of a log, or of what JSON made of it.
-
-    Raises:
-        pydantic.ValidationError: It is not an event of this schema.
-    """
+    """Make an event of a line of a log, or of what JSON made of it."""
     return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

@@ -52,9 +52,6 @@ class FileStore:
 
         Args:
             clean: Whether secrets are to be removed from it.
-
-        Raises:
-            OSError: It can't be written.
         """
         if len(data) > self._max_file:
             return StoredFile(sha256=None, size=len(data), format=content, note=TOO_LARGE.format(limit=self._max_file))
@@ -75,11 +72,7 @@ class FileStore:
         return StoredFile(sha256=name, size=len(data), format=content)
 
     def put_file(self, path: Path) -> StoredFile | None:
-        """Store the content of a regular file of the host; None if there is no such file.
-
-        Raises:
-            OSError: It can't be written.
-        """
+        """Store the content of a regular file of the host; None if there is no such file."""
         try:
             with open_regular(path) as file:
                 if (size := os.fstat(file.fileno()).st_size) > self._max_file:
@@ -104,11 +97,7 @@ class FileStore:
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
-    """Make the record of a result, with copies of its displays, images and files. Call it in a thread.
-
-    Raises:
-        OSError: A copy can't be written.
-    """
+    """Make the record of a result, with copies of its displays, images and files. Call it in a thread."""
     return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
 
 

@@ -326,7 +326,7 @@ class _Reader:
         if request is None:
             return
         result = CreateResult.model_validate(event.result) if event.result is not None else None
-        answer = ModelAnswer(event.number, request.request, result, event.error, request.note)
+        answer = ModelAnswer(request.request, result, event.error, request.note)
         self._items.setdefault(event.agent, []).append(answer)
 
     def _block_finished(self, event: BlockFinished) -> None:

@@ -251,9 +251,6 @@ class LogReader:
         Args:
             limit: Bytes after which no further line is read. Default: read to the end.
             follow: Whether a line that is cut off will be read again, instead of being a gap.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
         """
         begin = self._last.end if self._last is not None else 0
         self.at_end = self.cut_off = False

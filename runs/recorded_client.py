@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import takewhile
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
@@ -76,11 +77,7 @@ class RecordedClient(ModelMiddleware):
     async def _start(self, call: ModelCall, request: str, note: str | None) -> tuple[float, int]:
         """Write that a call begins. The steps before it are in the log then, whatever becomes of the process in the meantime."""
         sent = [message.model_dump_json() for message in call.messages]
-        shared = 0
-        for old, new in zip(self._sent, sent, strict=False):
-            if old != new:
-                break
-            shared += 1
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
         number = self._steps.new_call()
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]

@@ -18,7 +18,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import RunHistory
-from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
+from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
@@ -100,14 +100,16 @@ def run_started(
     conversation: bool = False,
 ) -> RunStarted:
     """Return the first event of a log; the secrets are removed from `dumped`."""
-    component, problem, secrets = configuration(dumped)
+    secrets: list[str] = []
+    if isinstance(dumped, dict):
+        remove_secrets(dumped, "", secrets)
     return RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
         task=[dump_message(each)[0] for each in task] if task is not None else None,
-        component=component,
-        component_error=problem,
+        component=dumped if isinstance(dumped, dict) else None,
+        component_error=dumped if isinstance(dumped, str) else None,
         secrets=secrets,
         agents=describe_agents(agent_or_team),
         process=process_info(),

@@ -7,13 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
+from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.steps import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.errors import RunError
@@ -61,12 +62,8 @@ class JournalLog:
         """
         if journal is None:
             return None
-        keep = 0
-        if journal.session == self._session:
-            for old, new in zip(self._entries, journal.entries, strict=False):
-                if old is not new:
-                    break
-                keep += 1
+        pairs = zip(self._entries, journal.entries, strict=False) if journal.session == self._session else ()
+        keep = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._session, self._entries = journal.session, list(journal.entries)
         change = JournalChange(
             executor=self._executor,

@@ -190,3 +190,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         assert done.returncode == 0, done.stdout + done.stderr
     (sandbox,), (agents,) = folder.glob("codeact_sandbox-*.whl"), folder.glob("autogen_codeact-*.whl")
     return sandbox, agents
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with the options that are the parameter of the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user can't mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)

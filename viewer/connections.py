@@ -21,9 +21,11 @@ class BoundedProtocol(H11Protocol):
         self.made = self.loop.time()
         others = cast("set[BoundedProtocol]", self.connections)
         if len(others) > MAX_CONNECTIONS:
-            oldest = min((each for each in others if not each._is_busy()), key=lambda each: each.made)
-            others.discard(oldest)
-            oldest.transport.abort()
+            # One that has had an answer has the token: what is refused is closed.
+            idle = (each for each in others if not each._is_busy())
+            least = min(idle, key=lambda each: (each.cycle is not None, each.made))
+            others.discard(least)
+            least.transport.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.types.errors import SandboxError
 from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import SandboxOptions

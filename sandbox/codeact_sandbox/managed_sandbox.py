@@ -407,11 +407,11 @@ class ManagedSandbox:
 
     # Files
 
-    put = transfers.method(transfers.put)
-    get = transfers.method(transfers.get)
-    write = transfers.method(transfers.write)
-    read = transfers.method(transfers.read)
-    list_files = transfers.method(transfers.list_files)
+    put = transfers.put
+    get = transfers.get
+    write = transfers.write
+    read = transfers.read
+    list_files = transfers.list_files
 
     # The session's memory
 

@@ -77,7 +77,7 @@ class SandboxPool:
         self._limits = PoolLimits(size, max_alive, starts_at_once, max_uses)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if sandbox == "auto":
-            sandbox = select.backend_for(options)
+            sandbox = select.choose_backend(options)
         self.options = options_of(sandbox, options, type(self))
         _refuse_unfit(self.options)
         if max_uses > 1:

@@ -18,8 +18,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import facts as facts_module
 from codeact_sandbox.facts import SandboxFacts, SandboxFiles
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.messages import Hello
-from codeact_sandbox.host.protocol import VERSION
+from codeact_sandbox.host.protocol import VERSION, Hello
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.cases import case

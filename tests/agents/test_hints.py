@@ -10,7 +10,7 @@ from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.hints import hints_for
+from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, Limits
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.types.result import ErrorInfo

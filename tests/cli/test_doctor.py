@@ -208,11 +208,8 @@ def test_silent_model_server_is_a_lack_after_the_timeout():
 
 
 def test_base_url_option_has_priority_over_the_variable():
-    server = OpenAIServer([]).start()
-    try:
+    with OpenAIServer([]) as server:
         env = {**NOWHERE, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
         done = codeact("doctor", "--json", "--base-url", server.base_url, env=env)
-    finally:
-        server.stop()
     _, found = checks(done)
     assert found["model server"]["status"] == "ok"

@@ -7,7 +7,7 @@ import inspect
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,26 +79,12 @@ def sandbox_image(docker_engine: str) -> str:
 @pytest_asyncio.fixture
 async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
     """Makes executors that have been started, with sandboxes of earlier tests if possible, and stops them after the test."""
-    async with _maker(functools.partial(reused.executor, DockerCommandLineCodeExecutor)) as make:
-        yield make
-
-
-@pytest_asyncio.fixture
-async def make_fresh_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
-    """Makes executors that have been started, each with a new sandbox, and stops them after the test."""
-    async with _maker(DockerCommandLineCodeExecutor) as make:
-        yield make
-
-
-@asynccontextmanager
-async def _maker(new: Callable[..., DockerCommandLineCodeExecutor]) -> AsyncIterator[MakeExecutor]:
     made: list[DockerCommandLineCodeExecutor] = []
 
     async def make(**options: Any) -> DockerCommandLineCodeExecutor:
-        executor = new(**options)
-        made.append(executor)
-        await executor.start()
-        return executor
+        made.append(reused.executor(DockerCommandLineCodeExecutor, **options))
+        await made[-1].start()
+        return made[-1]
 
     yield make
     for executor in made:

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
-from codeact_sandbox.host.messages import Hello, RunnerSettings
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import Frame, Hello, RunnerSettings
 from codeact_sandbox.host.requests import Requests, RunningBlocks
 from codeact_sandbox.host.runner_modules import RunnerModules
 from codeact_sandbox.host.stream import ByteStream, Launcher

@@ -116,13 +116,6 @@ class TestEnd:
         assert await out(executor, "print(1)") == "1\n"
         await executor.stop()
 
-    async def test_ends_twenty_times_at_once(self):
-        executors = [BubblewrapCommandLineCodeExecutor() for _ in range(20)]
-        await asyncio.gather(*(executor.start() for executor in executors))
-        texts = await asyncio.gather(*(out(each, f"print({number})") for number, each in enumerate(executors)))
-        assert texts == [f"{number}\n" for number in range(20)]
-        await asyncio.gather(*(executor.stop() for executor in executors))
-
 
 class TestFailedStart:
     async def test_does_not_start_with_a_folder_that_is_not_there(self):

@@ -133,12 +133,6 @@ class TestStartAndStop:
 
 
 class TestEventLoopsAndThreads:
-    def test_several_event_loops_use_one_sandbox_one_after_the_other(self, leased):
-        asyncio.run(leased.start())
-        for number in range(3):
-            assert asyncio.run(out(leased, f"x = {number}; x")) == f"{number}\n"
-        asyncio.run(leased.stop())
-
     def test_several_threads_use_one_sandbox_at_once(self, executor):
         results: dict[int, str] = {}
 
@@ -185,10 +179,7 @@ class TestEventLoopsAndThreads:
 
 
 class TestFromOutside:
-    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(
-        self, make_fresh_executor, client
-    ):
-        executor = await make_fresh_executor(mode="session")
+    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(self, executor, client):
         await out(executor, "x = 1")
         await kill(client, executor)
         result = await run(executor, "'x' in globals()")

@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from autogen_core import ComponentModel
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.backends.docker.engine import connect
@@ -283,23 +282,6 @@ def test_file_that_is_not_a_profile_is_refused(tmp_path):
 def test_unconfined_is_refused():
     with pytest.raises(SandboxStartError, match="unconfined"):
         docker_profile("unconfined")
-
-
-def test_choice_goes_through_the_config() -> None:
-    for seccomp in ["default", "engine", "/some/profile.json"]:
-        with case(seccomp):
-            dumped = DockerCommandLineCodeExecutor(seccomp=seccomp).dump_component()
-            assert dumped.config["seccomp"] == seccomp
-            loaded = DockerCommandLineCodeExecutor.load_component(
-                ComponentModel.model_validate_json(dumped.model_dump_json())
-            )
-            assert loaded.dump_component().config["seccomp"] == seccomp
-
-
-def test_a_config_without_seccomp_gets_the_default_list():
-    dumped = DockerCommandLineCodeExecutor().dump_component()
-    del dumped.config["seccomp"]
-    assert DockerCommandLineCodeExecutor.load_component(dumped).dump_component().config["seccomp"] == "default"
 
 
 @pytest.mark.usefixtures("docker_engine")

@@ -49,6 +49,7 @@ KILL_ZYGOTE = """
 """
 
 
+@EACH_ONCE
 async def test_a_block_has_the_variables_in_any_process(make, backend):
     executor = await make(environment=GIVEN)
     assert json.loads(await out(executor, LOOK)) == SEEN
@@ -99,6 +100,7 @@ async def test_without_variables_a_block_runs_as_python_does(make, backend):
     assert await out(executor, "import site; print(site.ENABLE_USER_SITE)") == "True\n"
 
 
+@EACH_ONCE
 async def test_preloaded_modules_see_variables_without_a_path(make, backend):
     """A place could be code's to write: an earlier sandbox's, where a folder is mounted. A block sees all of them."""
     seen = "os.environ.get('WORD'), os.environ.get('PLACE'), os.environ['HOME'], os.getcwd()"

@@ -80,6 +80,7 @@ def packed(folder: Path, *names: str) -> Path:
     return archive
 
 
+@pytest.mark.parametrize("backend", ["docker-session"], indirect=True)
 async def test_requests(allow: Allow, hosts: Hosts) -> None:
     """It is not in the image; with its pure packages sent along it keeps connections, and streams."""
     packed(hosts.ca_file.parent, "requests", "urllib3", "idna", "certifi", "charset_normalizer")
@@ -149,6 +150,7 @@ def index(folder: Path) -> Handler:
     return serve
 
 
+@pytest.mark.parametrize("backend", ["bubblewrap-process"], indirect=True)
 async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Backend) -> None:
     server = hosts.serve(index(tmp_path / "wheels"), "index.example", tls=True)
     executor = await allow(entry(server, "index.example"), timeout=50)

@@ -211,7 +211,7 @@ async def test_a_display_is_streamed_where_it_was_shown(session: DockerCommandLi
 
 
 async def test_what_was_shown_before_a_timeout_is_kept(session: DockerCommandLineCodeExecutor) -> None:
-    result = await session.sandbox.run(SVG + "display(Drawing())\nimport time; time.sleep(60)", timeout=6)
+    result = await session.sandbox.run(SVG + "display(Drawing())\nimport time; time.sleep(60)", timeout=3)
     assert (result.outcome, result.state) == ("timeout", "restored")
     assert [display.name for display in result.displays] == ["figure-1.svg"]
     assert names(session.work_dir) == ["figure-1.svg"]

@@ -20,10 +20,9 @@ Kind = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecu
 ENGINES: dict[str, Kind] = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 
 
-@pytest.fixture(params=["process", "session"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """How blocks are run."""
-    return str(request.param)
+each_once = pytest.mark.parametrize(
+    ("kind", "mode"), [("docker", "session"), ("bubblewrap", "process")], indirect=["kind"]
+)
 
 
 @pytest.fixture(params=["docker", "bubblewrap"])
@@ -49,6 +48,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.startswith("tmp_code_")}
 
 
+@each_once
 async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Kind, mode: str, tmp_path: Path) -> None:
     many = "import os\nfor n in range(24):\n    open(f'{n}', 'wb').write(os.urandom(2 << 20))"
     async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:
@@ -62,6 +62,7 @@ async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Ki
         assert (await run(executor, "None")).artifacts == ()
 
 
+@each_once
 async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, mode: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
     async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:

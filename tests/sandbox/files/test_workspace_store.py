@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import safe_name
-from tests.cases import case
 from tests.sandbox.files.workspaces import names, send
 from tests.texts import ANY
 
@@ -78,27 +77,6 @@ class TestStore:
         workspace.store("a", 0o755, [b"stored"])
         assert listing(outside) == before
 
-    @pytest.mark.parametrize("name", ["link/canary.txt", "link/new/canary.txt", "sub/link/canary.txt", "loop/a"])
-    def test_a_link_in_a_folders_place_is_refused(self, workspace: Workspace, root: Path, outside: Path, name: str):
-        (root / "sub").mkdir()
-        (root / "link").symlink_to(outside)
-        (root / "sub" / "link").symlink_to(outside)
-        (root / "loop").symlink_to(root / "loop")
-        before, before_inside = listing(outside), listing(root)
-        with pytest.raises(SandboxFileError, match="symbolic link") as caught:
-            workspace.store(name, 0o644, [b"stored"])
-        assert caught.value.errno in {errno.ELOOP, errno.ENOTDIR}
-        assert (listing(outside), listing(root)) == (before, before_inside)
-
-    def test_folder_swapped_for_a_link_between_two_calls(self, workspace: Workspace, root: Path, outside: Path):
-        workspace.store("sub/canary.txt", 0o644, [b"1"])
-        (root / "sub").rename(root / "moved")
-        (root / "sub").symlink_to(outside)
-        before = listing(outside)
-        with pytest.raises(SandboxFileError):
-            workspace.store("sub/canary.txt", 0o644, [b"2"])
-        assert listing(outside) == before
-
     def test_folder_swapped_for_a_link_while_it_is_written(self, workspace: Workspace, root: Path, outside: Path):
         before = listing(outside)
 
@@ -125,15 +103,6 @@ class TestStore:
             workspace.store("a", 0o644, [b"x"])
         assert caught.value.errno == errno.EISDIR
         assert list(listing(root)) == ["a"]
-
-    def test_unsafe_names(self, workspace: Workspace, tmp_path: Path):
-        for name in ["../a", "a/../../b", "/etc/passwd", "", ".", "a\0b", "-rf", "a/", "x\udcff"]:
-            with case(name):
-                before = listing(tmp_path)
-                with pytest.raises(SandboxFileError) as caught:
-                    workspace.store(name, 0o644, [b"x"])
-                assert caught.value.errno == errno.EINVAL
-                assert listing(tmp_path) == before
 
     def test_limits_exceeded_while_writing_leave_nothing(self, root: Path):
         workspace = Workspace(root, max_files=3, max_file_bytes=10, max_total_bytes=15)

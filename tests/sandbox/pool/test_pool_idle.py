@@ -1,10 +1,8 @@
 """Sandboxes of a pool while nobody uses them, and pools used by several event loops, threads and processes."""
 
-import asyncio
 import logging
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -37,15 +35,6 @@ class TestIdleSandboxes:
         assert len(said) == 1
         assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
 
-    async def test_sandbox_that_has_just_died_is_not_leased(self, kind: str) -> None:
-        async with make(kind, leases=1) as pool:
-            await pool.ready()
-            (first,) = ready_names(pool)
-            signal_idle(kind, signal.SIGKILL)
-            async with pool.executor() as executor:
-                assert name_of(executor) != first
-                assert await out(executor, "print(1)") == "1\n"
-
     async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
         async with make(kind, leases=1, max_alive=1) as pool:
             await pool.ready()
@@ -77,46 +66,6 @@ class TestIdleSandboxes:
 
 
 class TestLoopsAndThreads:
-    @ONE_KIND
-    def test_one_pool_serves_several_event_loops(self, kind: str) -> None:
-        pool = make(kind, 2, max_alive=4, mode="session")
-        asyncio.run(pool.start())
-        outputs: dict[int, str] = {}
-
-        async def use(number: int) -> str:
-            async with pool.executor() as executor:
-                await out(executor, f"x = {number}")
-                await asyncio.sleep(0.1)
-                return await out(executor, "x")
-
-        def loop(number: int) -> None:
-            outputs[number] = asyncio.run(use(number))
-
-        threads = [threading.Thread(target=loop, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(50)
-        asyncio.run(pool.stop())
-        assert outputs == {number: f"{number}\n" for number in range(8)}
-
-    @ONE_KIND
-    def test_an_executor_may_go_on_in_another_loop(self, kind: str) -> None:
-        pool = make(kind, mode="session")
-        executor = pool.executor()
-
-        async def first() -> None:
-            await pool.start()
-            await out(executor, "x = 1")
-
-        async def second() -> str:
-            return await out(executor, "x")
-
-        asyncio.run(first())
-        assert asyncio.run(second()) == "1\n"
-        asyncio.run(executor.stop())
-        asyncio.run(pool.stop())
-
     @ONE_KIND
     async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
         async with make(kind, leases=1) as pool:

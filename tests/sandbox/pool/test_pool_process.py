@@ -110,7 +110,9 @@ def test_process_that_does_not_close_its_pool_ends(kind: str, how: str) -> None:
     assert gone(remaining)
 
 
-@pytest.mark.parametrize("how", ["running in a closed one", "running"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("docker", "running in a closed one"), ("bubblewrap", "running")], indirect=["kind"]
+)
 def test_killed_process_leaves_no_sandboxes_of_its_pool(kind: str, how: str) -> None:
     with ExitStack() as stack:
         started = [

@@ -59,27 +59,6 @@ class TestUses:
         assert names[3] == names[4]
 
     @ONE_KIND
-    async def test_one_use_is_the_default(self, kind):
-        async with ExecutorPool(1, sandbox=kind, max_alive=1, limits=SMALL) as pool:  # type: ignore[arg-type]
-            names = set()
-            for _ in range(2):
-                async with pool.executor() as executor:
-                    names.add(name_of(executor))
-        assert len(names) == 2
-
-    @ONE_KIND
-    async def test_counts_of_idle_and_leased_sandboxes(self, kind):
-        async with make(kind) as pool:
-            await pool.ready()
-            executor = pool.executor()
-            await executor.start()
-            assert (pool.idle, pool.leased) == (0, 1)
-            await executor.stop()
-            assert pool.leased == 0
-            await until(lambda: pool.idle == 1)
-            assert alive(kind) == 1
-
-    @ONE_KIND
     async def test_several_event_loops_share_one_sandbox(self, kind):
         seen: list[str] = []
         async with make(kind, 50, mode="session") as pool:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from codeact_sandbox.host import bootstrap, protocol, runner_modules
-from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.types.environment import interpreter_variables
 
 DEADLINE_S = 30.0

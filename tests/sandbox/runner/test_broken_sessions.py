@@ -167,12 +167,6 @@ class TestAttacksOnTheSandbox:
         assert (result.outcome, result.state) == ("crashed", "restored")
         assert await out(fresh, "mark") == "1\n"
 
-    async def test_forged_checkpoint_without_checkpoints_has_no_effect(self, make_executor):
-        executor = await make_executor(mode="session", checkpoint=False)
-        code = FORGE + "    os.write(control_socket(), frame(b'C', own_ident(), {'pid': 2}))\n    'done'"
-        assert await out(executor, code) == "'done'\n"
-        assert await out(executor, "'next'") == "'next'\n"
-
     async def test_worker_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor):
         executor = await make_executor(mode="session", timeout=3)
         forge = "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 0}))"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
-from tests.cases import case
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import out, run
 
@@ -118,14 +117,6 @@ class TestOption:
         with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
             DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
 
-    async def test_component_config_contains_checkpoint(self) -> None:
-        for checkpoint in [True, False]:
-            with case(checkpoint):
-                executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
-                config = executor.dump_component()
-                assert config.config["checkpoint"] == checkpoint
-                assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
-
 
 class TestRefusal:
     async def test_rollback_is_refused_without_a_checkpoint(self, make_executor: MakeExecutor) -> None:
@@ -133,12 +124,6 @@ class TestRefusal:
         with pytest.raises(ValueError, match=r"no checkpoint: call checkpoint\(\) first"):
             await executor.rollback()
         assert await out(executor, "1") == "1\n"
-
-    async def test_rollback_is_refused_in_process_mode(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor()
-        for call in (executor.checkpoint, executor.rollback):
-            with pytest.raises(ValueError, match="mode='session'"):
-                await call()
 
     async def test_rollback_is_refused_while_a_block_runs(self, session: DockerCommandLineCodeExecutor) -> None:
         code = "import os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.02)\n'ended'"
@@ -160,13 +145,6 @@ class TestRefusal:
         assert await out(executor, "x") == "1\n"
         await executor.checkpoint()
         await executor.rollback()
-
-    async def test_rollback_is_refused_when_memory_is_too_small(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", limits=Limits(memory="300m"))
-        await out(executor, "heap = b'x' * (240 << 20)")
-        with pytest.raises(ValueError, match="no checkpoint was taken: what the session and the files in memory use"):
-            await executor.checkpoint()
-        assert await out(executor, "len(heap) >> 20") == "240\n"
 
     async def test_blocks_sent_at_the_same_time_are_not_refused(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "n = 0")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
 from tests.sandbox.sandboxes import out, run
 
@@ -161,27 +161,6 @@ class TestCheckpointLife:
         assert await out(executor, "kill -STOP -1; echo done", "sh") == "done\n"
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
-
-    async def test_checkpoint_is_dropped_with_a_note_when_memory_has_become_too_small(self, make_executor):
-        executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
-        await out(executor, "heap = bytearray(b'x' * (120 << 20))")
-        await out(executor, "head -c 230000000 /dev/zero > /tmp/large", "sh")
-        full = "what the session and the files in memory use leaves no room for a copy of it"
-        # With a checkpoint this block would need more than there is, and end for want of memory.
-        result = await run(executor, "heap[::4096] = b'y' * len(heap[::4096]); heap[0]")
-        assert (result.outcome, result.value_repr, result.state) == ("ok", "121", "kept")
-        assert result.notes == (
-            f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
-        )
-
-    async def test_checkpoint_is_hidden_from_wait(self, session):
-        await out(session, "import os, time")
-        await asyncio.sleep(PAUSE_S)
-        code = """
-            try: os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError as error: print(error)
-        """
-        assert await out(session, code) == "[Errno 10] No child processes\n"
 
     async def test_new_session_has_no_checkpoint(self, make_executor):
         """An idle sandbox takes no more memory than it must."""

@@ -108,7 +108,7 @@ def write(name: str, text: str) -> str:
 
 
 @each_layout
-def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -> None:
+def test_out_of_memory_kills_and_processor_time_are_detected(runner: LocalRunner, layout: Layout) -> None:
     session = runner.config["mode"] == "session"
     # Four were killed, one more than before the block.
     result, _ = runner.run(write(layout.memory, layout.said(2, 4)) + DIE)
@@ -126,10 +126,7 @@ def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -
     result, _ = runner.run(write(layout.memory, layout.said(9, 6)) + "import time; time.sleep(60)", timeout=1)
     assert (result["outcome"], result["exit_code"]) == ("timeout", 124)
     assert CHILD_DIED in result["notes"]
-
-
-@each_layout
-def test_processor_time_is_read(runner: LocalRunner, layout: Layout) -> None:
+    # Processor time is read from a file, too.
     sleep = "import time; time.sleep(0.5)"
     result, _ = runner.run(write(layout.cpu, layout.seconds.format(seconds=3)) + sleep, cpu_seconds=2.5)
     assert (result["outcome"], result["error"]) == ("ok", None)

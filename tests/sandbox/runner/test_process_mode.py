@@ -14,19 +14,6 @@ from tests.sandbox.sandboxes import out, run, short_result, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-STRANGERS = """
-    import os
-    # Of the supervisor, the zygote and the worker ahead nobody can see the descriptors; of what blocks have left, one can.
-    def alive(pid):
-        # What has ended a moment ago may not be buried yet.
-        try:
-            return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
-            return False
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and alive(name)]
-    print(len(pids) <= 4, [pid for pid in pids if pid != os.getpid() and os.access(f"/proc/{pid}/fd", os.R_OK)])
-"""
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
@@ -76,36 +63,6 @@ class TestScript:
         assert result.output.startswith('first\nTraceback (most recent call last):\n  File "/workspace/tmp_code_')
         assert "codeact" not in result.output
 
-    async def test_script_ends_with_the_exit_code_of_sys_exit(self, executor):
-        for code, verdict in [
-            ("import sys; sys.exit()", ("ok", 0, "")),
-            ("import sys; sys.exit(0)", ("ok", 0, "")),
-            ("import sys; sys.exit(3)", ("error", 3, "")),
-            ("import sys; sys.exit(256 + 7)", ("error", 7, "")),
-            ("import sys; sys.exit(True)", ("error", 1, "")),
-            ("import sys; sys.exit('words')", ("error", 1, "words\n")),
-            ("import sys; sys.exit([1])", ("error", 1, "[1]\n")),
-            ("raise SystemExit(4)", ("error", 4, "")),
-            ("class Odd:\n    __str__ = None\nraise SystemExit(Odd())", ("error", 1, "\n")),
-            ("exit(5)", ("error", 5, "")),
-            ("raise KeyboardInterrupt", ("error", 130, None)),
-            ("import os; os._exit(0)", ("crashed", 1, "")),
-            ("import os; os._exit(9)", ("crashed", 9, "")),
-            ("import os; os.kill(os.getpid(), 9)", ("crashed", 137, "")),
-            ("import os; os.abort()", ("crashed", 134, "")),
-            ("import ctypes; ctypes.string_at(0)", ("crashed", 139, "")),
-            ("import sys; sys.stdout.close()", ("ok", 0, "")),
-            ("import os; [os.close(fd) for fd in (0, 1, 2)]", ("ok", 0, "")),
-            ("import sys; del sys.stdout, sys.stderr", ("ok", 0, "")),
-            ("import builtins; del builtins.print, builtins.__import__, builtins.len", ("ok", 0, "")),
-            ("import sys, json; sys.modules['json'] = None; json.dumps = json.loads = None", ("ok", 0, "")),
-        ]:
-            with case(code, verdict):
-                result = await run(executor, code)
-                assert (result.outcome, result.exit_code) == verdict[:2], result
-                assert verdict[2] is None or result.output == verdict[2]
-                assert await out(executor, "print('next')") == "next\n"
-
     async def test_script_that_can_not_run_is_an_error(self, executor):
         for code, kind in [
             ("x = '\0'", "SyntaxError"),
@@ -135,17 +92,6 @@ class TestScript:
                 hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
                 assert result.output.endswith(hint) == named
 
-    async def test_endless_recursion_of_a_script_is_an_error(self, make_executor):
-        executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
-        # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
-        result = await run(executor, "import sys; sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()")
-        assert (result.outcome, result.exit_code) in {("crashed", 139), ("oom", 137)}
-
-    async def test_endless_name_and_message_of_an_exception_are_cut(self, executor):
-        result = await run(executor, "raise type('N' * 10**7, (Exception,), {})('m' * 10**7)")
-        assert result.error is not None
-        assert (result.error.type, result.error.message) == ("N" * 200, "m" * 16 * 1024)
-
     async def test_script_with_lone_surrogates_runs(self, executor):
         assert await out(executor, "print('a\ud800b', '\\ud800', chr(0), b'\\xff')") == "a?b \\ud800 \0 b'\\xff'\n"
 
@@ -164,38 +110,11 @@ class TestBlocksOfOneCall:
             await executor.execute_code_blocks([], CancellationToken())
 
 
-class TestLeftoverProcesses:
-    async def test_nothing_outlives_a_block_after_its_deadline(self, make_executor):
-        executor = await make_executor(timeout=3)
-        code = """
-            import os, signal, time
-            for number in range(1, 32):
-                if number not in (9, 17, 19): signal.signal(number, signal.SIG_IGN)
-            for _ in range(5):
-                if os.fork() == 0:
-                    os.setsid()
-                    os.fork()
-                    break
-            while True: time.sleep(100)
-        """
-        assert (await run(executor, code)).outcome == "timeout"
-        assert await out(executor, STRANGERS) == "True []\n"
-
-    async def test_check_for_leftover_processes_finds_a_running_one(self, executor):
-        started = "    import subprocess; subprocess.Popen(['sleep', '9']); import time; time.sleep(0.1)\n"
-        assert not (await out(executor, STRANGERS.replace("    # Of", started + "    # Of"))).endswith("[]\n")
-
-
 class TestConcurrentBlocks:
     async def test_waiting_blocks_have_their_whole_time(self, make_executor):
-        executor = await make_executor(timeout=4, limits=Limits(pids=16))
-        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.6); print({n})") for n in range(16)))
+        executor = await make_executor(timeout=2.5, limits=Limits(pids=16))
+        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.4); print({n})") for n in range(16)))
         assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
-
-    async def test_hundreds_of_concurrent_blocks_work(self, make_executor):
-        executor = await make_executor(timeout=40)
-        results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(200)))
-        assert [result.output for result in results] == [f"{n}\n" for n in range(200)]
 
 
 class TestPreload:

@@ -17,8 +17,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStar
 from codeact_sandbox.host import runner_modules
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Connection
-from codeact_sandbox.host.messages import RunnerSettings
-from codeact_sandbox.host.protocol import Frame, Parser, pack
+from codeact_sandbox.host.protocol import Frame, Parser, RunnerSettings, pack
 from tests.sandbox.host.test_frames import HELLO, FakeLauncher, message, raw
 from tests.sandbox.runner.local_runner import LocalRunner, find_python
 from tests.sandbox.runner.test_runner_old_python import VERSIONS, needs_namespaces

@@ -118,7 +118,7 @@ class TestProcessMode:
 
     def test_runner_enforces_the_deadline_and_kills_leftovers(self, process: LocalRunner) -> None:
         begin = "import subprocess, time\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\nprint('begun')\n"
-        result, output = process.run(begin + "time.sleep(60)", timeout=2.5)
+        result, output = process.run(begin + "time.sleep(60)", timeout=1.5)
         assert (result["outcome"], output) == ("timeout", "begun\n")
         code = """import os
 for pid in os.listdir("/proc"):
@@ -134,27 +134,6 @@ for pid in os.listdir("/proc"):
         assert (message["size"], data) == (6, b"in out")
         message, _, _ = process.request(b"F", {"op": "read", "name": "none", "offset": 0, "size": 100})
         assert message["errno"] == 2
-
-    def test_runner_replaces_a_killed_zygote(self, process: LocalRunner) -> None:
-        for _ in range(3):
-            result, output = process.run("import os; os.kill(-1, 9); print('alive')")
-            assert (result["outcome"], output) == ("ok", "alive\n")
-            assert process.run("print('next')")[1] == "next\n"
-
-    def test_runner_kills_what_forks_faster_than_it_can_be_listed(self, process: LocalRunner) -> None:
-        code = "import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        if os.fork(): os._exit(0)"
-        # Those that have just died may not have been waited for.
-        count = """import os
-living = 0
-for pid in os.listdir("/proc"):
-    if pid.isdigit():
-        try: living += open("/proc/" + pid + "/stat").read().rpartition(") ")[2][0] != "Z"
-        except OSError: pass
-print(living)
-"""
-        for _ in range(3):
-            process.run(code)
-            assert int(process.run(count)[1]) <= 4
 
 
 @needs_namespaces
@@ -172,7 +151,7 @@ class TestSessionMode:
             ("x = 2\nimport time; time.sleep(60)", "timeout"),
             ("x = 2; import os; os._exit(1)", "crashed"),
         ):
-            result, _ = session.run(code, timeout=2)
+            result, _ = session.run(code, timeout=1)
             assert (result["outcome"], result["state"]) == (outcome, "restored")
             assert session.run("x")[0]["value"] == "1"
 

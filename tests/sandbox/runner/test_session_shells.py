@@ -5,7 +5,6 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
-from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -104,11 +103,3 @@ class TestShells:
         assert (await out(home, "echo shell", "sh")).endswith("shell\n")
         # The other tests need what it has replaced.
         await out(home, "os.chdir('/workspace'); os.environb.clear(); os.environb.update(kept)")
-
-    async def test_timeout_of_a_shell_leaves_the_interpreter_alone(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", timeout=4)
-        await out(executor, "mark = 1")
-        result = await run(executor, "export NEW=1; sleep 60", "sh")
-        assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")
-        assert await out(executor, "mark") == "1\n"
-        assert await out(executor, "echo ${NEW-unset}", "sh") == "unset\n"

@@ -259,7 +259,7 @@ class TestMisuse:
 @pytest.mark.parametrize("make", ["docker-session", "bubblewrap-session"], indirect=True)
 class TestSessions:
     async def test_sessions_call_tools_after_a_rollback(self, make: Make) -> None:
-        executor = await make(add, timeout=3)
+        executor = await make(add, timeout=1.5)
         await out(executor, "x = add(1)\nimport os")
         for code, outcome in (
             ("add(5); x = 0\nimport time; time.sleep(60)", "timeout"),

@@ -8,6 +8,7 @@ import shlex
 import sys
 
 FOLDER = "/packages"
+SITE = os.path.join(FOLDER, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
 SHELLS = (["sh", "{file}"], ["bash", "{file}"])
 PYTHONS = ("python", "python3")
 PIPS = ("pip", "pip3")
@@ -100,8 +101,7 @@ def prepare_folder(config):
     )
     config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
     index = (config.get("proxy") or {}).get("index")
-    folder = os.path.join(FOLDER, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-    config["site"] = folder if found and index and config["user_site"] else None
+    config["site"] = SITE if found and index and config["user_site"] else None
     if found:
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:
@@ -117,8 +117,7 @@ def use_index(url, folder):
         os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + os.path.join(folder, "bin")
         if _in_closed_environment():
             os.environ["PIP_PREFIX"] = folder
-            found = os.path.join(folder, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), found)))
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), SITE)))
 
 
 def _in_closed_environment():
