@@ -30,10 +30,8 @@ from autogen_codeact.runs.writer import LogLocked, LogWriter
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo, NetworkConnection, ToolCall
 from codeact_sandbox.types.tool import ToolImage
-
-
-def message(text):
-    return MessageLogged(message={"type": "TextMessage", "content": text, "source": "user"})
+from tests.runs.logs import text
+from tests.runs.support import events_of
 
 
 def lines_of(folder):
@@ -42,15 +40,11 @@ def lines_of(folder):
     return [json.loads(line) for line in data.splitlines()]
 
 
-def events_of(folder):
-    return [parse_event(line) for line in lines_of(folder)]
-
-
 async def test_events_are_whole_lines_in_the_order_written(tmp_path):
     writer = await LogWriter.create(tmp_path / "runs" / "42", Redaction())
     for number in range(300):
-        writer.put(message(f"{number}"))
-    await writer.write(message("last"), sync=True)
+        writer.put(text(f"{number}"))
+    await writer.write(text("last"), sync=True)
     assert len(lines_of(writer.folder)) == 301
     writer.put(RunFinished(outcome="completed"))
     await writer.close()
@@ -64,7 +58,7 @@ async def test_events_are_whole_lines_in_the_order_written(tmp_path):
 
 async def test_one_process_at_a_time_writes_a_log(tmp_path):
     writer = await LogWriter.create(tmp_path / "run", Redaction())
-    await writer.write(message("one"))
+    await writer.write(text("one"))
     size = (writer.folder / "events.jsonl").stat().st_size
     with pytest.raises(LogLocked, match="is being written by another process: wait until that run has ended"):
         await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
@@ -72,7 +66,7 @@ async def test_one_process_at_a_time_writes_a_log(tmp_path):
     with (writer.folder / "events.jsonl").open("ab") as file:
         file.write(b'{"half of a li')
     second = await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
-    await second.write(message("two"))
+    await second.write(text("two"))
     await second.close()
     assert [event.message["content"] for event in events_of(writer.folder)] == ["one", "two"]
     assert [event.seq for event in events_of(writer.folder)] == [1, 2]
@@ -227,7 +221,7 @@ async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):
         raise KeyError(text)
 
     writer = await LogWriter.create(tmp_path / "run", Redaction(redact))
-    await writer.write(message("private"))
+    await writer.write(text("private"))
     await writer.close()
     assert "private" not in (writer.folder / "events.jsonl").read_text()
     assert [line["type"] for line in lines_of(writer.folder)] == ["message"]
@@ -271,7 +265,7 @@ async def test_full_disk_ends_the_log_once_with_the_reason(disk, caplog):
     caplog.set_level(logging.WARNING)
     writer = await LogWriter.create(disk / "run", Redaction())
     for number in range(100):
-        await writer.write(message(f"{number}" * 5000), sync=True)
+        await writer.write(text(f"{number}" * 5000), sync=True)
     await writer.close()
     *events, last = events_of(disk / "run")
     assert 5 < len(events) < 100
@@ -290,11 +284,11 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
 
     def slow(files):
         free.wait(10)
-        return message("slow")
+        return text("slow")
 
     await writer.write(slow)
     assert writer.stopped == "the disk did not answer within 0.05 s"
-    await writer.write(message("dropped"))
+    await writer.write(text("dropped"))
     thread = writer._thread  # `close` forgets it once it has ended
     free.set()
     await writer.close()
@@ -306,7 +300,7 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
 async def test_nothing_is_written_through_links_in_a_folder_of_somebody_else(tmp_path):
     folder, target = tmp_path / "run", tmp_path / "target"
     writer = await LogWriter.create(folder, Redaction())
-    await writer.write(message("first"))
+    await writer.write(text("first"))
     await writer.close()
     (folder / ".reserve").symlink_to(target)
     target_folder = tmp_path / "elsewhere"

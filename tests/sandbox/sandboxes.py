@@ -73,19 +73,6 @@ async def out(executor: SandboxCodeExecutor, code: str | CodeBlock, language: st
     return result.output
 
 
-async def run_past_oom(executor: SandboxCodeExecutor, code: str) -> ExecutionResult:
-    """Run a block of which a child runs out of memory; run it again, twice at most, if the kernel killed the block instead.
-
-    While a process of the host reads from /proc about the dying child, its memory stays in use, and the kernel kills another
-    process for the next page. On a busy machine such a reader may hold it for long.
-    """
-    result = await run(executor, code)
-    for _ in range(2):
-        if result.outcome == "oom":
-            result = await run(executor, code)
-    return result
-
-
 def short_result(result: ExecutionResult) -> tuple[str, int, str]:
     """Outcome, exit code and output."""
     return result.outcome, result.exit_code, result.output

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox.egress.servers import Hosts, hosts_in
 from tests.sandbox.images import make_wheel
 
 PIP_VARIABLES = (
@@ -43,6 +44,13 @@ def make_index(folder: Path) -> Path:
         page.parent.mkdir(parents=True)
         page.write_text("\n".join(link(file) for file in made if file.name.startswith(name)))
     return folder / "simple"
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Servers on loopback, with certificates of one authority."""
+    with hosts_in(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

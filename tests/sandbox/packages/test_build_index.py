@@ -24,7 +24,6 @@ from codeact_sandbox.backends.docker.labels import OWNER, owner_labels
 from codeact_sandbox.egress.connection_log import ConnectionLog
 from codeact_sandbox.packages import pip_config
 from codeact_sandbox.types.errors import SandboxStartError
-from tests.sandbox.egress.servers import Hosts, hosts_in
 from tests.sandbox.images import build_from, make_wheel, run, silent
 from tests.sandbox.packages.conftest import configure, link, make_index
 from tests.sandbox.packages.index_server import Index, basic
@@ -36,13 +35,6 @@ SECRET = "s3cret-of-the-build"
 def client(docker_engine: Any, sandbox_image: Any) -> Iterator[APIClient]:
     """The engine."""
     with closing(connect()) as made:
-        yield made
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    """Servers with certificates of one authority."""
-    with hosts_in(tmp_path) as made:
         yield made
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from codeact_sandbox.packages.fetching import Fetcher, FetchError
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.packages.sources import download, make_sources
 from tests.cases import case
-from tests.sandbox.egress.servers import Hosts, Server, hosts_in
+from tests.sandbox.egress.servers import Hosts, Server
 from tests.sandbox.packages.conftest import configure
 from tests.sandbox.packages.index_server import Index, basic, redirect
 
@@ -20,13 +19,6 @@ PASSWORD = "someone:s3cret/x"
 IN_URL = "someone:s3cret%2Fx"
 PAGE = '<a href="../../files/one-1.0-py3-none-any.whl#sha256=' + "a" * 64 + '">one</a>'
 FILE = "/files/one-1.0-py3-none-any.whl"
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    """Servers on loopback."""
-    with hosts_in(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

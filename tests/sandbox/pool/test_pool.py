@@ -23,7 +23,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.managed_sandbox import LOST
 from codeact_sandbox.types.tool import ToolAnswer
-from tests.sandbox.pool.pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
+from tests.sandbox.pool.pooled import alive, left, name_of, ready_names, signal_idle, until, what_is_new
 from tests.sandbox.sandboxes import block, out, run
 
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
@@ -49,13 +49,6 @@ class Teller:
 SIZES = {"docker": 1, "bubblewrap": 2}
 # What a pool does is the same code for both: tests of what neither an engine nor the end of a sandbox can change.
 ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Docker and bubblewrap."""
-    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
-    return str(request.param)
 
 
 @pytest.fixture(autouse=True)

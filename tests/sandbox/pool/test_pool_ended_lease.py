@@ -8,10 +8,10 @@ import pytest
 
 from autogen_codeact.executors import SandboxDied
 from tests.sandbox.pool.pooled import name_of
-from tests.sandbox.pool.test_pool_reuse import ONE_KIND, kind, make, nothing_is_left
+from tests.sandbox.pool.test_pool_reuse import ONE_KIND, make, nothing_is_left
 from tests.sandbox.sandboxes import out, run
 
-__all__ = ["kind", "nothing_is_left"]  # fixtures
+__all__ = ["nothing_is_left"]
 
 
 class TestEndedLease:

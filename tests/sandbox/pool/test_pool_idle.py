@@ -12,10 +12,10 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.host.client import RunnerClient
 from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
-from tests.sandbox.pool.test_pool import ONE_KIND, kind, make, nothing_is_left
+from tests.sandbox.pool.test_pool import ONE_KIND, make, nothing_is_left
 from tests.sandbox.sandboxes import out
 
-__all__ = ["kind", "nothing_is_left"]
+__all__ = ["nothing_is_left"]
 
 
 class TestIdleSandboxes:

@@ -13,7 +13,6 @@ import pytest
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.sandbox.bubblewrapped import alive, descendants
-from tests.sandbox.pool.pooled import KINDS
 
 PROGRAM = """
     import os, warnings
@@ -50,13 +49,6 @@ PROGRAM = """
 
     asyncio.run(main(*sys.argv[1:]))
 """
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Docker and bubblewrap."""
-    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
-    return str(request.param)
 
 
 def start(kind: str, how: str) -> processes.Process:

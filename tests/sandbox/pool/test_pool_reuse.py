@@ -11,17 +11,10 @@ import pytest
 
 from autogen_codeact.executors import ExecutorPool, Limits, SandboxDied
 from codeact_sandbox import pool_manager
-from tests.sandbox.pool.pooled import KINDS, alive, left, name_of, signal_idle, until, what_is_new
+from tests.sandbox.pool.pooled import alive, left, name_of, signal_idle, until, what_is_new
 from tests.sandbox.sandboxes import out, run
 
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=5000)
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Docker and bubblewrap."""
-    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
-    return str(request.param)
 
 
 @pytest.fixture(autouse=True)
