@@ -81,7 +81,12 @@ async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ManagedSandbox, "resolve_name", staticmethod(slow))
         await start(subject, "*.slow.example:80", allowed(server), nofile=1024)
-    before = threading.active_count()
+
+    def alive() -> int:
+        # Threads of asyncio's own pool begin when they are needed, and stay.
+        return sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate())
+
+    before = alive()
     code = """
     import time
     for number in range(300):
@@ -92,10 +97,10 @@ async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
     """
     try:
         await out(subject, code, timeout=30)
-        assert threading.active_count() - before <= MAX_THREADS
+        assert alive() - before <= MAX_THREADS
     finally:
         release.set()
-    await eventually(lambda: threading.active_count() <= before)
+    await eventually(lambda: alive() <= before)
     assert await out(subject, f"print(plain('ok.example', {server.port})[:15])") == ["HTTP/1.1 200 OK"]
 
 

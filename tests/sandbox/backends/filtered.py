@@ -63,14 +63,23 @@ def installed() -> str:
     return INSTALL.format(program=bpf_program().hex(), seccomp=NUMBERS["seccomp"])
 
 
+def machine() -> list[str]:
+    """Options that show this machine's folders, without those where other tests mount and unmount at the same time."""
+    options = []
+    for folder in Path("/").iterdir():
+        if folder.is_symlink():
+            options += ["--symlink", str(folder.readlink()), str(folder)]
+        elif folder.name not in ("proc", "run", "tmp", "var"):
+            options += ["--dev-bind-try", str(folder), str(folder)]
+    return options
+
+
 @functools.cache
 def lack_of_bubblewrap() -> str:
     """Why bubblewrap can't be used here; empty where it can."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
-    tried = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", "--unshare-all", "true"], capture_output=True, text=True, check=False
-    )
+    tried = subprocess.run(["bwrap", *machine(), "--unshare-all", "true"], capture_output=True, text=True, check=False)
     return f"bubblewrap can't make namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
@@ -146,7 +155,7 @@ def run_in_bubblewrap(code: str, *, filtered: bool) -> str:
         os.write(fd, bpf_program())
         os.lseek(fd, 0, os.SEEK_SET)
         rule = ("--seccomp", str(fd)) if filtered else ()
-        places = ["--dev-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/tmp"]
+        places = [*machine(), "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/tmp"]
         for folder in {sys.prefix, sys.base_prefix}:  # a checkout may lie in /tmp
             places += ["--ro-bind", folder, folder]
         return run_here(code, "bwrap", *places, "--unshare-all", "--cap-add", "ALL", *rule, fds=(fd,))
