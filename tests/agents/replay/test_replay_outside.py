@@ -176,9 +176,9 @@ async def test_the_package_index_is_not_reached(make: Make, tmp_path: Path, monk
     configure(monkeypatch, PIP_INDEX_URL=index.as_uri())
     use = "import otherwheel\nvalue = otherwheel.value"
     blocks = ("x = 1", "%pip install -q otherwheel", use, "print(value)")
-    state, _, printed = await run_turn(await make(allow_pip=True), None, *blocks)
+    state, _, printed = await run_turn(await make(allow_pip=True, timeout=60), None, *blocks)
     assert printed == ["", "", "", "2\n"]
-    _, words, printed = await run_turn(await make(allow_pip=True), state, "print(x, 'value' in globals())")
+    _, words, printed = await run_turn(await make(allow_pip=True, timeout=60), state, "print(x, 'value' in globals())")
     assert words == DIFFERENT.format("4 blocks were") + (
         "- block 2 printed something else than before: ERROR: Could not find a version that satisfies the requirement otherwheel "
         "(from versions: none) ERROR: No matching distribution found for otherwheel the command ended with exit status 1\n"
