@@ -19,7 +19,6 @@ from openai import DefaultAsyncHttpxClient
 from pydantic import BaseModel, Field
 
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
-from autogen_codeact.models.errors import LocalModelError
 from autogen_codeact.models.server import Address, ModelServer, server_of
 from autogen_codeact.models.weights import FILE, fetched_weights
 
@@ -75,7 +74,8 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         Each call has a connection of its own and is streamed: the server sees at once that it is closed, and stops generating.
 
         Raises:
-            LocalModelError: The model can't be loaded, or its process has ended.
+            LocalModelError: The model can't be fetched or loaded.
+            ConnectionError: Its process has ended. The next call starts it again.
         """
         address = await asyncio.to_thread(self._address)
         options = {"include_usage": True} | call.options
@@ -93,7 +93,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
                 has_answered = hasattr(error, "status_code")
                 if has_answered or self._server is None or not await asyncio.to_thread(self._server.has_ended):
                     raise
-                raise LocalModelError(f"the process of the model {self._server.path.name} has ended") from error
+                raise ConnectionError(f"the process of the model {self._server.path.name} has ended") from error
 
     def _openai_client(self, url: str, key: str, **options: Any) -> OpenAIChatCompletionClient:
         return OpenAIChatCompletionClient(

@@ -1,5 +1,5 @@
 """Errors of local models."""
 
 
-class LocalModelError(ConnectionError):
-    """A local model can't be loaded, or its server has ended."""
+class LocalModelError(Exception):
+    """A local model can't be fetched or loaded."""

@@ -5,28 +5,34 @@ It reads its settings from the first line of its standard input, prints the serv
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import sys
-import threading
 from typing import Any
+
+import xllamacpp
 
 _SMALL = 512 * 1024**2
 
 
 def main() -> None:
     """Serve until the parent has ended, however it ends."""
-    settings = json.loads(sys.stdin.readline())
-    ended = threading.Thread(target=_end_with_parent, daemon=True)
-    ended.start()
+    settings = json.loads(os.read(0, 65_536))
+    # Loading a model takes minutes, in which no Python code runs. The kernel sends SIGIO, which ends this process, when the parent
+    # has ended and so the pipe is closed.
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([0], [], [], 0)[0]:
+        return  # it has ended before that
     server = _serve(settings)
     print(server.listening_address, flush=True)  # noqa: T201 - the parent reads it
-    ended.join()
+    os.read(0, 1)
+    os._exit(0)  # where there is no SIGIO for pipes; the server's threads would go on
 
 
 def _serve(settings: dict[str, Any]) -> Any:
-    import xllamacpp  # noqa: PLC0415 - after the thread has started: loading it takes long
-
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.model_alias = {settings["name"]}
@@ -46,11 +52,6 @@ def _threads(path: str) -> int:
     if os.path.getsize(path) < _SMALL:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(0)  # the server's threads would go on
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from autogen_codeact.models.errors import LocalModelError
 START_TIMEOUT_S = 600.0
 """A model of many gigabytes on a slow disk takes minutes."""
 _SLOW_START_S = 2.0
-_NO_LIBRARY = "Local models need the package xllamacpp: pip install 'autogen-codeact[local]'"
 _SERVE = Path(__file__).with_name("serve.py")
 
 
@@ -86,8 +85,7 @@ class ModelServer:
 
     def _start(self, tell: Callable[[str], None]) -> None:
         self._end()
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise LocalModelError(_NO_LIBRARY)
+        check_installed()
         if not self.path.is_file():
             raise LocalModelError(f"there is no file {self.path}")
         key = secrets.token_urlsafe(32)
@@ -108,7 +106,7 @@ class ModelServer:
             self._address = Address(self._first_line(self._process, tell), key)
         except BaseException as error:
             reason = self._end()
-            if isinstance(error, OSError) and not isinstance(error, LocalModelError):
+            if isinstance(error, OSError):
                 raise LocalModelError(f"the model {self.path.name} can't be loaded: {reason}") from None
             raise
 
@@ -141,6 +139,12 @@ class ModelServer:
         lines = errors.read().decode(errors="replace").strip().splitlines()
         errors.close()
         return lines[-1][:300] if lines else f"its process ended with status {process.returncode}"
+
+
+def check_installed() -> None:
+    """Raise `LocalModelError` if llama.cpp is not installed."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise LocalModelError("Local models need the package xllamacpp: pip install 'autogen-codeact[local]'")
 
 
 _servers: dict[tuple[Path, int], ModelServer] = {}
