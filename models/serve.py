@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import select
-import sys
 from typing import Any
 
 import xllamacpp
@@ -20,8 +19,8 @@ _SMALL = 512 * 1024**2
 def main() -> None:
     """Serve until the parent has ended, however it ends."""
     settings = json.loads(os.read(0, 65_536))
-    # Loading a model takes minutes, in which no Python code runs. The kernel sends SIGIO, which ends this process, when the parent
-    # has ended and so the pipe is closed.
+    # Loading a model takes minutes, in which no Python code runs. The kernel sends SIGIO, which ends this process, when the
+    # pipe is closed because the parent has ended.
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([0], [], [], 0)[0]:

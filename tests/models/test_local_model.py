@@ -83,8 +83,7 @@ async def test_a_cancelled_answer_frees_the_model_within_a_second(live: LocalMod
             pass
 
     asking = asyncio.create_task(ask())
-    while not await asyncio.to_thread(lambda: slot(client)["is_processing"]):
-        assert not asking.done()
+    while not await asyncio.to_thread(lambda: slot(client)["is_processing"]):  # noqa: ASYNC110 - of another process
         await asyncio.sleep(0.02)
     token.cancel() if how == "token" else asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -96,12 +95,12 @@ async def test_a_cancelled_answer_frees_the_model_within_a_second(live: LocalMod
 async def test_after_a_crash_that_call_fails_and_the_next_one_starts_the_server_again() -> None:
     client = local_model(context=1024, max_tokens=900)
     asking = asyncio.create_task(client.create(STORY))
-    while client._server is None or not await asyncio.to_thread(lambda: slot(client)["is_processing"]):
+    while client._server is None or not await asyncio.to_thread(lambda: slot(client)["is_processing"]):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     first = client._server.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    with pytest.raises(ConnectionError, match="^the process of the model SmolLM2-135M-Instruct.Q4_1.gguf has ended$"):
+    with pytest.raises(ConnectionError, match=r"^the process of the model SmolLM2-135M-Instruct.Q4_1.gguf has ended$"):
         await asking
     assert (await client.create(STORY, extra_create_args={"max_tokens": 3})).usage.completion_tokens == 3
     assert client._server.pid not in (None, first)
@@ -114,8 +113,9 @@ async def test_clients_of_one_file_and_context_share_a_server(live: LocalModelCl
     assert live._server is other._server
 
 
-async def test_the_server_listens_on_loopback_only_and_wants_its_key(live: LocalModelClient) -> None:
-    address = await asyncio.to_thread(live._address)
+def test_the_server_listens_on_loopback_only_and_wants_its_key() -> None:
+    live = local_model(context=2048)
+    address = live._address()
     assert httpx.get(f"{address.url}/v1/models").status_code == 401
     assert live._server is not None
     arguments = Path(f"/proc/{live._server.pid}/cmdline").read_text()
@@ -166,8 +166,8 @@ async def test_a_component_has_the_path_and_never_the_weights(live: LocalModelCl
 
 
 async def test_files_that_are_no_models_are_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(LocalModelError, match="there is no file .*missing.gguf"):
+    with pytest.raises(LocalModelError, match=r"there is no file .*missing.gguf"):
         await gguf_model(tmp_path / "missing.gguf").create(STORY)
     (tmp_path / "text.gguf").write_text("not a model")
-    with pytest.raises(LocalModelError, match="^the model text.gguf can't be loaded: "):
+    with pytest.raises(LocalModelError, match=r"^the model text.gguf can't be loaded: "):
         await gguf_model(tmp_path / "text.gguf").create(STORY)

