@@ -5,6 +5,7 @@ import warnings
 
 from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.messages import CodeExecutionEvent
+from autogen_core.code_executor import FunctionWithRequirementsStr
 from autogen_core.models import ModelInfo
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -21,8 +22,6 @@ def solver(_name, url, model):
         functions = []
         if task.prices:
             # Its functions run in the container.
-            from autogen_core.code_executor import FunctionWithRequirementsStr
-
             source = f'def price(item: str) -> int:\n    """Return the price of an item."""\n    return {task.prices!r}[item]\n'
             functions.append(FunctionWithRequirementsStr(source))
         executor = DockerCommandLineCodeExecutor(image=os.environ["BENCH_IMAGE"], work_dir=folder, functions=functions)

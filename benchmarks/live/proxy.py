@@ -52,16 +52,18 @@ class _Handler(BaseHTTPRequestHandler):
         if body.get("stream"):
             body["stream_options"] = {"include_usage": True}
         began, pieces = time.monotonic(), []
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            with self.server.client.stream("POST", self.path, json=body) as answer:
-                self.send_response(answer.status_code)
-                self.send_header("Content-Type", answer.headers.get("content-type", "application/json"))
-                self.send_header("Connection", "close")
-                self.end_headers()
-                for piece in answer.iter_bytes():
-                    pieces.append(piece)
-                    self.wfile.write(piece)
-                    self.wfile.flush()
+        with (
+            contextlib.suppress(BrokenPipeError, ConnectionResetError),
+            self.server.client.stream("POST", self.path, json=body) as answer,
+        ):
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", answer.headers.get("content-type", "application/json"))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for piece in answer.iter_bytes():
+                pieces.append(piece)
+                self.wfile.write(piece)
+                self.wfile.flush()
         self.close_connection = True
         text, usage = read_answer(b"".join(pieces), bool(body.get("stream")))
         self.server.trace.append(

@@ -1,4 +1,4 @@
-"""Runs tasks with one library's agent, one after the other: `python -m live.solvers NAME URL MODEL` in that library's environment.
+"""Runs tasks with one library's agent, one after the other: `python -m live.solvers NAME URL MODEL`, in its environment.
 
 Reads a task from each line of the input, and writes a line with the last message and the outputs of code for each.
 """
@@ -40,7 +40,7 @@ def main():
             try:
                 done = solve(task, folder)
                 answer["text"], answer["outputs"] = asyncio.run(done) if asyncio.iscoroutine(done) else done
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is counted
                 traceback.print_exc()
                 answer["error"] = f"{type(error).__name__}: {error}"[:300]
         print(json.dumps(answer | {"seconds": time.monotonic() - began}), file=answers)
