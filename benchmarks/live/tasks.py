@@ -133,18 +133,22 @@ def _tool(chance):
     prices = {item: chance.randint(2, 90) for item in items}
     count = chance.randint(2, 12)
     first, second = items[:2]
-    return chance.choice(
-        [
-            (
-                f"The function price(item) returns the price of an item. What do {count} of '{first}' cost?",
-                count * prices[first],
-            ),
-            (
-                f"The function price(item) returns the price of an item. What do '{first}' and '{second}' cost together?",
-                prices[first] + prices[second],
-            ),
-        ]
-    ) + ({}, prices)
+    return (
+        *chance.choice(
+            [
+                (
+                    f"The function price(item) returns the price of an item. What do {count} of '{first}' cost?",
+                    count * prices[first],
+                ),
+                (
+                    f"The function price(item) returns the price of an item. What do '{first}' and '{second}' cost together?",
+                    prices[first] + prices[second],
+                ),
+            ]
+        ),
+        {},
+        prices,
+    )
 
 
 def _repair(chance):
