@@ -22,8 +22,8 @@ from live.solvers import SOLVERS
 from live.tasks import is_in_outputs, is_right, make_tasks
 from sidebyside.environments import WHERE, Missing, python_of
 
-from autogen_codeact.models.server import ModelServer
-from autogen_codeact.models.weights import fetched_weights
+from autogen_codeact.local_models.server import ModelServer
+from autogen_codeact.local_models.weights import fetched_weights
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 REQUIREMENTS = {

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autogen_codeact.models import local_model
-from autogen_codeact.models.client import LocalModelClient
+from autogen_codeact.local_models import local_model
+from autogen_codeact.local_models.client import LocalModelClient
 
 
 @pytest.fixture

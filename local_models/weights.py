@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from autogen_codeact.models.errors import LocalModelError
+from autogen_codeact.local_models.errors import LocalModelError
 
 NAME = "SmolLM2-135M-Instruct"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"

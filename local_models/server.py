@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from autogen_codeact.models.errors import LocalModelError
+from autogen_codeact.local_models.errors import LocalModelError
 
 START_TIMEOUT_S = 600.0
 """A model of many gigabytes on a slow disk takes minutes."""

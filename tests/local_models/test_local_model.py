@@ -16,9 +16,9 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from autogen_codeact.models import gguf_model, local_model
-from autogen_codeact.models.client import LocalModelClient
-from autogen_codeact.models.errors import LocalModelError
+from autogen_codeact.local_models import gguf_model, local_model
+from autogen_codeact.local_models.client import LocalModelClient
+from autogen_codeact.local_models.errors import LocalModelError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -131,7 +131,7 @@ def test_the_server_ends_with_its_parent_however_that_ends(tmp_path: Path, when:
     program = f"""
 import asyncio
 from autogen_core.models import UserMessage
-from autogen_codeact.models import local_model, server
+from autogen_codeact.local_models import local_model, server
 if {when!r} == "loading":
     server.ModelServer._first_line = lambda self, process, tell: (print(process.pid, flush=True), process.wait())
 client = local_model(context=512, max_tokens=400)
@@ -156,7 +156,7 @@ input()
 
 async def test_a_component_has_the_path_and_never_the_weights(live: LocalModelClient, tmp_path: Path) -> None:
     dumped = json.loads(live.dump_component().model_dump_json())
-    assert dumped["provider"] == "autogen_codeact.models.client.LocalModelClient"
+    assert dumped["provider"] == "autogen_codeact.local_models.client.LocalModelClient"
     assert dumped["config"] == {"context": 2048, "max_tokens": 200, "temperature": 0.0}
     loaded = ChatCompletionClient.load_component(dumped)
     assert isinstance(loaded, LocalModelClient)

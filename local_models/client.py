@@ -19,8 +19,8 @@ from openai import DefaultAsyncHttpxClient
 from pydantic import BaseModel, Field
 
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
-from autogen_codeact.models.server import Address, ModelServer, server_of
-from autogen_codeact.models.weights import FILE, fetched_weights
+from autogen_codeact.local_models.server import Address, ModelServer, server_of
+from autogen_codeact.local_models.weights import FILE, fetched_weights
 
 DEFAULT_CONTEXT = 8192
 _COUNT_TIMEOUT_S = 10.0
@@ -58,7 +58,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
     """
 
     component_config_schema = LocalModelConfig
-    component_provider_override = "autogen_codeact.models.client.LocalModelClient"
+    component_provider_override = "autogen_codeact.local_models.client.LocalModelClient"
 
     def __init__(self, config: LocalModelConfig) -> None:
         self.config = config

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.models import weights
-from autogen_codeact.models.errors import LocalModelError
+from autogen_codeact.local_models import weights
+from autogen_codeact.local_models.errors import LocalModelError
 
 
 @pytest.fixture
