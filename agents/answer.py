@@ -2,27 +2,169 @@
 
 from __future__ import annotations
 
+import builtins
 import json
-from collections.abc import Collection, Mapping
+import keyword
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any
 
-from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
-from autogen_core.models import RequestUsage
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import HandoffMessage
+from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import find_code
 from autogen_codeact.agents.extraction import extract_code_blocks
-from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
 from codeact_sandbox import ToolAnswer
+from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.tool import ToolArgumentError
+
+HANDOFF_STUB = '''
+def {name}(message=None):
+    """Hand the task over to another agent when this block ends without an error."""
+    _call("{name}", {{}} if message is None else {{"message": str(message)}})
+'''
+"""A handoff's function in the session. It returns, because a transfer takes effect when the block ends."""
+
+DONE = "The task was handed over to {target}."
+ONLY_FIRST = "Only the first transfer of a block counts; {names} had no effect."
+FAILED = "The code failed, so the task was not handed over to {target}."
+ANSWER_AFTER_TRANSFER = (
+    "{name} has been called, and the turn ends with that transfer: pass what {target} has to know as its message, or "
+    "call only one of the two"
+)
+TRANSFER_AFTER_ANSWER = "final_answer has been called before, so there is nothing left to hand over"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A handoff that code has called: the name of its function, the agent that is to go on, and what that is told."""
+
+    name: str
+    target: str
+    message: str
+
+    def as_message(self, source: str, context: list[LLMMessage], metadata: Mapping[str, str]) -> HandoffMessage:
+        """Make the agent's answer of it."""
+        metadata = {**metadata, "answered_by": self.name}
+        return HandoffMessage(
+            content=self.message, target=self.target, source=source, context=context, metadata=metadata
+        )
+
+
+@dataclass
+class BlockEnd:
+    """How one block ended the turn: by an answer, or by a handoff, which is then the answer, of those that it called."""
+
+    answer: Any = None
+    transfers: list[Transfer] = field(default_factory=list)
+
+    def take_effect(self, *, succeeded: bool) -> list[str]:
+        """Let the first transfer take effect, if the block succeeded; return what the model is told of the transfers."""
+        first = self.transfers[0]
+        if not succeeded:
+            return [FAILED.format(target=first.target)]
+        self.answer = first
+        others = dict.fromkeys(each.name for each in self.transfers if each.name != first.name)
+        return [DONE.format(target=first.target), *([ONLY_FIRST.format(names=", ".join(others))] if others else [])]
+
+    @property
+    def verb(self) -> str:
+        """What the block has done that no other one runs after it."""
+        if self.answer is None:
+            return "failed"
+        return "handed the task over" if isinstance(self.answer, Transfer) else "gave the answer"
+
+
+class HandoffTool:
+    """The host tool of a handoff."""
+
+    def __init__(self, handoff: Handoff, end: BlockEnd | None = None) -> None:
+        self.name = handoff.name
+        self.signature = f"(message: str = {handoff.message!r})"
+        self.description = handoff.description
+        self.source = HANDOFF_STUB.format(name=handoff.name)
+        self._handoff = handoff
+        self._end = end
+
+    def __eq__(self, other: object) -> bool:
+        # In a shared session several agents may have a handoff of one name; the function there is the same.
+        return isinstance(other, HandoffTool) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Record the call; the agent evaluates it when the block has ended."""
+        message = arguments.get("message", "")
+        if set(arguments) - {"message"} or not isinstance(message, str):
+            raise ToolArgumentError(f"{self.name} takes one argument at most, the message")
+        if self._end is None:
+            raise ValueError(f"the agent that runs this code can't hand over to {self._handoff.target}")
+        if self._end.answer is not None:
+            raise ValueError(TRANSFER_AFTER_ANSWER)
+        text = message if message.strip() else self._handoff.message
+        self._end.transfers.append(Transfer(self.name, self._handoff.target, text))
+        return ToolAnswer(None)
+
+
+def as_handoffs(values: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
+    """Check an agent's handoffs."""
+    handoffs = []
+    for each in values or ():
+        if not isinstance(each, Handoff | str):
+            raise TypeError(f"handoffs must hold names of agents and Handoff objects, not a {type(each).__name__}.")
+        handoffs.append(_checked_handoff(Handoff(target=each) if isinstance(each, str) else each))
+    names = [handoff.name for handoff in handoffs]
+    if double := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"Two handoffs have the same name ({', '.join(double)}): give one of them another `name`.")
+    return tuple(handoffs)
+
+
+def check_clash(handoffs: Sequence[Handoff], tools: Collection[str]) -> None:
+    """Refuse handoffs that have the names of tools."""
+    for handoff in handoffs:
+        if handoff.name in tools:
+            raise ValueError(
+                f"The handoff to {handoff.target} and a host tool are both called `{handoff.name}`: rename the tool, or "
+                f"use Handoff(target={handoff.target!r}, name=...)."
+            )
+
+
+def not_handed_over(handoffs: Sequence[Handoff], calls: Sequence[ToolCall]) -> list[str]:
+    """Return what the model is told of the transfers among the calls of a block whose sandbox broke."""
+    called = {call.name for call in calls if call.outcome == "ok"}
+    return [FAILED.format(target=handoff.target) for handoff in handoffs if handoff.name in called]
+
+
+def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) -> list[LLMMessage]:
+    """Return what the next agent gets to know beside the message, as AutoGen's `AssistantAgent` passes it on."""
+    if shown is not None:
+        return [AssistantMessage(content=generated.content, thought=generated.thought, source=source), shown]
+    if generated.thought:
+        return [AssistantMessage(content=generated.thought, source=source)]
+    return []
+
+
+def _checked_handoff(handoff: Handoff) -> Handoff:
+    target, name = handoff.target, handoff.name
+    if not target.strip():
+        raise ValueError("A handoff needs a target, the name of an agent.")
+    if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name) or hasattr(builtins, name):
+        raise ValueError(
+            f"The handoff to {target!r} can't be a function called `{name}`: in Python that is not a usable name. "
+            f"Use Handoff(target={target!r}, name=...)."
+        )
+    return handoff
+
 
 MAX_PROBLEM_CHARS = 2_000
 
-STUB = '''
+ANSWER_STUB = '''
 def final_answer(value):
     """Give the final answer, which ends the code and the task."""
 
@@ -57,56 +199,36 @@ def final_answer(value):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
-
-    Args:
-        text: As text, or as JSON.
-        value: As an instance of the agent's `output_type`; None without one.
-    """
+    """An answer as text, or as JSON; and as an instance of the agent's `output_type`, if there is one."""
 
     text: str
     value: BaseModel | None = None
 
-    def message(
-        self,
-        source: str,
-        *,
-        usage: RequestUsage | None = None,
-        metadata: Mapping[str, str] | None = None,
-        format_string: str | None = None,
-    ) -> BaseChatMessage:
-        """Make a message of it: a `StructuredMessage` with a value, shown as `format_string` says, else a `TextMessage`."""
-        more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
-        if self.value is None:
-            return TextMessage(content=self.text, **more)
-        kind = cast(type[BaseChatMessage], StructuredMessage[type(self.value)])  # type: ignore[misc]
-        return kind(content=self.value, format_string=format_string, **more)
 
-
+@dataclass(frozen=True, eq=False)
 class FinalAnswerTool:
     """The host tool by which code gives the answer. Only a call that reached the host counts, not what the code prints."""
+
+    end: BlockEnd | None = None
+    output_type: type[BaseModel] | None = None
 
     name = "final_answer"
     signature = "(value)"
     description = "Give the final answer, which ends the code and the task."
-    source = STUB
-
-    def __init__(self, end: BlockEnd | None = None, output_type: type[BaseModel] | None = None) -> None:
-        self._end = end
-        self._output_type = output_type
+    source = ANSWER_STUB
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Accept the answer."""
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
-        if self._end is None:
+        if self.end is None:
             raise ValueError("there is no agent here that could give an answer")
-        if self._end.answer is not None:
+        if self.end.answer is not None:
             raise ValueError("final_answer has been called before; the first answer counts")
-        if self._end.transfers:
-            first = self._end.transfers[0]
+        if self.end.transfers:
+            first = self.end.transfers[0]
             raise ValueError(ANSWER_AFTER_TRANSFER.format(name=first.name, target=first.target))
-        self._end.answer = from_value(arguments["value"], self._output_type)
+        self.end.answer = from_value(arguments["value"], self.output_type)
         return ToolAnswer(None)
 
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response, TaskResult
@@ -23,13 +23,14 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.code_executor import CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 
+from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import CodeRunner
+from autogen_codeact.agents.code_runner import CodeRunner, RunOptions, StepRecord
 from autogen_codeact.agents.code_search import FoundCode, NotRun, as_metadata, describe_not_run, runnable_languages
 from autogen_codeact.agents.config import (
     AgentConfig,
@@ -39,22 +40,15 @@ from autogen_codeact.agents.config import (
     load_parts,
     read_state,
 )
-from autogen_codeact.agents.context_budget import ContextBudget, check_budget
-from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.agents.hints import metadata_of_hints
+from autogen_codeact.agents.conversation import ContextBudget, Conversation, Emit, check_budget
+from autogen_codeact.agents.environment import describe_environment, metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.observation import as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import RunEnded, StepRecord
 from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
-OUTPUT_CHUNK = {"chunk_of": "execution"}
-"""Metadata of chunk events with output of code, in contrast to those of models."""
-
 Item = BaseAgentEvent | BaseChatMessage
 
 
@@ -217,6 +211,14 @@ class BaseCodeAgent(BaseChatAgent):
                 self._described = shown
             return await self._solve(conversation, token, emit)
 
+    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
+        """Make a message of the answer: a `StructuredMessage` with a value, else a `TextMessage`."""
+        more: dict[str, Any] = {"source": self.name, "models_usage": usage, "metadata": metadata}
+        if answer.value is None:
+            return TextMessage(content=answer.text, **more)
+        kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
+        return kind(content=answer.value, format_string=self._options.output_format, **more)
+
     @abstractmethod
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
         """Return the system message: what the agent is for, with descriptions of the host tools and of the sandbox."""
@@ -224,17 +226,6 @@ class BaseCodeAgent(BaseChatAgent):
     @abstractmethod
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Have the model write code, run it, and return the answer."""
-
-    async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
-        """Run code, and emit its output as chunk events.
-
-        AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
-        """
-
-        async def on_output(text: str) -> None:
-            await emit(ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK))
-
-        return await self._runner.run(blocks, token, on_output)
 
     async def _show_result(
         self,
@@ -413,7 +404,7 @@ class BaseCodeAgent(BaseChatAgent):
         }
 
     @classmethod
-    def _load(cls, config: AgentConfig) -> Self:
+    def _from_config(cls, config: AgentConfig) -> Self:
         """Make an agent that owns its parts from its configuration."""
         agent = cls(**load_parts(config))
         agent._owns_parts = True

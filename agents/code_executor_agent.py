@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
 from autogen_agentchat.messages import (
@@ -21,6 +21,7 @@ from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.code_runner import BROKEN, RunEnded, RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
@@ -35,11 +36,9 @@ from autogen_codeact.agents.code_search import (
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
-from autogen_codeact.agents.hints import metadata_of_hints
+from autogen_codeact.agents.environment import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
-from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import RunEnded
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_execution_result, describe, metadata_of
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
@@ -207,14 +206,15 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if ended.error is not None and is_last:
                 raise ended.error
             result = ended.result
-            if outcome_of(result) != "denied":
+            denied = as_execution_result(result).outcome == "denied"
+            if not denied:
                 ran += [block.code for block in code.blocks]
             not_run = notes.news(code.not_run)
             await self._show_result(conversation, result, not_run, attempt, emit, limit=self.MAX_OUTPUT_CHARS)
-            if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
+            if result.exit_code == 0 or is_last or denied:
                 break
 
-            decided = await self._decide(conversation, token)
+            decided = await self._decider.ask(conversation.client, await conversation.messages(), token)
             await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break
@@ -243,7 +243,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             except ValueError as error:
                 misfit, final_message = str(error), None
             else:
-                return answer.message(self.name, usage=generated.usage, format_string=self._options.output_format)
+                return self._message(answer, generated.usage, {})
             if correction < MAX_CORRECTIONS:
                 sent_back = MISFIT.format(problem=misfit)
                 await conversation.notify(sent_back)
@@ -261,9 +261,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return None
 
     async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
-        if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
-            return await self._runner.ended(self.execute_code_block(blocks, token))
-        return await self._run(blocks, token, emit)
+        if type(self).execute_code_block is CodeExecutorAgent.execute_code_block:
+            return await self._runner.run(blocks, token, emit)
+        try:
+            return RunEnded(await self.execute_code_block(blocks, token))
+        except BROKEN as error:
+            return self._runner.broken(error)
 
     async def _run_code_of_others(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit
@@ -324,9 +327,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """Return the code that would be run for these messages; none if a block is cut off."""
         return self._code_in_messages(messages).blocks
 
-    async def _decide(self, conversation: Conversation, token: CancellationToken) -> DecisionResult:
-        return await self._decider.ask(conversation.client, await conversation.messages(), token)
-
     def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> FoundCode:
         texts = [
             message.content
@@ -367,7 +367,3 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return CodeExecutorAgentConfig(
             **self._config_fields(), max_retries_on_error=self._max_retries_on_error, sources=self._sources
         )
-
-    @classmethod
-    def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
-        return cls._load(config)

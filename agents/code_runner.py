@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Protocol, TypeVar
 
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
+from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
-from autogen_codeact.agents.approval import denied, request_approval
-from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash, not_handed_over
-from autogen_codeact.agents.hints import Hint, hints_for
+from autogen_codeact.agents.answer import (
+    FINAL_ANSWER,
+    Answer,
+    BlockEnd,
+    FinalAnswerTool,
+    HandoffTool,
+    Transfer,
+    check_clash,
+    not_handed_over,
+)
+from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.conversation import Emit
+from autogen_codeact.agents.environment import Hint, hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
+    RedactResult,
     SessionRecord,
     record_calls,
     record_of,
@@ -28,37 +42,109 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
-from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.agents.steps import RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.protocols import HasSandboxFacts
+from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
 from codeact_sandbox.types.tool import HostToolProtocol
 
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How an agent runs code.
+
+    Args:
+        approval_func: Decides whether code may run; None if all code may.
+        stream_output: Whether there are events about output, if the executor can stream it.
+        tools: Host tools of the agent.
+        approve_tool: Called before each call to a host tool; None for that of the executor, if any.
+        redact: Returns what is recorded of a tool's result or error; None for all of it.
+        setup: Python that runs first in each new session; None for nothing.
+        answers: Whether code can call `final_answer`; only with an executor that has host tools.
+        output_type: The model that the agent's answer must fit, or None.
+        output_format: How such an answer is shown as text: a format string with its fields; None for JSON.
+        describe_environment: Whether the model is told what is in the sandbox.
+        handoffs: Agents to which code can hand the task over; only with an executor that has host tools.
+    """
+
+    approval_func: ApprovalFuncType | None
+    stream_output: bool
+    tools: Sequence[ToolLike]
+    approve_tool: ApproveTool | None
+    redact: RedactResult | None
+    setup: str | None = None
+    answers: bool = False
+    output_type: type[BaseModel] | None = None
+    output_format: str | None = None
+    describe_environment: bool = True
+    handoffs: tuple[Handoff, ...] = ()
+
+
+T = TypeVar("T")
+Kind = Literal["facts", "rebuild", "file"]
+"""What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """How code of an agent ended: also how its sandbox broke, and the answer that it gave, or the handoff that it called."""
+
+    result: CodeResult
+    error: SandboxError | None = None
+    answer: Answer | Transfer | None = None
+
+
+class RunsCode(Protocol):
+    """The part of an agent that runs its code: its `CodeRunner`."""
+
+    in_session: bool
+
+    def journal(self) -> Journal | None:
+        """Return the journal of its session; None without a session."""
+        ...
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before, from its result."""
+        ...
+
+
+class StepRecord(Protocol):
+    """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
+
+    async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
+        """Run the code of a step, or return how it ended before."""
+        ...
+
+    async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
+        """Return a value from outside."""
+        ...
+
+
 logger = logging.getLogger("autogen_codeact")
 
 RESTART_DEADLINE_S = 120.0
+BROKEN = (SandboxDied, SandboxTimeout, SandboxProtocolError)
 INTERRUPTED = (
     "An earlier attempt at this was interrupted, and its messages are not in this conversation. Its code had already made these "
     "calls to host tools; don't repeat what was done:"
 )
 LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
-OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
-TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
 TEXT_FILES = 10_000
 MANY_CALLS = 100
 
-OnOutput = Callable[[str], Awaitable[None]]
+OUTPUT_CHUNK = {"chunk_of": "execution"}
+"""Metadata of chunk events with output of code, in contrast to those of models."""
 
 
 class CodeRunner:
@@ -82,9 +168,7 @@ class CodeRunner:
         self._facts: SandboxFacts | None = None
         self._facts_for: int | None = None
         self._prepared_for: int | None = None
-        self._prepared_by = 0
-        self._outputs_kept = 0
-        self._texts_kept = 0
+        self._kept = Counter[str]()
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
@@ -133,29 +217,27 @@ class CodeRunner:
     # Running
 
     async def run(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None = None
+        self, blocks: list[CodeBlock], cancellation_token: CancellationToken, emit: Emit | None = None
     ) -> RunEnded:
         """Run the blocks, if they are approved. Cancelling it kills the block that runs."""
-        live = partial(self._run_live, blocks, cancellation_token, on_output)
+        live = partial(self._run_live, blocks, cancellation_token, emit)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live))
 
-    async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None
-    ) -> RunEnded:
-        ends: list[BlockEnd] = []
-        ended = await awaited(self.ended(self._run(blocks, token, on_output, ends)), token)
-        return replace(ended, answer=ends[-1].answer) if ends and ends[-1].answer is not None else ended
-
-    async def ended(self, run: Awaitable[CodeResult]) -> RunEnded:
-        """Await the result of a run, also if the sandbox breaks."""
+    async def _run_live(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None) -> RunEnded:
+        end = BlockEnd()
         try:
-            return RunEnded(await run)
-        except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
-            result = broken(error, session=self.in_session)
-            return RunEnded(_with_notes(result, *not_handed_over(self._options.handoffs, error.tool_calls)), error)
+            return RunEnded(await awaited(self._run(blocks, token, emit, end), token), answer=end.answer)
+        except BROKEN as error:
+            return self.broken(error, end.answer)
+
+    def broken(self, error: SandboxError, answer: Answer | Transfer | None = None) -> RunEnded:
+        """Return how code ended whose sandbox broke."""
+        result = broken(error, session=self.in_session)
+        notes = not_handed_over(self._options.handoffs, error.tool_calls)
+        return RunEnded(_with_notes(result, *notes), error, answer)
 
     async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, ends: list[BlockEnd]
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
     ) -> CodeResult:
         if self._options.approval_func is not None:
             context = await self._context.get_messages()
@@ -165,32 +247,35 @@ class CodeRunner:
         self._ran_code = True
         await self.rebuild(token)
         before = await self._prepare(token) if self._options.setup is not None else None
-        result = await self._run_all(blocks, token, on_output, ends)
-        if not isinstance(result, ExecutionResult):
-            return result
+        if self._with_tools is None:
+            return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
+        if self._session is not None:
+            result = await self._run_in_session(self._session, blocks, token, emit, end)
+        else:
+            result = await self._execute(blocks, token, emit, end)
+            if len(blocks) > 1 and result.exit_code != 0:
+                result = _with_notes(result, NOT_REACHED)
         if before is not None and before.state == "lost":
             result = replace(result, state="lost", notes=(*before.notes, *result.notes))
-        elif result.state == "lost" or 0 < result.restored_before <= self._prepared_by:
+        elif result.state == "lost":
             self._prepared_for = None
         return result
 
-    async def _run_all(
-        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, ends: list[BlockEnd]
-    ) -> CodeResult:
-        if self._with_tools is None:
-            return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
-        if self._session is None or self._record is None:
-            ends.append(BlockEnd())
-            result = await self._execute(blocks, token, on_output, ends[-1])
-            return _with_notes(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
+    async def _run_in_session(
+        self,
+        session: SessionExecutor,
+        blocks: list[CodeBlock],
+        token: CancellationToken,
+        emit: Emit | None,
+        end: BlockEnd,
+    ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
         for block in blocks:
-            ends.append(end := BlockEnd())
-            result = await self._execute([block], token, on_output, end)
-            note = partial(
-                self._record.add_block, self._session, block, result, self._options.redact, result.files_before
-            )
+            end.transfers.clear()
+            result = await self._execute([block], token, emit, end)
+            assert self._record is not None
+            note = partial(self._record.add_block, session, block, result, self._options.redact)
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
             await in_thread(note) if many else note()
@@ -220,19 +305,22 @@ class CodeRunner:
         return RunEnded(result, error, end.answer)
 
     async def _execute(
-        self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None, end: BlockEnd
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
         on_call = self._calls.append if self._calls is not None else None
         context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end))
-        if on_output is None or not self._options.stream_output:
+        if emit is None or not self._options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
                     result = item
                 elif item.text:
-                    await on_output(item.text)
+                    # AutoGen's teams and `Console` accept only chunk events of models.
+                    await emit(
+                        ModelClientStreamingChunkEvent(content=item.text, source=self._source, metadata=OUTPUT_CHUNK)
+                    )
         return result
 
     def _ending_tools(self, end: BlockEnd) -> dict[str, HostToolProtocol]:
@@ -247,26 +335,22 @@ class CodeRunner:
         calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
         return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
-    async def keep_output(self, result: CodeResult) -> str | None:
-        """Copy the whole output of a result into a file in the sandbox."""
-        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
-        file = await self._store(result.output, name)
-        self._outputs_kept += file is not None
-        return file
+    async def keep_output(self, text: str) -> str | None:
+        """Store an output that the model does not get whole in a file in the sandbox, and return its name, or None."""
+        return await self._keep(text, "output", OUTPUT_FILES)
 
     async def keep_text(self, text: str) -> str | None:
         """Store a message that the model no longer gets whole in a file in the sandbox, and return its name, or None."""
-        if self._texts_kept == TEXT_FILES:
-            return None
-        file = await self._store(text, TEXT_FILE.format(agent=self._source, number=self._texts_kept + 1))
-        self._texts_kept += file is not None
-        return file
+        return await self._keep(text, "step", TEXT_FILES)
 
-    async def _store(self, text: str, name: str) -> str | None:
+    async def _keep(self, text: str, kind: str, most: int) -> str | None:
         if self._with_tools is None:
             return None
+        name = f".codeact/{self._source}-{kind}-{self._kept[kind] % most + 1}.txt"
         store = partial(self._upload, self._with_tools, text, name)
-        return await (store() if self.steps is None else self.steps.value("file", store, str | None))
+        file = await (store() if self.steps is None else self.steps.value("file", store, str | None))
+        self._kept[kind] += file is not None
+        return file
 
     async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
@@ -312,10 +396,7 @@ class CodeRunner:
         if result.exit_code != 0:
             raise ValueError(f"The agent's setup failed. {describe(result)}")
         self._prepared_for = self._session_number()
-        if not isinstance(result, ExecutionResult):
-            return None
-        self._prepared_by = result.number
-        return result
+        return result if isinstance(result, ExecutionResult) else None
 
     def _session_number(self) -> int:
         return self._session.starts if self._session is not None else 0

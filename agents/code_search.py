@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from autogen_core.code_executor import CodeBlock
@@ -159,12 +159,12 @@ def _why(block: NotRun, run: str) -> str:
             return f"only {run} is run here"
 
 
+@dataclass
 class NotRunNotes:
     """Keeps track, during one turn, of the blocks that the model has been told about: each block is named once."""
 
-    def __init__(self) -> None:
-        self._named: set[NotRun] = set()
-        self._just_named = False
+    _named: set[NotRun] = field(default_factory=set)
+    _just_named: bool = False
 
     def news(self, blocks: Sequence[NotRun]) -> list[NotRun]:
         """Return the blocks of a message that ran other code, as far as they are to be named."""
@@ -185,16 +185,11 @@ class NotRunNotes:
 
 @dataclass(frozen=True)
 class FoundCode:
-    """The code in some messages.
-
-    Args:
-        blocks: The blocks to run.
-        cut_off: Whether there is nothing to run because a block was never closed.
-        not_run: The blocks of code that are not run, with the reasons.
-    """
+    """The code in some messages: the blocks to run, and those that are not run."""
 
     blocks: list[CodeBlock]
     cut_off: bool
+    """Whether there is nothing to run because a block was never closed."""
     not_run: tuple[NotRun, ...] = ()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import ClassVar, Self
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
@@ -13,15 +15,23 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, closing_answer, read_answer
+from autogen_codeact.agents.answer import (
+    Answer,
+    HandoffTool,
+    Transfer,
+    as_handoffs,
+    closing_answer,
+    context_for,
+    read_answer,
+)
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
@@ -33,16 +43,81 @@ from autogen_codeact.agents.code_search import (
     find_code,
 )
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
-from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
-from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
+from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
-from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.tool import HostToolProtocol
+
+
+class DeadlineExpired(Exception):
+    """A deadline has expired, and what ran was cancelled."""
+
+
+class Budget:
+    """Steps, tokens and seconds of one turn."""
+
+    def __init__(self, max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:
+        self.steps = 0
+        self._max_steps = max_steps
+        self._max_tokens = max_tokens
+        self._until = time.monotonic() + max_seconds if max_seconds is not None else None
+        self.tokens = 0
+
+    @property
+    def reached_limit(self) -> str | None:
+        """Name of the limit that has been reached, such as `max_steps`, or None."""
+        if self._until is not None and time.monotonic() >= self._until:
+            return "max_seconds"
+        if self._max_tokens is not None and self.tokens >= self._max_tokens:
+            return "max_tokens"
+        if self.steps >= self._max_steps:
+            return "max_steps"
+        return None
+
+    @contextmanager
+    def timed(self, token: CancellationToken) -> Iterator[CancellationToken]:
+        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over.
+
+        Raises:
+            DeadlineExpired: They were over.
+        """
+        if self._until is None:
+            yield token
+            return
+        with with_deadline(token, self._until - time.monotonic()) as inner:
+            yield inner
+
+
+@contextmanager
+def with_deadline(token: CancellationToken, seconds: float) -> Iterator[CancellationToken]:
+    """Give the body a token that is cancelled with `token`, and after some seconds.
+
+    `asyncio.timeout` in a generator would cancel its consumer, too.
+    """
+    inner = CancellationToken()
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        inner.cancel()
+
+    token.add_callback(inner.cancel)
+    timer = asyncio.get_running_loop().call_later(max(0.0, seconds), expire)
+    me = asyncio.current_task()
+    cancels_before = me.cancelling() if me else 0
+    try:
+        yield inner
+    except asyncio.CancelledError:
+        if not expired or token.is_cancelled() or (me and me.cancelling() > cancels_before):
+            raise
+        raise DeadlineExpired from None
+    finally:
+        timer.cancel()
+
 
 CLOSING_DEADLINE_S = 120.0
 
@@ -234,7 +309,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         budget.steps += 1
         attempt, step = budget.steps - 1, str(budget.steps)
         generated = await conversation.generate(token, emit)
-        budget.count(generated.usage)
+        budget.tokens += generated.usage.prompt_tokens + generated.usage.completion_tokens
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         if code.blocks:
@@ -272,12 +347,12 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         emit: Emit,
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
-        ended = await self._run(code.blocks, token, emit)
+        ended = await self._runner.run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
         result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
-        whole = await self._runner.keep_output(result) if len(result.output) > limit else None
+        whole = await self._runner.keep_output(result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
         shown = await self._show_result(
@@ -289,9 +364,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if answer is None:
             return None
         return self._message(answer, None, {"steps": step, "answered_by": "final_answer"})
-
-    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
-        return answer.message(self.name, usage=usage, metadata=metadata, format_string=self._options.output_format)
 
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
@@ -314,10 +386,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             max_seconds=self._max_seconds,
             max_output_chars=self._max_output_chars,
         )
-
-    @classmethod
-    def _from_config(cls, config: CodeActAgentConfig) -> Self:
-        return cls._load(config)
 
 
 def _check_limits(**limits: int | None) -> None:

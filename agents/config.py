@@ -24,11 +24,11 @@ from pydantic import (
     model_serializer,
 )
 
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
-from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
+from autogen_codeact.agents.conversation import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
-from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, refuse_functions
 from autogen_codeact.executors.tools.policies import loaded
 

@@ -45,12 +45,7 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True)
 class DecisionResult:
-    """A decision and the tokens that it used.
-
-    Args:
-        decision: Retry or not, and why.
-        usage: Tokens of all answers, as far as the client returned them.
-    """
+    """A decision, and the tokens of all answers, as far as the client returned them."""
 
     decision: RetryDecision
     usage: RequestUsage

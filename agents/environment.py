@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.agents.observation import as_execution_result
 from autogen_codeact.agents.text import shorten
 from codeact_sandbox.facts import SandboxFacts, SandboxFiles
 from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.result import written_by_code
 
 MAX_CHARS = 1_500
 MAX_NAME_CHARS = 60
@@ -108,3 +113,180 @@ def _fitting(items: Iterable[str], room: int, count: int | None = None) -> str:
         if len(text) <= room or not listed:
             return text
         listed.pop()
+
+
+MAX_LOOKED_AT_CHARS = 20_000
+"""Of the end of an output, where errors are."""
+MAX_HOSTS = 5
+
+PROJECTS = {
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "PIL": "pillow",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Packages whose module has another name."""
+INSTEAD = {
+    "altair": ("matplotlib",),
+    "beautifulsoup4": ("lxml",),
+    "bokeh": ("matplotlib",),
+    "dask": ("pandas",),
+    "modin": ("pandas",),
+    "opencv-python": ("pillow", "numpy"),
+    "plotly": ("matplotlib",),
+    "polars": ("pandas",),
+    "scikit-image": ("pillow", "scipy"),
+    "scikit-learn": ("scipy", "numpy"),
+    "seaborn": ("matplotlib",),
+    "statsmodels": ("scipy",),
+    "tensorflow": ("torch", "scikit-learn", "numpy"),
+    "torch": ("scikit-learn", "numpy"),
+}
+"""Installed packages that can do part of the same."""
+
+DO_WITHOUT = "do without it, or say in the answer what is missing."
+
+_MODULE = re.compile(r"No module named '?([A-Za-z_]\w{0,60})")
+_NO_PACKAGE = re.compile(r"No matching distribution found for ([\w.-]{1,60})")
+_COMMAND = re.compile(r"^[^\n:]{0,200}: (?:line )?(?:\d+: )?([\w.+-]{1,60}): (?:command )?not found", re.MULTILINE)
+_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '([\w+-]{1,60})'")
+_NO_NAME = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Could not resolve host|No address associated with "
+    r"hostname|Network is unreachable|unable to resolve host"
+)
+_NOT_ALLOWED = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,253}(?::\d{1,5})?) is not in allow_domains")
+_HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,20})")
+_READ_ONLY = re.compile(
+    r"Read-only file system(?:: '([^'\n]{1,200})')?|PermissionError: \[Errno 13\] Permission denied: '(/[^'\n]{1,200})'"
+)
+_TRIGGER = re.compile(
+    "No module|No matching|not found|No such file|resol|not known|No address|unreachable|allow_domains"
+)
+"""Part of every text that the patterns above look for after a success."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a limit of the sandbox means.
+
+    Args:
+        problem: What code has met.
+        way_out: What code can do instead.
+        options: What would help, each as a program gives it and as the command line does.
+    """
+
+    problem: str
+    way_out: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def for_model(self) -> str:
+        """The line for who writes the code."""
+        return f"Hint: {self.problem} {self.way_out}"
+
+    def for_person(self, *, flags: bool) -> str:
+        """Return the line for who runs the sandbox."""
+        helping = " or ".join(option[flags] for option in self.options)
+        return f"Hint: {self.problem} {f'{helping} would help.' if helping else self.way_out}"
+
+
+def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
+    """Return a hint for each limit of the sandbox that code has met."""
+    result = as_execution_result(result)
+    if facts is None or result.outcome == "denied":
+        return []
+    text = written_by_code(result)[-MAX_LOOKED_AT_CHARS:]
+    failed = result.exit_code != 0
+    if failed and result.error is not None:
+        text += f"\n{result.error.type}: {result.error.message[:MAX_LOOKED_AT_CHARS]}"
+    if not failed and _TRIGGER.search(text) is None:
+        return []
+    # Code that succeeded has dealt with an exception, but commands in it may have failed.
+    find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _connection]
+    if failed:
+        find += [_read_only, _full]
+    hints = [hint for one in find if (hint := one(text, facts)) is not None]
+    if result.outcome == "oom":
+        hints.append(_memory(facts))
+    return hints
+
+
+def metadata_of_hints(hints: list[Hint]) -> dict[str, str]:
+    """Return the hints for persons as metadata of a message; empty without any."""
+    if not hints:
+        return {}
+    return {
+        "hints": "\n".join(hint.for_person(flags=False) for hint in hints),
+        "hints_with_flags": "\n".join(hint.for_person(flags=True) for hint in hints),
+    }
+
+
+def _package(text: str, facts: SandboxFacts) -> Hint | None:
+    match = re.search(r"ModuleNotFoundError: ", text) and _MODULE.search(text)
+    name = PROJECTS.get(match[1], match[1]) if match else None
+    if name is None and (missing := _NO_PACKAGE.search(text)):
+        name = missing[1]
+    if name is None:
+        return None
+    there = [other for other in INSTEAD.get(name.lower(), ()) if other in facts.packages]
+    instead = f" {' and '.join(there)} can be used instead." if there else ""
+    if facts.pip or facts.network:
+        return Hint(f"{name} is not installed.{instead}", f"`pip install {name}` in a shell block may install it.")
+    image = ((f"packages=['{name}']", f"--package {name}"),) if facts.packages_option else ()
+    way_out = f"It can't be installed from code: {DO_WITHOUT}"
+    return Hint(f"{name} is not installed.{instead}", way_out, (*image, ("allow_pip=True", "--allow-pip")))
+
+
+def _command(text: str, facts: SandboxFacts) -> Hint | None:
+    match = _COMMAND.search(text) or _PROGRAM.search(text)
+    if match is None:
+        return None
+    there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
+    image = (("an image= that has it", "an --image that has it"),) if facts.packages_option else ()
+    return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
+
+
+def _memory(facts: SandboxFacts) -> Hint:
+    more = f"{2 * facts.memory_bytes // 1024**2}m"
+    problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
+    return Hint(problem, "Work on less data at a time.", ((f"memory='{more}'", f"--memory {more}"),))
+
+
+def _connection(text: str, facts: SandboxFacts) -> Hint | None:
+    refused = _NOT_ALLOWED.search(text)
+    if facts.network or not (refused or _NO_NAME.search(text)):
+        return None
+    host = refused or _HOST.search(text)
+    name = host[1].lower() if host else "api.example.com"
+    allow = ((f"allow_domains=['{name}']", f"--allow-domain {name}"),)
+    if facts.domains:
+        some = ", ".join(map(shown_name, facts.domains[:MAX_HOSTS]))
+        more = f" and {len(facts.domains) - MAX_HOSTS} more" if len(facts.domains) > MAX_HOSTS else ""
+        return Hint(f"the sandbox reaches only {some}{more}.", f"Other hosts can't be reached: {DO_WITHOUT}", allow)
+    return Hint("the sandbox has no network.", f"No host can be reached: {DO_WITHOUT}", allow)
+
+
+def _read_only(text: str, facts: SandboxFacts) -> Hint | None:
+    match = _READ_ONLY.search(text)
+    if match is None:
+        return None
+    path = match[1] or match[2] or ""
+    if facts.data and (path == "/data" or path.startswith("/data/")):
+        return Hint("/data is read-only.", f"Copy files to {WORKSPACE} to change them.")
+    return Hint(f"code can write in {WORKSPACE} and /tmp;", "other folders are read-only.")
+
+
+def _full(text: str, facts: SandboxFacts) -> Hint | None:
+    if not _FULL.search(text):
+        return None
+    holds = f" {WORKSPACE} holds {size(facts.workspace_bytes)}." if facts.workspace_bytes is not None else ""
+    more = (("more room (workspace=…, tmp=…, within memory=…)", "more room (--disk SIZE)"),)
+    return Hint(f"the disk is full.{holds}", "Remove files that are not needed.", more)

@@ -118,19 +118,19 @@ class _Fence:
         return not line.info and line.columns == line.indent and self.counts(line)
 
 
+@dataclass(slots=True)
 class _Scanner:
     """One pass over one text; the lines of a block quote are a text of their own."""
 
-    def __init__(self, text: str, depth: int = 0) -> None:
-        self.text = text
-        self.depth = depth
-        self.blocks: list[ExtractedBlock] = []
-        self.seen = 0
-        self.line_start = 0
-        self.line_indent = -1
-        self.tried = -1
-        self.counted = (0, 1)
-        self.found: dict[str, int] = {}
+    text: str
+    depth: int = 0
+    blocks: list[ExtractedBlock] = field(default_factory=list)
+    seen: int = 0
+    line_start: int = 0
+    line_indent: int = -1
+    tried: int = -1
+    counted: tuple[int, int] = (0, 1)
+    found: dict[str, int] = field(default_factory=dict)
 
     def scan(self) -> list[ExtractedBlock]:
         at = 0

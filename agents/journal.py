@@ -212,8 +212,6 @@ class SessionRecord:
         self._bytes = 0
         # The files that the last entry with known files has found.
         self._files: Manifest = {}
-        # Of the blocks in the sandbox, those left out included.
-        self._numbers: list[int] = []
         self._unrecorded_before = 0
 
     def add_block(
@@ -222,35 +220,27 @@ class SessionRecord:
         block: CodeBlock,
         result: ExecutionResult,
         redact: RedactResult | None,
-        files: Manifest | None = None,
     ) -> None:
         """Add a block to the journal.
 
         A failed block is added, too, because what it did before its error stays. A killed one has left nothing in the session.
         """
         self.check_sandbox(executor)
-        if result.state != "kept":
-            self.apply_state(result)
-        if result.outcome in ("ok", "error"):
-            entry = entry_of(block, result, redact)
-            entry.files = {} if files == self._files else None if files is None else difference(self._files, files)
-            self.add(entry, result.number)
-
-    def apply_state(self, result: ExecutionResult) -> None:
-        """Remove the blocks whose effects on the session were undone."""
         if result.state == "lost":
             self.clear()
-        elif result.restored_before:
-            while self._numbers and max(self._numbers) >= result.restored_before:
-                self._take_out_last()
-            self._files = next((files for files in reversed(list(self.journal.manifests())) if files is not None), {})
-
-    def _take_out_last(self) -> None:
-        self._numbers.pop()
-        if len(self._numbers) >= len(self.journal.entries):
-            self.journal.left_out -= 1
-        else:
-            self._bytes -= size_of(self.journal.entries.pop(), MAX_BYTES)
+        if result.outcome in ("ok", "error"):
+            files = result.files_before
+            self.add(
+                JournalEntry.model_construct(
+                    language=block.language,
+                    code=block.code,
+                    outcome="ok" if result.outcome == "ok" else "error",
+                    output=digest(result.output),
+                    calls=[redacted(call, redact) for call in result.tool_calls],
+                    files=None if files is None else {} if files == self._files else difference(self._files, files),
+                    connections=sum(connection.allowed for connection in result.connections),
+                )
+            )
 
     def check_sandbox(self, executor: SessionExecutor) -> None:
         """Begin a new journal if the sandbox was replaced, and count the blocks that others ran in it."""
@@ -260,9 +250,8 @@ class SessionRecord:
             self._starts = executor.starts
         self.journal.unrecorded = self._unrecorded_before + executor.unrecorded
 
-    def add(self, entry: JournalEntry, number: int) -> None:
-        """Add an entry with the block's number in its sandbox, if there is room and none was left out before it."""
-        self._numbers.append(number)
+    def add(self, entry: JournalEntry) -> None:
+        """Add an entry, if there is room and none was left out before it."""
         size = size_of(entry, MAX_BYTES)
         if self.journal.left_out or len(self.journal.entries) >= MAX_BLOCKS or self._bytes + size > MAX_BYTES:
             self.journal.left_out += 1
@@ -276,7 +265,7 @@ class SessionRecord:
         """Begin the journal of an empty session."""
         self.journal = Journal()
         self._bytes = self._unrecorded_before = 0
-        self._numbers, self._files = [], {}
+        self._files = {}
 
     def start_rebuilding(self, executor: SessionExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
@@ -315,19 +304,6 @@ def size_of(entry: JournalEntry, enough: int) -> int:
         if size > enough:
             break
     return size
-
-
-def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
-    """Make the entry of a block that was not killed."""
-    calls = [redacted(call, redact) for call in result.tool_calls]
-    return JournalEntry.model_construct(
-        language=block.language,
-        code=block.code,
-        outcome="ok" if result.outcome == "ok" else "error",
-        output=digest(result.output),
-        calls=calls,
-        connections=sum(connection.allowed for connection in result.connections),
-    )
 
 
 def merged(files: Manifest, changes: dict[str, str | None]) -> Manifest:

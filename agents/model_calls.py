@@ -23,14 +23,7 @@ Items = AsyncGenerator[str | CreateResult, None]
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A call on its way through the chain.
-
-    Args:
-        ask: `create` or `create_stream` of the client that comes next.
-        stream: Whether it is `create_stream`.
-        messages: The conversation.
-        options: The other arguments.
-    """
+    """A call on its way through the chain; `ask` is `create` or `create_stream` of the client that comes next."""
 
     ask: Callable[..., Any]
     stream: bool

@@ -17,7 +17,8 @@ from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
-from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, ToolCall, written_by_code
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, ToolCall, format_duration, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
@@ -60,10 +61,6 @@ _STATES = {
         "The session's memory was put back to before this code: variables and imports from earlier code are there, "
         "those of this code are not."
     ),
-    "further back": (
-        "The session's memory was put back further than to before this code: variables and imports of the last blocks before it "
-        "are not there either. Run again what you need of them."
-    ),
     "lost": "The session's memory is lost: import, load and define again what you need.",
 }
 
@@ -77,28 +74,29 @@ def describe(
     vision: bool = True,
 ) -> str:
     """Describe a result to a model; a success without remarks is its output only, with progress bars in their last state."""
+    result = as_execution_result(result)
     output = apply_carriage_returns(written_by_code(result))
     if len(output) > limit:
-        output = bounded(output, limit, whole, complete=not getattr(result, "truncated", 0))
+        output = bounded(output, limit, whole, complete=not result.truncated)
     text, remarks = output, _remarks(result, session=session, vision=vision)
-    silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
+    silent = _SILENT.format(code=result.exit_code) if result.outcome in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
         text = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        text = _NOT_RUN if outcome_of(result) == "denied" else "" if _hidden_value(result) else silent
+        text = _NOT_RUN if result.outcome == "denied" else "" if _hidden_value(result) else silent
     return "{}\n\n{}".format(text.rstrip("\n"), remarks) if text and remarks else text or remarks
 
 
-def outcome_of(result: CodeResult) -> str:
-    """Return how the code ended; a plain `CodeResult` tells only `ok` and `error` apart."""
+def as_execution_result(result: CodeResult) -> ExecutionResult:
+    """Return a result with all fields; a plain `CodeResult` tells only `ok` and `error` apart."""
     if isinstance(result, ExecutionResult):
-        return result.outcome
-    return "ok" if result.exit_code == 0 else "error"
+        return result
+    return ExecutionResult(result.exit_code, result.output, outcome="ok" if result.exit_code == 0 else "error")
 
 
 def metadata_of(result: CodeResult) -> dict[str, str]:
     """Return what a dumped `CodeExecutionEvent` would lose, since AutoGen types its result as plain `CodeResult`."""
-    metadata = {"outcome": outcome_of(result), "exit_code": str(result.exit_code)}
+    metadata = {"outcome": as_execution_result(result).outcome, "exit_code": str(result.exit_code)}
     if isinstance(result, ExecutionResult):
         metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
         if result.displays:
@@ -270,22 +268,21 @@ def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool =
     return f"{text[:head]}\n{gap}\n{text[len(text) - tail :]}"
 
 
-def _headline(result: CodeResult) -> str:
-    if result.exit_code == 0 or outcome_of(result) == "denied":
+def _headline(result: ExecutionResult) -> str:
+    if result.exit_code == 0 or result.outcome == "denied":
         return ""
-    why = _why(result.error, result.output) if isinstance(result, ExecutionResult) else ""
-    match outcome_of(result):
+    error, why = result.error, _why(result.error, result.output)
+    match result.outcome:
         case "timeout":
-            after = f" after {result.duration_s:.1f} s" if isinstance(result, ExecutionResult) else ""
-            return f"The code took too long and was stopped{after}{why}."
+            return f"The code took too long and was stopped after {result.duration_s:.1f} s{why}."
         case "oom":
             return f"The code was killed because it used more memory than the sandbox has{why}."
-        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _NO_END:
-            return _NO_END[result.error.type].format(message=result.error.message)
+        case "crashed" if error is not None and error.type in _NO_END:
+            return _NO_END[error.type].format(message=error.message)
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:
-            refused = isinstance(result, ExecutionResult) and result.error and result.error.type in REFUSALS
+            refused = error is not None and error.type in REFUSALS
             return (_REFUSED if refused else _FAILED).format(code=result.exit_code) + why
 
 
@@ -297,20 +294,17 @@ def _why(error: ErrorInfo | None, output: str) -> str:
     return f": {error.type}: {error.message.rstrip('.')}{at}"
 
 
-def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
-    if not isinstance(result, ExecutionResult):
-        return ""
+def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
     lines = []
     if value := _hidden_value(result):
         lines.append(f"Value of the last expression: {bounded(value, MAX_OUTPUT_CHARS)}")
     if result.truncated:
         lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
     if result.state in _STATES:
-        further = 0 < result.restored_before < result.number
-        lines.append(_STATES["further back" if further else result.state])
+        lines.append(_STATES[result.state])
     elif session and result.outcome == "error":
         lines.append(_KEPT)
-    if result.exit_code != 0 and result.tool_calls and outcome_of(result) != "denied":
+    if result.exit_code != 0 and result.tool_calls and result.outcome != "denied":
         lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
@@ -320,11 +314,9 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     return "\n".join(lines)
 
 
-def _hidden_value(result: CodeResult) -> str | None:
+def _hidden_value(result: ExecutionResult) -> str | None:
     """The last expression's value, if the executor does not echo it into the output."""
-    if not isinstance(result, ExecutionResult) or result.value_repr is None or result.value_repr in result.output:
-        return None
-    return result.value_repr
+    return None if result.value_repr is None or result.value_repr in result.output else result.value_repr
 
 
 def _files(artifacts: tuple[Artifact, ...]) -> str:
@@ -336,3 +328,33 @@ def _listed(names: list[str]) -> str:
     shown = ["".join(c if c.isprintable() else "?" for c in name)[:MAX_NAME_CHARS] for name in names[:MAX_FILES_NAMED]]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+_OUTCOMES = {
+    "timeout": "timed out and was stopped",
+    "oom": "used more memory than the sandbox has",
+    "crashed": "crashed",
+    "denied": "not approved, so not run",
+}
+
+
+def outcome_summary(result: CodeResult) -> str:
+    """Return how code ended: "ok, 12 ms", "failed, ValueError, exit code 1, 0.24 s"."""
+    if not isinstance(result, ExecutionResult):
+        return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
+    if end_is_unknown(result):
+        return "interrupted while it ran; whether it finished is unknown"
+    if result.outcome == "crashed" and result.error == STOPPED:
+        return f"stopped, {format_duration(result.duration_s)}"
+    parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
+    if result.error is not None and result.outcome == "error":
+        parts.append(printable(result.error.type))
+    if result.exit_code != 0:
+        parts.append(f"exit code {result.exit_code}")
+    return ", ".join([*parts, format_duration(result.duration_s)])
+
+
+def end_is_unknown(result: ExecutionResult) -> bool:
+    """Return whether the program ended while the code was running, so that the outcome is unknown."""
+    # Code can raise an exception of this name, but then it has not crashed.
+    return result.outcome == "crashed" and result.error is not None and result.error.type == INTERRUPTED

@@ -21,6 +21,7 @@ from codeact_sandbox.protocols import ReplaySandbox
 from codeact_sandbox.replay import ExternalEffectsError
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ToolCall
 
 MAX_DIFFERENCES = 20
@@ -53,7 +54,7 @@ FILES_MISSING = (
 NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could not be undone"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Replay:
     """The outcome of rebuilding a session.
 
@@ -74,7 +75,7 @@ class Replay:
     unrecorded: int = 0
     not_rebuilt: tuple[int, ...] = ()
     files_unknown: tuple[int, ...] = ()
-    files_missing: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    files_missing: dict[str, list[int]] = field(default_factory=dict)
     empty: str | None = None
 
     @property
@@ -88,11 +89,7 @@ class Replay:
         return len(self.differences) + sum(map(bool, others))
 
     def event(self, source: str) -> CodeGenerationEvent:
-        """Make an event of a type that AutoGen's teams accept.
-
-        Args:
-            source: Name of the agent.
-        """
+        """Make an event of a type that AutoGen's teams accept."""
         metadata = {"replayed": str(self.blocks), "differences": str(self._count)}
         if self.not_rebuilt:
             metadata["not_rebuilt"] = ",".join(map(str, self.not_rebuilt))
@@ -155,7 +152,8 @@ async def replay(
     undone if it ended differently from the first time, or used a file that has changed, or the network.
     """
     record.start_rebuilding(executor, journal)
-    replayer = _Replayer(record, journal)
+    made = Replay(len(journal.entries), left_out=journal.left_out, unrecorded=journal.unrecorded)
+    replayer = _Replayer(record, journal, made)
     try:
         if journal.entries:
             marks = {mark for entry in journal.entries for mark in (entry.files or {}).values() if mark is not None}
@@ -163,51 +161,30 @@ async def replay(
                 await replayer.run_all(scratch, cancellation_token)
             record.check_sandbox(executor)
     except ExternalEffectsError as error:
-        count = len(journal.entries)
-        replayer.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
+        made.empty = str(error).format(blocks=format_count(made.blocks, "block"))
     except SandboxError as error:
-        replayer.empty = f"its sandbox broke at block {replayer.number} ({type(error).__name__}: {_cut(str(error))})"
+        made.empty = f"its sandbox broke at block {replayer.number} ({type(error).__name__}: {_cut(str(error))})"
         await executor.list_files()  # raises SandboxNotStarted if the executor was stopped meanwhile
         await executor.restart()
-    if replayer.empty is not None:
+    if made.empty is not None:
+        # The journal is kept, so that the session can still be rebuilt elsewhere.
         record.start_rebuilding(executor, journal)
-        replayer.keep_all()
+        made.not_rebuilt = tuple(range(1, made.blocks + 1))
+        for entry in journal.entries:
+            record.add(entry)
     record.journal.left_out += journal.left_out
-    return replayer.result()
+    return made
 
 
 class _Replayer:
     """Runs the blocks of a journal again."""
 
-    def __init__(self, record: SessionRecord, journal: Journal) -> None:
+    def __init__(self, record: SessionRecord, journal: Journal, made: Replay) -> None:
         self.number = 0
-        self.empty: str | None = None
         self._record = record
         self._journal = journal
-        self._differences: list[str] = []
-        self._not_rebuilt: list[int] = []
-        self._files_unknown: list[int] = []
-        self._files_missing: dict[str, list[int]] = {}
+        self._made = made
         self._until = time.monotonic() + MAX_SECONDS
-
-    def result(self) -> Replay:
-        """Return the outcome."""
-        return Replay(
-            len(self._journal.entries),
-            tuple(self._differences),
-            self._journal.left_out,
-            self._journal.unrecorded,
-            tuple(self._not_rebuilt),
-            tuple(self._files_unknown),
-            self._files_missing,
-            self.empty,
-        )
-
-    def keep_all(self) -> None:
-        """Keep the journal, so that the session can still be rebuilt elsewhere."""
-        self._not_rebuilt = list(range(1, len(self._journal.entries) + 1))
-        for entry in self._journal.entries:
-            self._record.add(entry, 0)
 
     async def run_all(self, scratch: ReplaySandbox, token: CancellationToken) -> None:
         """Run the blocks, one after the other."""
@@ -217,45 +194,45 @@ class _Replayer:
             if time.monotonic() > self._until:
                 self._skip_rest()
                 return
-            first, ran = len(self._differences), 0
+            found: list[str] = []
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None:
                 if files is not None:
                     await scratch.arrange(files)
-                ran, reason = await self._run_entry(scratch, entry, token, files_known=files is not None)
+                reason, found = await self._run_entry(scratch, entry, token, files_known=files is not None)
             if reason is not None:
-                self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
-                self._not_rebuilt.append(self.number)
+                found.insert(0, f"block {self.number} was not rebuilt: {reason}")
+                self._made.not_rebuilt += (self.number,)
+            self._made.differences += tuple(found)
             # Also a block that was not rebuilt: on another machine it may be.
-            self._record.add(entry, ran)
+            self._record.add(entry)
 
     def _skip_rest(self) -> None:
-        left = list(range(self.number, len(self._journal.entries) + 1))
-        self._differences.append(f"{named(left)} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then")
-        self._not_rebuilt += left
+        left = tuple(range(self.number, self._made.blocks + 1))
+        self._made.differences += (f"{named(left)} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then",)
+        self._made.not_rebuilt += left
         for entry in self._journal.entries[self.number - 1 :]:
-            self._record.add(entry, 0)
+            self._record.add(entry)
 
     async def _run_entry(
         self, scratch: ReplaySandbox, entry: JournalEntry, token: CancellationToken, *, files_known: bool
-    ) -> tuple[int, str | None]:
+    ) -> tuple[str | None, list[str]]:
+        """Run a block again; return the reason why it is not rebuilt, if any, and what differed."""
         answers = RecordedCalls(entry.calls)
         with cancel_scope(token):
             result = await scratch.run(entry.block(), answers)
         reason = _reason(entry, result)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:
             reason = NO_CHECKPOINT.format(reason=unguarded)
-        self._differences += [
-            f"block {self.number} {what}" for what in _differences(entry, result, answers, rebuilt=reason is None)
-        ]
+        found = [f"block {self.number} {what}" for what in _differences(entry, result, answers, rebuilt=reason is None)]
         if reason is not None:
             await scratch.rollback()
         elif not files_known:
-            self._files_unknown.append(self.number)
+            self._made.files_unknown += (self.number,)
         else:
             for name in scratch.changed:
-                self._files_missing.setdefault(name, []).append(self.number)
-        return result.number, reason
+                self._made.files_missing.setdefault(name, []).append(self.number)
+        return reason, found
 
 
 def _reason(entry: JournalEntry, result: Result) -> str | None:
@@ -272,11 +249,7 @@ def _reason(entry: JournalEntry, result: Result) -> str | None:
 
 
 class RecordedCalls:
-    """Answers the calls of a block as they were answered when it first ran.
-
-    Args:
-        calls: The record.
-    """
+    """Answers the calls of a block as they were answered when it first ran."""
 
     def __init__(self, calls: list[ToolCall]) -> None:
         self.left = [call for call in calls if call.name]  # one without was no call, and is none again

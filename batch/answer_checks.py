@@ -35,13 +35,7 @@ def main() -> None:
 
 
 def compare(kind: str, expected: Any, answer: str) -> Found:
-    """Compare an answer with the expected one.
-
-    Args:
-        kind: "exact", "json" or "regex".
-        expected: The expected answer, or the pattern.
-        answer: The answer.
-    """
+    """Compare an answer with the expected one."""
     return {"exact": _check_exact, "json": _check_json, "regex": _check_pattern}[kind](expected, answer)
 
 

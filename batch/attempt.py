@@ -21,7 +21,7 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTim
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.make_agent import AgentOrTeam, MakeAgent, call_make_agent
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log
-from autogen_codeact.batch.rows import MAX_ERROR, Row, shorten_answer
+from autogen_codeact.batch.rows import MAX_ERROR, Row
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
@@ -38,16 +38,14 @@ STOP_S = 60.0
 NO_ANSWER = "the agent ended without an answer"
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttemptWork:
     """What is to be done in one attempt; it can be sent to another process.
 
     Args:
-        task: The task.
         log: Folder of the run's log, absolute. If there is a log, it is continued.
         work_dir: Folder for the files of the workspace, absolute; it stays until the task has a row.
-        repeat: Which repetition of the task.
-        count_log: Whether the tokens in the log have to be counted for the budget: an earlier process has used them.
+        count_log: Whether the tokens in the log are not counted for the budget yet: an earlier process has used them.
         has_files: Whether the files of the task are in `work_dir` already.
     """
 
@@ -64,9 +62,6 @@ class WorkerContext:
     """What the attempts of one process share.
 
     Args:
-        make: The caller's function.
-        sandboxes: Where executors come from.
-        gate: What each model call passes.
         task_timeout: Seconds that an attempt may take. Default: no limit.
     """
 
@@ -198,7 +193,7 @@ class _Attempt:
             row.outcome, row.error_class, row.error = "stopped", "NoAnswer", NO_ANSWER
         if answer is not None and has_answer:
             row.checks = await check_answer(self._work.task, answer, self._context.sandboxes)
-        row.answer = shorten_answer(answer)
+        row.answer = answer
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
         return row

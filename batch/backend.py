@@ -19,10 +19,7 @@ class BatchContext:
     """What a backend is started with.
 
     Args:
-        make_agent: The caller's function.
-        sandboxes: Which sandboxes the attempts use.
         gate: What each model call passes; of this process.
-        settings: Those of the batch.
         expected: Returns how many more sandboxes will be requested, if that is known; any thread may call it.
     """
 

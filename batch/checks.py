@@ -32,8 +32,6 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
     """Check the answer of a task.
 
     Args:
-        task: The task.
-        answer: Its answer.
         sandboxes: Makes the sandbox for a check that runs code.
 
     Returns:
@@ -55,8 +53,8 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
 
 async def _check(task: Task, check: Check, answer: str, sandboxes: ExecutorSource) -> CheckResult:
     if check.kind == "python":
-        return await check_with_code(task, check, answer, sandboxes)
-    if check.kind == "number":
+        passed, detail = await check_with_code(task, check, answer, sandboxes)
+    elif check.kind == "number":
         passed, detail = _check_number(check, answer)
     elif check.kind == "regex" or len(answer) > LONG_ANSWER or not is_small(check.expected):
         passed, detail = await compare_in_process(check, answer)

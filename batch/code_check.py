@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from autogen_codeact.batch.rows import CheckResult
+from autogen_codeact.batch.answer_checks import Found
 from autogen_codeact.batch.tasks import Check, Task
 from codeact_sandbox.types.errors import SandboxError, SandboxUnavailable
 from codeact_sandbox.types.result import Result
@@ -42,7 +42,7 @@ print("\\n" + {mark} + _json.dumps(_said), flush=True)
 """
 
 
-async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any) -> CheckResult:
+async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any) -> Found:
     """Run the code of a check.
 
     What it does counts against the answer: an exception, a timeout or too much memory is a failed check. If its sandbox breaks,
@@ -56,17 +56,15 @@ async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any)
         "code": check.code,
     }
     program = _PROGRAM.format(values=repr(to_json(values).decode()), mark=repr(mark), most=MAX_DETAIL)
-    for last in (False, True):
+    broke = ""
+    for _ in range(2):
         try:
-            result = await _run(program, check, sandboxes)
-            return _read(result, mark, check)
+            return _read(await _run(program, check, sandboxes), mark, check)
         except SandboxUnavailable:
             raise
         except SandboxError as error:
-            if last:
-                detail = f"the sandbox of the check broke: {type(error).__name__}: {error}"[:MAX_DETAIL]
-                return _checked(None, detail)
-    raise AssertionError("unreachable")
+            broke = f"{type(error).__name__}: {error}"
+    return None, f"the sandbox of the check broke: {broke}"[:MAX_DETAIL]
 
 
 async def _run(program: str, check: Check, sandboxes: Any) -> Result:
@@ -88,7 +86,7 @@ async def _stop(executor: Any) -> None:
         logger.warning("the sandbox of a check could not be stopped: %s", error)
 
 
-def _read(result: Result, mark: str, check: Check) -> CheckResult:
+def _read(result: Result, mark: str, check: Check) -> Found:
     error = result.error
     if result.outcome == "ok":
         return _read_output(result.output, mark)
@@ -100,22 +98,16 @@ def _read(result: Result, mark: str, check: Check) -> CheckResult:
         detail = f"the check failed: {error.type}: {error.message}"[:MAX_DETAIL]
     else:
         detail = f"the check failed: it ended as {result.outcome!r}"
-    return _checked(False, detail)
+    return False, detail
 
 
-def _read_output(output: str, mark: str) -> CheckResult:
+def _read_output(output: str, mark: str) -> Found:
     """Return what the check said, in the last line with its mark."""
     line = output.rpartition(mark)[2].partition("\n")[0] if mark in output else ""
     try:
         passed, detail = json.loads(line)
     except (ValueError, TypeError):
-        return _checked(False, "the check ended before it had said anything")
+        return False, "the check ended before it had said anything"
     if passed is None:
-        return _checked(None, str(detail or "the check has set `passed` to None")[:MAX_DETAIL])
-    if passed is not True:
-        return _checked(False, str(detail or "the check has set `passed` to a false value")[:MAX_DETAIL])
-    return _checked(True, None)
-
-
-def _checked(passed: bool | None, detail: str | None) -> CheckResult:
-    return CheckResult(kind="python", passed=passed, detail=detail)
+        return None, str(detail or "the check has set `passed` to None")[:MAX_DETAIL]
+    return passed is True, str(detail or "the check has set `passed` to a false value")[:MAX_DETAIL]

@@ -10,6 +10,7 @@ BatchError
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 
@@ -45,13 +46,12 @@ class UnusableAgentError(TypeError):
     """What `make_agent` has returned can't be used."""
 
 
+@dataclass(eq=False)
 class AttemptError(Exception):
     """An attempt has failed. It can be sent to another process.
 
     Args:
         error_class: Class of the error that ended it.
-        error: Its message.
-        retryable: Whether another attempt may succeed.
         unusable_log: Whether the run log can't be continued, so that the next attempt needs a new one.
         usage: What the run has used up to now, as fields of a row: `steps`, `model_calls`, `prompt_tokens`,
             `completion_tokens`.
@@ -60,27 +60,15 @@ class AttemptError(Exception):
         retry_after: Seconds that the other side wants to pass before the next attempt.
     """
 
-    def __init__(
-        self,
-        error_class: str,
-        error: str,
-        *,
-        retryable: bool = False,
-        unusable_log: bool = False,
-        usage: dict[str, Any] | None = None,
-        run: str | None = None,
-        engine: str | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(error_class, error)
-        self.error_class = error_class
-        self.error = error
-        self.retryable = retryable
-        self.unusable_log = unusable_log
-        self.usage = usage or {}
-        self.run = run
-        self.engine = engine
-        self.retry_after = retry_after
+    error_class: str
+    error: str
+    _: KW_ONLY
+    retryable: bool = False
+    unusable_log: bool = False
+    usage: dict[str, Any] = field(default_factory=dict)
+    run: str | None = None
+    engine: str | None = None
+    retry_after: float | None = None
 
     def __str__(self) -> str:
         return f"{self.error_class}: {self.error}"

@@ -10,17 +10,17 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.index import MAX_LINE, RowCounts, RowIndex, parse_json
-from autogen_codeact.batch.results import RESULTS
+from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowCounts, RowIndex, parse_json
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -168,7 +168,7 @@ class BatchFolder:
         with atomic_binary_file(self.path / MANIFEST, private=True, sync=True) as file:
             file.write(to_json(manifest, indent=2) + b"\n")
 
-    def _rewrite(self, offsets: list[int]) -> None:
+    def _rewrite(self, offsets: Iterable[int]) -> None:
         """Keep the rows at these places, in their order; after a crash all rows are there, or these."""
         path = self.path / RESULTS
         with open(path, "rb") as rows, atomic_binary_file(path, private=True, sync=True) as file:
@@ -225,7 +225,7 @@ class BatchFolder:
         line = _as_line(row)
         with self._writing:
             offset = self._append(line)
-            self.index.put(vars(row), offset)
+            self.index.put(row, offset)
         if task is not None and row.outcome != "failed":
             shutil.rmtree(self.work_folder(task, row.repeat), ignore_errors=True)
 
@@ -249,7 +249,7 @@ class BatchFolder:
     def put_in_order(self) -> None:
         """Put the rows in the order of the tasks; no further one may be added."""
         offsets = self.index.offsets(by_task=True)
-        if not self.index.replaced and offsets == sorted(offsets):
+        if not self.index.replaced and all(one < other for one, other in pairwise(offsets)):
             return
         try:
             self._rewrite(offsets)
@@ -286,11 +286,9 @@ def _as_line(row: Row) -> bytes:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    advice = {
-        errno.ENOSPC: "free some space, and run the same again: it goes on from here",
-        errno.EDQUOT: "free some space, and run the same again: it goes on from here",
-        errno.EROFS: "give a folder that can be written",
-        errno.EACCES: "give a folder that can be written",
-        errno.EPERM: "give a folder that can be written",
-    }.get(error.errno or 0, "give another folder")
+    advice = "give another folder"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "free some space, and run the same again: it goes on from here"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = "give a folder that can be written"
     return f"{path} can't be written ({error.strerror or error}): {advice}."

@@ -1,19 +1,24 @@
-"""The index of `results.jsonl`: where the row of each task and repetition is. Its memory does not grow with the rows."""
+"""Reading `results.jsonl`: where the row of each task and repetition is. The memory for it does not grow with the rows."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from autogen_codeact.batch.rows import Outcome
+from autogen_codeact.batch.errors import BatchFolderError
+from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.budget import json_cost
 
+RESULTS = "results.jsonl"
 MAX_LINE = 32 * 1024 * 1024
 """Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB."""
 MAX_COST = 64 * 1024 * 1024
@@ -23,22 +28,33 @@ PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 CREATE TABLE row (id, repeat, offset, outcome, passed, prompt, completion, log, PRIMARY KEY (id, repeat)) WITHOUT ROWID;
 CREATE TABLE task (id PRIMARY KEY, place) WITHOUT ROWID;
+BEGIN;
 """
+_MEASURES = {
+    "passed": "passed",
+    "completed": "CASE outcome WHEN 'invalid' THEN NULL ELSE outcome = 'completed' END",
+}
+"""When a row counts as passed, as SQL; NULL if it has no result."""
+_Number = Annotated[int, Field(gt=-(2**62), lt=2**62)]
+
+
+class _Entry(BaseModel):
+    """A row as far as it is needed here: whole rows take long to check."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str
+    repeat: _Number = 1
+    outcome: Outcome
+    passed: bool | None = None
+    prompt_tokens: _Number = 0
+    completion_tokens: _Number = 0
+    log: str | None = None
 
 
 @dataclass
 class RowCounts:
-    """The rows that count, in numbers.
-
-    Args:
-        rows: How many there are.
-        failed: Those that failed.
-        invalid: Those whose task can't be used.
-        checked: Those with a result of checks.
-        passed: Those whose checks passed.
-        prompt_tokens: Tokens of prompts in all rows.
-        completion_tokens: Tokens of completions in all rows.
-    """
+    """The rows that count, in numbers."""
 
     rows: int = 0
     failed: int = 0
@@ -63,44 +79,58 @@ class RowIndex:
     """Finds rows; the last one of a task and repetition counts. Any thread may use it."""
 
     def __init__(self, path: Path, *, invalid: bool = True) -> None:
-        # In a temporary file, of which nothing stays.
-        self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._lock = threading.Lock()
-        self._places = 0
-        self._database.executescript(_SCHEMA)
-        self._database.execute("BEGIN")  # nothing is ever committed, which would take time
+        self.path = path
         self.counts = RowCounts()
         self.damaged = self.replaced = self.end = 0
         """Lines that are no rows; rows that do not count; and the end of the last whole line."""
-        for offset, end, line in _lines(path):
-            self.end = end
-            try:
-                row = _parse_row(line)
-            except ValueError:
-                self.damaged += 1
-                continue
-            if invalid or row["outcome"] != "invalid":
-                self.put(row, offset)
-            else:
-                self.replaced += 1
+        # In a temporary file, of which nothing stays, and in one transaction that is never committed: that would take time.
+        self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        self._lock = threading.Lock()
+        self._places = 0
+        try:
+            with self._in_use() as database:
+                database.executescript(_SCHEMA)
+            for offset, self.end, line in _lines(path):
+                self._take(line, offset, invalid)
+        except BaseException:
+            self.close()
+            raise
 
-    def put(self, row: Mapping[str, Any], offset: int) -> None:
-        """Take a row into account, in place of an earlier one."""
-        key = (row["id"], row.get("repeat", 1))
-        counted = (
-            row["outcome"],
-            row.get("passed"),
-            row.get("prompt_tokens", 0),
-            row.get("completion_tokens", 0),
-        )
+    def _take(self, line: bytes, offset: int, invalid: bool) -> None:
+        try:
+            _check_cost(line)
+            row = _Entry.model_validate_json(line)
+        except ValueError:
+            self.damaged += 1
+            return
+        if invalid or row.outcome != "invalid":
+            self.put(row, offset)
+        else:
+            self.replaced += 1
+
+    @contextmanager
+    def _in_use(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            sql = "SELECT outcome, passed, prompt, completion FROM row WHERE id = ? AND repeat = ?"
-            if (before := self._database.execute(sql, key).fetchone()) is not None:
+            try:
+                yield self._database
+            except sqlite3.Error as error:
+                raise BatchFolderError(
+                    f"the index of {self.path} can't be kept in the folder for temporary files ({error}): free some space there, "
+                    "or set TMPDIR to another folder, and run the same again."
+                ) from error
+
+    def put(self, row: _Entry | Row, offset: int) -> None:
+        """Take a row into account, in place of an earlier one."""
+        key = row.id, row.repeat
+        counted = row.outcome, row.passed, row.prompt_tokens, row.completion_tokens
+        sql = "SELECT outcome, passed, prompt, completion FROM row WHERE id = ? AND repeat = ?"
+        with self._in_use() as database:
+            if (before := database.execute(sql, key).fetchone()) is not None:
                 self.counts.add(-1, *before)
                 self.replaced += 1
             self.counts.add(1, *counted)
-            values = (*key, offset, *counted, row.get("log"))
-            self._database.execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            values = (*key, offset, *counted, row.log)
+            database.execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def find(self, task_id: str, repeat: int) -> tuple[int, str, str | None] | None:
         """Return offset, outcome and log of a row."""
@@ -113,9 +143,9 @@ class RowIndex:
 
     def see(self, task_id: str) -> None:
         """Remember that a task is among the tasks, and in which place."""
-        with self._lock:
+        with self._in_use() as database:
             self._places += 1
-            self._database.execute("INSERT OR IGNORE INTO task VALUES (?, ?)", (task_id, self._places))
+            database.execute("INSERT OR IGNORE INTO task VALUES (?, ?)", (task_id, self._places))
 
     def others(self, repeats: int) -> int:
         """Return how many rows are of tasks that were not seen, or of higher repetitions."""
@@ -127,15 +157,34 @@ class RowIndex:
         sql = "SELECT count(DISTINCT id) FROM row WHERE id NOT IN (SELECT id FROM task)"
         return int(self._select(sql)[0][0])
 
-    def offsets(self, *, by_task: bool = False) -> list[int]:
+    def tries(self) -> list[tuple[int, int, int]]:
+        """Return how many checked rows tasks have, how many of them passed, and how many such tasks there are."""
+        of_tasks = "SELECT count(passed) AS tries, total(passed) AS passed FROM row GROUP BY id"
+        found = self._select(f"SELECT tries, passed, count(*) FROM ({of_tasks}) GROUP BY tries, passed")  # noqa: S608 - no values
+        return [(tries, int(passed), tasks) for tries, passed, tasks in found]
+
+    def rates(self, measure: str) -> Iterator[tuple[str, float | None]]:
+        """Yield the tasks in the order of their rows, with the part of the rows that passed; None if none has a result."""
+        sql = f"SELECT id, avg({_MEASURES[measure]}) FROM row GROUP BY id ORDER BY min(offset)"  # noqa: S608 - no values
+        with self._in_use() as database:
+            found = database.execute(sql)  # sorts, which may need the disk
+        yield from found
+
+    def rate(self, task_id: str, measure: str) -> float | None:
+        """Return the same of one task, also None if it has no row."""
+        found: float | None = self._select(f"SELECT avg({_MEASURES[measure]}) FROM row WHERE id = ?", task_id)[0][0]  # noqa: S608
+        return found
+
+    def offsets(self, *, by_task: bool = False) -> array[int]:
         """Return where the rows are that count, in their order or in that of the tasks."""
         order = "task.id IS NULL, place, repeat, offset" if by_task else "offset"
         sql = f"SELECT offset FROM row LEFT JOIN task USING (id) ORDER BY {order}"  # noqa: S608 - no values
-        return [offset for (offset,) in self._select(sql)]
+        with self._in_use() as database:
+            return array("q", (offset for (offset,) in database.execute(sql)))
 
     def _select(self, sql: str, *values: Any) -> list[Any]:
-        with self._lock:
-            return self._database.execute(sql, values).fetchall()
+        with self._in_use() as database:
+            return database.execute(sql, values).fetchall()
 
     def close(self) -> None:
         """Remove the index; repeated calls are harmless."""
@@ -143,27 +192,54 @@ class RowIndex:
             self._database.close()
 
 
-def parse_json(line: bytes) -> Any:
-    """Return the value of a line, if it takes little memory."""
-    if json_cost(line, MAX_COST) > MAX_COST:
+class Results(RowIndex):
+    """The rows of a batch, also while it runs: one for each task and repetition, the last one that was written.
+
+    Args:
+        folder: Folder of the batch, or its `results.jsonl`.
+
+    Raises:
+        BatchFolderError: There are no results, or they can't be read.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        path = Path(folder)
+        path = path if path.name == RESULTS else path / RESULTS
+        if not path.is_file():
+            raise BatchFolderError(f"{folder} is not the folder of a batch: there is no {RESULTS}.")
+        with _readable(path):
+            super().__init__(path)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows in the order in which they were written; they are not all in memory."""
+        with _readable(self.path), open(self.path, "rb") as file:
+            for offset in self.offsets():
+                file.seek(offset)
+                try:
+                    row = Row.model_validate_json(file.readline())
+                except ValidationError:
+                    self.damaged += 1
+                else:
+                    yield row
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BatchFolderError(f"{path} can't be read: {error.strerror or error}.") from error
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value of a JSON text, if it takes little memory."""
+    _check_cost(data)
+    return from_json(data)
+
+
+def _check_cost(data: bytes) -> None:
+    if json_cost(data, MAX_COST) > MAX_COST:
         raise ValueError("it would take too much memory")
-    return from_json(line)
-
-
-def _parse_row(line: bytes) -> dict[str, Any]:
-    """Return a row as far as it is needed here: whole rows take long to check."""
-    row = parse_json(line)
-    if (
-        isinstance(row, dict)
-        and isinstance(row.get("id"), str)
-        and row.get("outcome") in get_args(Outcome)
-        and row.get("passed") in (True, False, None)
-        and isinstance(row.get("log"), str | None)
-        and all(type(row.get(name, 1)) is int for name in ("repeat", "prompt_tokens", "completion_tokens"))
-        and all(abs(row.get(name, 1)) < 2**62 for name in ("repeat", "prompt_tokens", "completion_tokens"))
-    ):
-        return row
-    raise ValueError("it is not a row")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

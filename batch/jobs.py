@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from autogen_codeact.batch.attempt import AttemptWork
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
@@ -17,30 +18,13 @@ from codeact_sandbox.types.formatting import format_count
 
 
 @dataclass
-class Job:
-    """A task that waits or runs.
+class Job(AttemptWork):
+    """A task that waits or runs."""
 
-    Args:
-        task: The task.
-        repeat: Which repetition.
-        log: Folder of its run log.
-        work_dir: Folder of its workspace on the host.
-        attempts: How often it was begun.
-        tried: How often in this command.
-        failures: Those that failed.
-        resumed: How often it continued a log.
-        count_log: Whether the tokens in its log are not counted yet.
-    """
-
-    task: Task
-    repeat: int
-    log: Path
-    work_dir: Path
     attempts: int = 0
     tried: int = 0
     failures: list[AttemptRecord] = field(default_factory=list)
     resumed: int = 0
-    count_log: bool = True
 
 
 class Jobs:
@@ -113,7 +97,7 @@ class Jobs:
     def _job(self, task: Task, repeat: int) -> Job:
         """Return what is to be done for a task; blocks for the disk."""
         folder = self._folder
-        job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
+        job = Job(task, folder.run_folder(task, repeat), folder.work_folder(task, repeat), repeat, count_log=True)
         if (before := folder.failed_row(task, repeat)) is not None:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
             job.failures = before.failures

@@ -31,9 +31,7 @@ class Number:
     """A number as it was written.
 
     Args:
-        text: How it was written.
         value: Its value; of "45%" this is 45.
-        percent: Whether it was a percentage.
     """
 
     text: str

@@ -69,7 +69,7 @@ async def _read_file(path: Path) -> AsyncGenerator[Task | BadTask, None]:
             yield task
 
 
-def _take(rows: Iterator[FoundRow], factory: _TaskFactory) -> tuple[list[Task | BadTask], bool]:
+def _take(rows: Iterator[FoundRow | BadTask], factory: _TaskFactory) -> tuple[list[Task | BadTask], bool]:
     """Return some tasks, and whether there may be more."""
     deadline = time.monotonic() + AT_ONCE_S
     taken: list[Task | BadTask] = []
@@ -111,10 +111,10 @@ class _TaskFactory:
         self._ids: set[int] = set()
         """Hashes of the ids: 100,000 take 10 MB."""
 
-    def make(self, found: FoundRow) -> Task | BadTask:
+    def make(self, found: FoundRow | BadTask) -> Task | BadTask:
         """Return the task of a row."""
-        if found.fields is None:
-            return self._bad(found.name, found.place, found.reason)
+        if isinstance(found, BadTask):
+            return self._bad(found.id, found.place, found.reason)
         try:
             task = Task.model_validate(_as_fields(found.fields, self._base))
             problem = task_problem(task)
@@ -133,7 +133,7 @@ class _TaskFactory:
         """Return the task of an item that the caller has given."""
         place, name = f"task {number}", f"task-{number}"
         if isinstance(item, BadTask):
-            return self._bad(item.id, item.place, item.reason)
+            return self.make(item)
         if isinstance(item, str):
             item = {"id": str(number), "task": item}
         fields = item.model_dump() if isinstance(item, Task) else item

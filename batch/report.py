@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from autogen_codeact.batch.folder import MANIFEST
-from autogen_codeact.batch.results import Results
-from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Percentiles, Summary, summarize
+from autogen_codeact.batch.index import Results
+from autogen_codeact.batch.summary import MAX_UNSUCCESSFUL, Group, Percentiles, Summary, summary_of
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_percent
 
@@ -23,9 +24,7 @@ class Change(BaseModel):
     """A task that is better or worse in the second batch.
 
     Args:
-        id: The task.
         first: Part of its repetitions that passed in the first batch.
-        second: The same in the second one.
     """
 
     id: str
@@ -59,52 +58,33 @@ class Comparison(BaseModel):
 
 
 def compare(first: Path | str, second: Path | str) -> Comparison:
-    """Compare two batches task by task. It blocks while the rows are read.
-
-    Args:
-        first: Folder of the first batch.
-        second: Folder of the second one.
-
-    Raises:
-        BatchFolderError: There are no results in one of them.
-    """
-    found = Comparison(first=summarize(first), second=summarize(second))
-    if not found.first.checked and not found.second.checked:
-        found.measure = "completed"
-    before, after = _rates(first, found.measure), _rates(second, found.measure)
-    for name in {**before, **after}:
-        one, two = before.get(name), after.get(name)
-        if one is None or two is None:
-            found.not_comparable.append(name)
-        elif one == two:
-            found.unchanged += 1
-        else:
-            (found.newly_passed if one < two else found.newly_failed).append(Change(id=name, first=one, second=two))
-    configurations = _configuration(first), _configuration(second)
+    """Compare two batches task by task. It blocks while the rows are read."""
+    with closing(Results(first)) as before, closing(Results(second)) as after:
+        found = Comparison(first=summary_of(before), second=summary_of(after))
+        if not found.first.checked and not found.second.checked:
+            found.measure = "completed"
+        for name, one in before.rates(found.measure):
+            two = after.rate(name, found.measure)
+            if one is None or two is None:
+                found.not_comparable.append(name)
+            elif one == two:
+                found.unchanged += 1
+            else:
+                better = found.newly_passed if one < two else found.newly_failed
+                better.append(Change(id=name, first=one, second=two))
+        found.not_comparable += (name for name, _ in after.rates(found.measure) if not before.logs(name))
+    configurations = _configuration(before.path), _configuration(after.path)
     for name in sorted({**configurations[0], **configurations[1]}):
-        one, two = (each.get(name) for each in configurations)
-        if one != two:
-            found.configuration[name] = (one, two)
+        values = configurations[0].get(name), configurations[1].get(name)
+        if values[0] != values[1]:
+            found.configuration[name] = values
     return found
 
 
-def _rates(folder: Path | str, measure: str) -> dict[str, float | None]:
-    """Return which part of its repetitions each task has passed, or None without a result."""
-    tries: dict[str, tuple[int, int]] = {}
-    for row in Results(folder):
-        if measure == "completed":
-            passed: bool | None = None if row.outcome == "invalid" else row.outcome == "completed"
-        else:
-            passed = row.passed
-        count, good = tries.get(row.id, (0, 0))
-        tries[row.id] = (count + (passed is not None), good + bool(passed))
-    return {name: good / count if count else None for name, (count, good) in tries.items()}
-
-
-def _configuration(folder: Path | str) -> dict[str, Any]:
+def _configuration(results: Path) -> dict[str, Any]:
     """Return the configuration in the manifest; a folder without a readable one has none."""
     try:
-        with open(Results(folder).path.with_name(MANIFEST), "rb") as file:
+        with open(results.with_name(MANIFEST), "rb") as file:
             configuration = json.loads(file.read(MAX_MANIFEST))["configuration"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
@@ -115,11 +95,7 @@ def _configuration(folder: Path | str) -> dict[str, Any]:
 
 
 def summary_text(summary: Summary) -> str:
-    """Return a summary as Markdown, which can be read as it is.
-
-    Args:
-        summary: The summary.
-    """
+    """Return a summary as Markdown, which can be read as it is."""
     lines = _table(["", "batch"], [[name, value] for name, value in _facts(summary)])
     for title, counts in (("Errors of tasks", summary.errors), ("Attempts that were repeated", summary.failures)):
         if counts:
@@ -141,7 +117,6 @@ def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
     """Return a comparison as Markdown, which can be read as it is.
 
     Args:
-        found: The comparison.
         shown: How many tasks of each list are named. Default 20.
     """
     facts = zip(_facts(found.first), _facts(found.second), strict=True)

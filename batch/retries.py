@@ -21,15 +21,14 @@ _STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
 # By name: importing a vendor's package takes long, and it is there if the error is one of its own.
 _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
-_LOST_WORKER = frozenset({"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError"})
 
 
 def is_retryable(error: BaseException) -> bool:
     """Return whether an attempt that ended with an error may succeed when it is made again.
 
     These may: sandboxes and engines that are lost or unavailable; a model's server that can't be reached, does not answer in
-    time, or answers with HTTP 408, 409, 425, 429 or 5xx other than 501; lost workers of Ray. What the agent's own code raises,
-    other HTTP errors, and the end of `task_timeout` do not pass.
+    time, or answers with HTTP 408, 409, 425, 429 or 5xx other than 501. What the agent's own code raises, other
+    HTTP errors, and the end of `task_timeout` do not pass.
     """
     if isinstance(error, TaskTimeoutError):
         return False
@@ -40,9 +39,7 @@ def is_retryable(error: BaseException) -> bool:
         spent = getattr(error, "code", None) == "insufficient_quota"
         return not spent and (status in _STATUS or (status >= 500 and status != 501))
     names = {kind.__name__ for kind in type(error).__mro__}
-    if names & (_CONNECTION | _LOST_WORKER):
-        return True
-    return isinstance(error, ConnectionError)
+    return bool(names & _CONNECTION) or isinstance(error, ConnectionError)
 
 
 def is_unusable_log(error: BaseException) -> bool:

@@ -9,9 +9,10 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sized
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from autogen_codeact.batch.attempt import AttemptWork
 from autogen_codeact.batch.backend import Backend
@@ -44,13 +45,6 @@ CANCEL_S = 60.0
 LATE_S = 90.0
 """The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
-
-
-class _StartTime(NamedTuple):
-    """When an attempt began. The clock of the machine may be set meanwhile, so it tells no duration."""
-
-    date: datetime
-    monotonic: float
 
 
 class Scheduler:
@@ -243,37 +237,40 @@ class Scheduler:
         return job
 
     async def _wait(self) -> None:
-        timer = None
+        left = None
         if self._due and not self._stopping and self._unread.qsize() < MAX_UNREAD:
-            left = max(0.0, self._due[0][0] - time.monotonic())
-            timer = asyncio.get_running_loop().call_later(left, self._changed.set)
-        try:
-            await self._changed.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+            left = self._due[0][0] - time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._changed.wait()
 
     async def _run(self, job: Job) -> None:
         job.attempts += 1
         job.tried += 1
         self._checks_run_code |= job.task.check is not None and job.task.check.kind == "python"
         self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
-        began = _StartTime(datetime.now(UTC), time.monotonic())
-        work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, count_log=job.count_log)
-        job.count_log = False
+        # The clock of the machine may be set meanwhile, so it tells no duration.
+        started, began = datetime.now(UTC), time.monotonic()
+        work, job.count_log = replace(job), False
         try:
             row = await self._attempt(work)
         except BatchBudgetError:
             return
         except BatchError:
             raise  # ends the batch
-        except AttemptError as error:
-            await self._failed(job, error, began)
         except Exception as error:
-            logger.exception("the backend failed")
-            await self._failed(
-                job, AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error)), began
+            failed = error
+            if not isinstance(failed, AttemptError):
+                logger.exception("the backend failed")
+                failed = AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error))
+            record = AttemptRecord(
+                started=started,
+                seconds=time.monotonic() - began,
+                error_class=failed.error_class,
+                error=failed.error,
+                engine=failed.engine,
             )
+            await self._failed(job, failed, record)
         else:
             job.resumed += row.resumed
             if row.log_problem is not None:
@@ -298,16 +295,9 @@ class Scheduler:
             "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
         )
 
-    async def _failed(self, job: Job, error: AttemptError, began: _StartTime) -> None:
+    async def _failed(self, job: Job, error: AttemptError, record: AttemptRecord) -> None:
         if self.gate.spent is not None:
             return  # what fails then, fails because of that
-        record = AttemptRecord(
-            started=began.date,
-            seconds=time.monotonic() - began.monotonic,
-            error_class=error.error_class,
-            error=error.error,
-            engine=error.engine,
-        )
         again = (error.retryable or error.unusable_log) and job.tried < self._settings.attempts
         delay = None
         if again:
@@ -317,8 +307,9 @@ class Scheduler:
         )
         if delay is None:
             row = Row(id=job.task.id, repeat=job.repeat, outcome="failed", **error.usage)
-            row.error_class, row.error, row.run, row.engine = error.error_class, error.error, error.run, error.engine
-            row.started, row.seconds = record.started, record.seconds
+            for name, value in record:
+                setattr(row, name, value)
+            row.run = error.run
             await self._add(job, self._completed(job, row))
             return
         job.failures.append(record)

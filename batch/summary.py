@@ -6,7 +6,7 @@ import json
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.results import Results
+from autogen_codeact.batch.index import Results
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 
@@ -37,7 +37,6 @@ class Percentiles(BaseModel):
         p50: Half of the rows have no more.
         p90: 90% of the rows have no more.
         p99: 99% of the rows have no more.
-        max: The largest.
     """
 
     p50: float
@@ -50,10 +49,7 @@ class Group(BaseModel):
     """The rows with one value in their metadata.
 
     Args:
-        rows: How many there are.
-        completed: Those with an answer.
         checked: Those that count as passed or not passed.
-        passed: Those that passed.
         pass_rate: `passed` / `checked`.
     """
 
@@ -68,9 +64,6 @@ class Unsuccessful(BaseModel):
     """A row that did not pass, or has no answer.
 
     Args:
-        id: The task.
-        repeat: Which repetition.
-        outcome: How it has ended.
         reason: Why it does not count, in a line.
         log: Folder of its run log, relative to the batch's folder.
     """
@@ -158,15 +151,18 @@ def summarize(folder: Path | str, *, by: str | None = None) -> Summary:
     Raises:
         BatchFolderError: There are no results.
     """
-    results, summary = Results(folder), Summary(by=by)
-    tries: dict[str, tuple[int, int]] = {}
+    with closing(Results(folder)) as results:
+        return summary_of(results, by=by)
+
+
+def summary_of(results: Results, *, by: str | None = None) -> Summary:
+    """Return the summary of results that are open."""
+    summary = Summary(by=by)
     errors, failures = Counter[str](), Counter[str]()
     seconds, steps = array("d"), array("d")
     begin = end = None
     for row in results:
         _add(summary, row)
-        count, passed = tries.get(row.id, (0, 0))
-        tries[row.id] = (count + (row.passed is not None), passed + bool(row.passed))
         if row.error_class is not None:
             _count(errors, row.error_class)
         for failure in row.failures:
@@ -177,11 +173,12 @@ def summarize(folder: Path | str, *, by: str | None = None) -> Summary:
         if row.started is not None:
             ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
             begin, end = min(begin or row.started, row.started), max(end or ended, ended)
-    summary.tasks, summary.damaged = len(tries), results.damaged
+    tries = results.tries()
+    summary.tasks, summary.damaged = sum(tasks for _, _, tasks in tries), results.damaged
     if summary.checked:
         summary.pass_rate = summary.passed / summary.checked
         summary.pass_rate_interval = _interval(summary.passed, summary.checked)
-    summary.pass_at = _pass_at_each(list(tries.values()))
+    summary.pass_at = _pass_at_each(tries)
     summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
     summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
     summary.seconds_percentiles, summary.steps_percentiles = _percentiles(seconds), _percentiles(steps)
@@ -192,14 +189,8 @@ def summarize(folder: Path | str, *, by: str | None = None) -> Summary:
 def write_summary(folder: Path | str) -> Summary:
     """Write `summary.json` into the folder of a batch. It blocks while the rows are read.
 
-    Args:
-        folder: Folder of the batch.
-
     Returns:
         The summary.
-
-    Raises:
-        BatchFolderError: There are no results, or it can't be written.
     """
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
@@ -237,21 +228,19 @@ def _add(summary: Summary, row: Row) -> None:
     group.pass_rate = group.passed / group.checked if group.checked else None
 
 
-def _pass_at_each(tries: list[tuple[int, int]]) -> dict[int, float]:
+def _pass_at_each(found: list[tuple[int, int, int]]) -> dict[int, float]:
     """Return pass@k for the powers of two, and for the highest number of tries."""
-    most = max((count for count, _ in tries), default=0)
-    ks = sorted({2**power for power in range(most.bit_length())} | {most}) if most else []
-    return {k: _mean(pass_at(k, count, passed) for count, passed in tries if count >= k) for k in ks}
+    most = max((tries for tries, _, _ in found), default=0)
+    rates = {}
+    for k in sorted({2**power for power in range(most.bit_length())} | {most}) if most else ():
+        enough = [(pass_at(k, tries, passed), tasks) for tries, passed, tasks in found if tries >= k]
+        rates[k] = math.fsum(rate * tasks for rate, tasks in enough) / sum(tasks for _, tasks in enough)
+    return rates
 
 
 def pass_at(k: int, tries: int, passed: int) -> float:
     """Return the unbiased estimate that at least one of k tries passes: 1 - C(tries - passed, k) / C(tries, k)."""
     return 1.0 - math.prod(max(0, tries - passed - each) / (tries - each) for each in range(k))
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)
 
 
 def _interval(passed: int, count: int) -> tuple[float, float]:
@@ -282,6 +271,6 @@ def _group_name(value: Any) -> str:
 def _percentiles(values: array[float]) -> Percentiles | None:
     if not values:
         return None
-    ordered = array("d", sorted(values))
+    ordered = sorted(values)
     p50, p90, p99 = (ordered[max(0, math.ceil(part * len(ordered)) - 1)] for part in (0.5, 0.9, 0.99))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=ordered[-1])

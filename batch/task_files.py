@@ -6,12 +6,12 @@ import csv
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from autogen_codeact.batch.answer_checks import parse_json
 from autogen_codeact.batch.errors import BatchTasksError
+from autogen_codeact.batch.tasks import BadTask
 from codeact_sandbox.types.formatting import format_count
 
 MAX_ROW = 16 * 1024 * 1024
@@ -29,24 +29,15 @@ _OTHER_FILES = {
 }
 
 
-@dataclass(frozen=True)
-class FoundRow:
-    """A row that may be a task.
-
-    Args:
-        place: Where it is, for messages.
-        name: An id for it, if it has none.
-        fields: Its fields, or None if it is bad.
-        reason: Why it is bad.
-    """
+class FoundRow(NamedTuple):
+    """A row that may be a task, with its place, and an id for it if it has none."""
 
     place: str
     name: str
-    fields: Mapping[str, Any] | None = None
-    reason: str = ""
+    fields: Mapping[str, Any]
 
 
-def read_path(path: Path) -> Iterator[FoundRow]:
+def read_path(path: Path) -> Iterator[FoundRow | BadTask]:
     """Yield the rows of a file."""
     try:
         with _open(path) as file:
@@ -108,26 +99,26 @@ class _Lines:
         return None
 
 
-def _read_json_lines(path: Path, file: BinaryIO) -> Iterator[FoundRow]:
+def _read_json_lines(path: Path, file: BinaryIO) -> Iterator[FoundRow | BadTask]:
     lines = _Lines(file)
     while (line := lines.read()) != b"":
         place, name = f"{path.name}:{lines.number}", f"line-{lines.number}"
         if line is None:
-            yield FoundRow(place, name, reason=TOO_LONG)
+            yield BadTask(name, place, TOO_LONG)
         elif line.strip():
             yield _parse_line(line, place, name)
 
 
-def _parse_line(line: bytes, place: str, name: str) -> FoundRow:
+def _parse_line(line: bytes, place: str, name: str) -> FoundRow | BadTask:
     try:
         line.decode()
         fields = parse_json(line.rstrip())
     except UnicodeDecodeError as error:
-        return FoundRow(place, name, reason=f"it is not UTF-8 (byte {error.start + 1} of the line)")
+        return BadTask(name, place, f"it is not UTF-8 (byte {error.start + 1} of the line)")
     except ValueError as error:
-        return FoundRow(place, name, reason=f"it is not JSON: {str(error).replace(' at line 1', ' at')}")
+        return BadTask(name, place, f"it is not JSON: {str(error).replace(' at line 1', ' at')}")
     if not isinstance(fields, dict):
-        return FoundRow(place, name, reason="it is not a JSON object")
+        return BadTask(name, place, "it is not a JSON object")
     return FoundRow(place, name, fields)
 
 
@@ -171,16 +162,16 @@ class _Records:
         self._unclosed = True
 
 
-def _read_csv(path: Path, file: BinaryIO) -> Iterator[FoundRow]:
+def _read_csv(path: Path, file: BinaryIO) -> Iterator[FoundRow | BadTask]:
     delimiter, header = _header(path, file)
     records = _Records(file, delimiter)
     while (record := records.read()) is not None:
         place, name = f"{path.name}:{records.first}", f"line-{records.first}"
         if isinstance(record, str):
-            yield FoundRow(place, name, reason=record)
+            yield BadTask(name, place, record)
         elif any(record) and len(record) != len(header):
             reason = f"it has {format_count(len(record), 'column')}, and the header has {len(header)}"
-            yield FoundRow(place, name, reason=reason)
+            yield BadTask(name, place, reason)
         elif any(record):
             yield _parse_record(dict(zip(header, record, strict=True)), place, name)
 
@@ -200,16 +191,16 @@ def _header(path: Path, file: BinaryIO) -> tuple[str, list[str]]:
     return delimiter, header
 
 
-def _parse_record(record: dict[str, str], place: str, name: str) -> FoundRow:
+def _parse_record(record: dict[str, str], place: str, name: str) -> FoundRow | BadTask:
     fields: dict[str, Any] = {}
     for column, text in record.items():
         if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
-            return FoundRow(place, name, reason=f"column {column!r} is not UTF-8")
+            return BadTask(name, place, f"column {column!r} is not UTF-8")
         if not text and column in KNOWN:
             continue
         is_json = column in JSON_COLUMNS or (column in ("data", "check") and text.lstrip()[:1] in ("{", "["))
         try:
             fields[column] = parse_json(text) if is_json else [text] if column == "data" else text
         except ValueError as error:
-            return FoundRow(place, name, reason=f"column {column!r} is not JSON: {error}")
+            return BadTask(name, place, f"column {column!r} is not JSON: {error}")
     return FoundRow(place, name, fields)

@@ -99,7 +99,6 @@ class BadTask:
     Args:
         id: Its id, or one made from its place if it has none that could be used; unique in the batch.
         place: Where it is: `tasks.jsonl:17`.
-        reason: What is wrong with it.
     """
 
     id: str

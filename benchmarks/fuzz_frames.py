@@ -32,10 +32,11 @@ from codeact_sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, Reply
-from codeact_sandbox.host.messages import checked_entries
-from codeact_sandbox.tools.broker import ToolBroker
+from codeact_sandbox.host.protocol import checked_entries
+from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
 from codeact_sandbox.types.allowed_domains import Policy, Refused
-from codeact_sandbox.types.run_context import NO_CONTEXT
+from codeact_sandbox.types.observers import BlockId
+from codeact_sandbox.types.run_context import NO_CONTEXT, Block
 
 RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0
@@ -297,7 +298,7 @@ def host_calls(maker: Maker) -> None:
 
 
 async def _host_calls(maker: Maker) -> None:
-    calls = BROKER.block("pass", "python", NO_CONTEXT)
+    calls = BlockCalls(BROKER, Block("pass"), NO_CONTEXT, BlockId())
     answers: list[bytes] = []
     calls.open(answers.append)
     taken = set()
@@ -415,7 +416,7 @@ class Supervisor:
                 loop=loop,
                 paused_relays=set(),
                 outbox=types.SimpleNamespace(size=0),
-                send=lambda kind, _ident, payload: sent.append((kind, payload)),
+                send=lambda kind, _ident, _message, payload: sent.append((kind, payload)),
             )
             relay = self.runner.tool_relay.ToolRelay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
             theirs = relay.block_end

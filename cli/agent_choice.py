@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
+from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
-agent_option = partial(typer.Option, rich_help_panel="Agent")
+agent_option = partial(option, rich_help_panel="Agent")
 DescribeOption = Annotated[
     bool,
-    agent_option(
+    typer.Option(
         "--describe-environment/--no-describe-environment",
+        rich_help_panel="Agent",
         help="Tell the model what is in the sandbox: versions, network, limits, files.",
     ),
 ]
@@ -25,20 +27,18 @@ DescribeOption = Annotated[
 class AgentChoice:
     """The options of an agent."""
 
-    retries: Annotated[
-        int | None,
-        agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
-    ] = None
-    team: Annotated[
-        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until the task is done.")
-    ] = False
-    act: Annotated[
-        bool,
-        agent_option("--act", help="One agent that works in steps, whose code sees the variables of earlier ones."),
-    ] = False
-    steps: Annotated[
-        int | None, agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
-    ] = None
+    retries: int | None = agent_option(
+        None, min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"
+    )
+    team: bool = agent_option(
+        False, "--team", help="Two agents: one writes code, the other runs it, until the task is done."
+    )
+    act: bool = agent_option(
+        False, "--act", help="One agent that works in steps, whose code sees the variables of earlier ones."
+    )
+    steps: int | None = agent_option(
+        None, min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20"
+    )
     describe_environment: DescribeOption = True
 
     def check(self, sandbox: SandboxChoice) -> None:

@@ -59,7 +59,7 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
         try:
-            return run_until_interrupted(running.run(), running.leave, finish=running.finish)
+            return run_until_interrupted(running.run(), running.leave, on_interrupt=running.finish)
         finally:
             discard_unwritable()
 
@@ -71,18 +71,20 @@ class _Running:
         self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: BatchDisplay
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
-        self._maker = AgentMaker(job.agent, job.model, display.note)
+        self._maker = AgentMaker(job.agent, job.model)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total: int | None = None
         self._taken = 0
+        self._finishing = False
         self._same = _SameError()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
-        if self._batch is None:
+        if self._batch is None or self._finishing:
             return False
+        self._finishing = True
         self._batch.stop()
         running = self._batch.counts.running
         say(
@@ -97,7 +99,6 @@ class _Running:
             self._end.cancelled(number)
 
     async def run(self) -> int:
-        """Return the exit status."""
         async with AsyncExitStack() as stack:
             stack.callback(self._settle_output)
             stack.push_async_callback(self._maker.close)
@@ -134,14 +135,12 @@ class _Running:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker", None
 
     async def _count(self) -> None:
-        """Count the tasks, so that there is a time left before they have all been read."""
         with suppress(Exception):  # the batch itself meets it, too
             self._total = await self._tasks.count(self._settings.repeat)
             if bad := self._tasks.bad:
                 say(f"{format_count(bad, 'task')} can't be used; the others run. Correct the file, and {AGAIN}")
 
     async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
-        """Run the batch; return which budget has ended it, if one has."""
         options = self._job.sandbox.options()
         del options["work_dir"]
         if self._job.ray is not None:
@@ -186,7 +185,6 @@ class _Running:
         return replace(counts, total=self._total, seconds_left=left / rate * 60 if rate else None)
 
     async def _sum_up(self, spent: str | None) -> int:
-        """Print the summary, and return the exit status."""
         job = self._job
         self._display.close()
         if self._same.shared and not job.keep_going:

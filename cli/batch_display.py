@@ -8,9 +8,11 @@ import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Self
 
 from rich.console import Console
@@ -22,7 +24,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.summary import Summary, summarize
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.progress import StatusLines, find_terminal
+from autogen_codeact.cli.progress import StatusLines, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.types.formatting import format_count, format_percent
 
@@ -33,10 +35,8 @@ LINE_S = 60.0
 LINE_PART = 0.1
 SHORTEST_S = 2.0
 """Without a terminal: seconds between two lines at least."""
-NOTE_S = 15.0
-"""Seconds for which the reason of a pause is shown."""
-BURST, LINES_PER_S = 10, 1.0
-"""Lines about failed tasks: so many at once, then so many in a second. The others are counted."""
+MAX_FAILURES = 50
+"""Failed attempts that get a line; the others are counted."""
 MAX_LINE = 300
 MAX_WAITING = 1000
 """Rows that wait to be printed, before the batch waits."""
@@ -57,12 +57,12 @@ class BatchDisplay:
         self._is_plain = plain and stream is None
         self._status = StatusLines(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
         self._counts: Callable[[], BatchCounts] | None = None
-        self._messages = _Messages()
+        self._messages: deque[str] = deque()
+        self._failures = 0
         self._written = time.monotonic()
         self._done: int | None = None
         self._ending = False
-        self._stage = self._note = ""
-        self._noted = 0.0
+        self._stage = ""
 
     def __enter__(self) -> Self:
         self._status.__enter__()
@@ -84,40 +84,41 @@ class BatchDisplay:
         """Show a batch from now on; `counts` is called in another thread."""
         self._counts, self._stage = counts, ""
 
-    def note(self, line: str) -> None:
-        """Show for a while why something takes longer."""
-        self._note, self._noted = printable(line), time.monotonic()
-
     def on_event(self, event: BatchEvent) -> None:
         """Take an event of the batch into account."""
         match event:
             case TaskFinished(row=row) if row.outcome in ("failed", "invalid"):
-                self._messages.add_failure(_failure_line(row))
+                self._add_failure(_failure_line(row))
             case AttemptFailed(retry_in=seconds) if seconds is not None:
-                self.note(f"{event.id} failed ({event.error_class}) and is tried again in {format_time_left(seconds)}")
+                again = format_seconds(round(seconds))
+                self._add_failure(printable(f"{event.id} failed ({event.error_class}) and is tried again in {again}"))
             case Notice(text=text):
-                self._messages.add(printable(text))
+                self._messages.append(printable(text))
             case _:
                 pass
 
+    def _add_failure(self, line: str) -> None:
+        self._failures += 1
+        if self._failures <= MAX_FAILURES:
+            self._messages.append(line)
+
     def _tick(self, console: Console, width: int) -> list[Text]:
         """Print what waits, and return the lines to draw."""
-        for line in self._messages.take(at_end=self._ending):
-            say(line)
+        while self._messages:
+            say(self._messages.popleft())
         if self._ending:
+            if self._failures > MAX_FAILURES:
+                say(f"… and {self._failures - MAX_FAILURES:,} more failed")
             return []
         if self._counts is None:
             return [Text(self._stage, style="dim")] if self._stage else []
         counts = self._counts()
         parts = describe_progress(counts)
-        reasons = [self._note] if self._note and time.monotonic() - self._noted < NOTE_S else []
         if self._is_plain:
-            self._write_plain(counts, [*parts, *reasons])
-        point = " · " if "utf" in console.encoding else ", "
-        return [*(Text(line) for line in _wrapped(parts, point, width - 1)), *(Text(line, "dim") for line in reasons)]
+            self._write_plain(counts, parts)
+        return list(map(Text, wrap(", ".join(parts), max(width - 1, 1))))
 
     def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
-        """Write a line if it is time for one."""
         self._done = counts.done if self._done is None else self._done
         passed = time.monotonic() - self._written
         part = (counts.done - self._done) / counts.total if counts.total else 0.0
@@ -133,117 +134,31 @@ def _failure_line(row: Row) -> str:
     return printable(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
 
 
-class _Messages:
-    """Lines that wait to be written. Those about failed tasks are bounded in number."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: list[str] = []
-        self._allowed = float(BURST)
-        self._since = time.monotonic()
-        self._left_out = 0
-
-    def add(self, line: str) -> None:
-        """Add a line that is written in any case."""
-        with self._lock:
-            self._waiting.append(line)
-
-    def add_failure(self, line: str) -> None:
-        """Add a line about a failed task, which is only counted if there are many."""
-        with self._lock:
-            now = time.monotonic()
-            self._allowed = min(BURST, self._allowed + (now - self._since) * LINES_PER_S)
-            self._since = now
-            if self._allowed < 1:
-                self._left_out += 1
-            else:
-                self._allowed -= 1
-                self._take_left_out()
-                self._waiting.append(line)
-
-    def take(self, *, at_end: bool = False) -> list[str]:
-        """Return the lines that have not been written."""
-        with self._lock:
-            if at_end:
-                self._take_left_out()
-            taken, self._waiting = self._waiting, []
-            return taken
-
-    def _take_left_out(self) -> None:
-        if self._left_out:
-            self._waiting.append(f"… and {format_number(self._left_out)} more failed")
-            self._left_out = 0
-
-
-def _wrapped(parts: list[str], point: str, width: int) -> list[str]:
-    """Join the parts to lines, and begin a new line where the next one does not fit."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + len(point) + len(part) <= width:
-            lines[-1] += point + part
-        else:
-            lines.append(part)
-    return lines
-
-
-def format_number(number: int) -> str:
-    """Format a number: "12", "1,234"."""
-    return f"{number:,}"
-
-
-def format_tokens(number: int) -> str:
-    """Format a number of tokens: "950", "12.3 k", "4.56 M"."""
-    if number < 1000:
-        return str(number)
-    return f"{number / 1e3:.1f} k" if number < 999_950 else f"{number / 1e6:.2f} M"
-
-
 def format_cost(cost: float) -> str:
     """Format an amount of money: "0.0152", "12.30"."""
     return f"{cost:,.2f}" if cost >= 1 else f"{cost:.4f}"
 
 
-def format_time_left(seconds: float) -> str:
-    """Format the time that is left: "8 s", "12 min", "3 h 05 min", "2 days 4 h"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} days {hours % 24} h"
-
-
-def format_rate(per_minute: float) -> str:
-    """Format a rate: "0.4 tasks/min", "12 tasks/min"."""
-    number = f"{per_minute:.1f}" if per_minute < 10 else f"{per_minute:,.0f}"
-    return f"{number} tasks/min"
-
-
 def describe_progress(counts: BatchCounts) -> list[str]:
     """Return the parts of a progress line, the most important first."""
-    total = f" of {format_number(counts.total)}" if counts.total is not None else ""
-    parts = [f"{format_number(counts.done)}{total} done", f"{format_number(counts.failed)} failed"]
-    parts.append(f"{format_number(counts.running)} running")
+    total = f" of {counts.total:,}" if counts.total is not None else ""
+    parts = [f"{counts.done:,}{total} done", f"{counts.failed:,} failed", f"{counts.running:,} running"]
     if counts.invalid:
-        parts.append(f"{format_number(counts.invalid)} unusable")
+        parts.append(f"{counts.invalid:,} unusable")
     if counts.waiting:
-        soon = counts.next_attempt_in is None or counts.next_attempt_in < 1
-        when = "" if soon else f" (the first in {format_time_left(counts.next_attempt_in or 0)})"
-        parts.append(f"{format_number(counts.waiting)} to try again{when}")
+        seconds = round(counts.next_attempt_in or 0)
+        when = f" (the first in {format_seconds(seconds)})" if seconds else ""
+        parts.append(f"{counts.waiting:,} to try again{when}")
     if counts.checked:
-        parts.append(f"{format_number(counts.passed)} of {format_number(counts.checked)} passed")
+        parts.append(f"{counts.passed:,} of {counts.checked:,} passed")
     if counts.tasks_per_minute:
-        parts.append(format_rate(counts.tasks_per_minute))
+        parts.append(f"{counts.tasks_per_minute:,.1f} tasks/min")
     if counts.tokens:
-        parts.append(f"{format_tokens(counts.tokens)} {'token' if counts.tokens == 1 else 'tokens'}")
+        parts.append(format_count(counts.tokens, "token"))
     if counts.cost is not None:
         parts.append(f"cost {format_cost(counts.cost)}")
     if counts.seconds_left is not None:
-        parts.append(f"about {format_time_left(counts.seconds_left)} left")
+        parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
     return parts
 
 
@@ -275,18 +190,17 @@ def print_summary(summary: Summary, folder: Path) -> None:
 
 def summary_lines(summary: Summary) -> list[str]:
     """Return the summary of a batch in a few lines."""
-    outcomes = ", ".join(f"{format_number(number)} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
+    outcomes = ", ".join(f"{number:,} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
     repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
     lines = [f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
     if summary.checked:
-        part = f"{format_number(summary.passed)} of {format_number(summary.checked)}"
-        lines.append(f"checks: {part} passed ({format_percent(summary.passed / summary.checked)})")
+        percent = format_percent(summary.passed / summary.checked)
+        lines.append(f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})")
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
-        read, written = format_tokens(summary.prompt_tokens), format_tokens(summary.completion_tokens)
-        lines.append(f"tokens: {read} read, {written} written{cost}")
+        lines.append(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
     if summary.errors:
-        lines.append("errors: " + ", ".join(f"{name} {format_number(each)}" for name, each in summary.errors.items()))
+        lines.append("errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items()))
     return lines
 
 

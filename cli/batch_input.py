@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -281,15 +281,14 @@ class AgentMaker:
         self,
         agent: AgentChoice,
         model: ModelChoice,
-        tell: Callable[[str], None] | None = None,
         inputs: ModelInputs | None = None,
     ) -> None:
-        self._agent, self._model, self._tell, self._inputs = agent, model, tell, inputs
+        self._agent, self._model, self._inputs = agent, model, inputs
         self._client: ChatCompletionClient | None = None
         self._recording: _Recording | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AgentMaker, (self._agent, self._model, None, self._inputs or ModelInputs.read(self._model))
+        return AgentMaker, (self._agent, self._model, self._inputs or ModelInputs.read(self._model))
 
     def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
         """Return the agent or team for an attempt at a task."""
@@ -308,7 +307,7 @@ class AgentMaker:
             self._recording = _Recording(self._model.spec.removeprefix(REPLAY), inputs.text or "")
         else:
             with inputs.applied():
-                client = open_model(self._model, self._tell or (lambda line: None), text=inputs.text)
+                client = open_model(self._model, lambda _: None, text=inputs.text)
             self._client = _SecretRedactor(client, self._model, inputs.secrets())
 
     async def close(self) -> None:
@@ -326,7 +325,6 @@ class _SecretRedactor(ModelMiddleware):
         self._model, self._secrets = model, secrets
 
     async def handle(self, call: ModelCall) -> Items:
-        """Yield the answer to a call."""
         try:
             async with aclosing(call.items()) as items:
                 async for item in items:
@@ -353,7 +351,6 @@ class _Recording:
         }
 
     def client(self, id_: str, timeout_s: float) -> ChatCompletionClient:
-        """Return a client with the answers for a task, from the first one on."""
         answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
         if answers is None:
             raise CommandError(f"{self._name} has no answers for the task {id_}")
@@ -367,7 +364,6 @@ class _ContinuedRecording(RecordedModel):
     """
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Return the next answer."""
         if not self.create_calls:
             places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
             if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
@@ -377,7 +373,6 @@ class _ContinuedRecording(RecordedModel):
 
 
 def _by_task(text: str) -> dict[str, Any] | None:
-    """Return the answers of a recording that has an object `tasks`: a list of answers by the task's id."""
     try:
         recorded = json.loads(text)
     except ValueError:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, with_component
+from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say, silence_libraries
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.kept_runs import (
     check_folder,
@@ -48,7 +46,6 @@ HISTORY = "chat-history"
 
 def run_chat(job: ChatJob) -> int:
     """Run a chat until the user leaves."""
-    job = with_component(job)
     job.check()
     if job.save is not None:
         check_folder(job.save)
@@ -56,32 +53,8 @@ def run_chat(job: ChatJob) -> int:
     silence_libraries()
     if not os.environ.get("TERM"):
         os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
-    return asyncio.run(_supervised(job))
-
-
-async def _supervised(job: ChatJob) -> int:
-    """Run a chat with its signals."""
     chat = Chat(job)
-    task = asyncio.ensure_future(chat.run())
-    received: list[int] = []
-
-    def leave(number: int) -> None:
-        received.append(number)
-        if len(received) > 1:
-            os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
-        task.cancel()
-
-    chat.leave = lambda: leave(signal.SIGINT)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, leave, int(number))
-    loop.add_signal_handler(signal.SIGINT, lambda: leave(signal.SIGINT) if received else chat.interrupt())
-    try:
-        status = await task
-    except asyncio.CancelledError:
-        if not received:
-            raise
-    return 128 + received[0] if received else status
+    return run_until_interrupted(chat.run(), on_interrupt=chat.interrupt)
 
 
 class Chat:
@@ -93,8 +66,6 @@ class Chat:
         self._reader: Reader | None = None
         self._at_prompt = 0
         self._page: LivePage | None = None
-        self.leave: Callable[[], None] = _ignore
-        """Ends the chat in the middle of what it does."""
 
     async def run(self) -> int:
         """Run the chat until the user leaves; return the exit status."""
@@ -113,7 +84,7 @@ class Chat:
             if files is not None:
                 await asyncio.to_thread(files.begin)
             view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, files=files)
-            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
@@ -191,11 +162,10 @@ class Chat:
             from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             self._page = LivePage(path, turns.end_turn)
-            turns.control = self._page.control
+            turns.approval.control = self._page.control
             await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
-        """Count a Ctrl-C on an empty line; return whether it is the one that leaves."""
         turns.presses += 1
         self._at_prompt += 1
         if turns.presses >= 3 or self._at_prompt >= 2:
@@ -203,19 +173,14 @@ class Chat:
         say("Ctrl-C again leaves the chat; so do /quit and Ctrl-D")
         return False
 
-    def interrupt(self) -> None:
-        """Handle a Ctrl-C that no line editor has got."""
+    def interrupt(self) -> bool:
+        """Handle a Ctrl-C that no line editor has got; return whether the chat goes on."""
         turns = self._turns
         if turns is None:
-            self.leave()
-        elif turns.is_running:
-            turns.interrupt()
-        elif (self._reader is None or not self._reader.interrupt()) and self._pressed_at_prompt(turns):
-            self.leave()
-
-
-def _ignore() -> None:
-    """Do nothing, before there is something to leave."""
+            return False
+        if turns.is_running:
+            return turns.interrupt()
+        return (self._reader is not None and self._reader.interrupt()) or not self._pressed_at_prompt(turns)
 
 
 def _read_plan(folder: Path) -> Plan:
@@ -234,7 +199,6 @@ def _history_file(job: ChatJob) -> str | None:
 
 
 def _folder(target: object) -> Path | None:
-    """Return the folder of the workspace on the host, if there is one."""
     for executor in executors_of(target):
         if isinstance(executor, SandboxCodeExecutor):
             return executor.work_dir
@@ -242,7 +206,6 @@ def _folder(target: object) -> Path | None:
 
 
 def _is_temporary(target: object) -> bool:
-    """Return whether the workspace is removed at the end."""
     return any(
         isinstance(executor, SandboxCodeExecutor)
         and executor.sandbox.options.work_dir is None
@@ -252,7 +215,6 @@ def _is_temporary(target: object) -> bool:
 
 
 def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
-    """Say where the log is, and what was in the workspace that is gone."""
     path = conversation.path
     if path is None or not conversation.has_begun:
         return

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +74,6 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
         yield target
 
 
-def with_component(job: ChatJob) -> ChatJob:
-    """Return the options with `--model FILE.json` as the component, if it is that of an agent or a team."""
-    if not job.model.spec or not job.model.spec.endswith(".json") or job.component is not None:
-        return job
-    with suppress(OSError, ValueError):
-        data = json.loads(Path(job.model.spec).read_bytes())
-        if isinstance(data, dict) and data.get("component_type") in ("agent", "team"):
-            return replace(job, component=Path(job.model.spec), model=replace(job.model, spec=""))
-    return job
-
-
 def _load(job: ChatJob) -> ChatAgent | BaseTeam:
     file = job.component
     assert file is not None
@@ -128,26 +115,25 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
 def _resumed_model(
     job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
 ) -> ChatCompletionClient | None:
-    """Return the model client of an agent of an earlier chat."""
     if client is None:
         recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
         # AutoGen's loses line breaks when it streams.
         inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
         return ReliableClient(inner, job.model.timeout_s, tell=say) if inner is not None else None
     inner = innermost(client)
-    return RecordedModel(_unused_answers(inner, plan)) if isinstance(inner, RecordedModel) else client
+    if not isinstance(inner, RecordedModel):
+        return client
+    model = RecordedModel([each for each in inner.chat_completions if not isinstance(each, str)])
+    model.leave_out([result.get("content") for result in _results_of_model(plan)])
+    return model
 
 
-def _unused_answers(client: RecordedModel, plan: Plan) -> list[Any]:
-    """Return the answers of a recording that the chat has not used yet."""
-    answers = [each for each in client.chat_completions if not isinstance(each, str)]
-    count, known = 0, True
+def _results_of_model(plan: Plan) -> Iterator[Mapping[str, Any]]:
     for raw in plan.run.raw_events():
-        event = plan.run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "model_call_finished" else None
-        if isinstance(event, ModelCallFinished) and event.result is not None:
-            known = known and count < len(answers) and answers[count].content == event.result.get("content")
-            count += 1
-    return answers[count:] if known else answers
+        if isinstance(raw, RawEvent) and raw.name == "model_call_finished":
+            event = plan.run.parse(raw)
+            if isinstance(event, ModelCallFinished) and event.result is not None:
+                yield event.result
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import shutil
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.protected_names import protected_name
 
 MAX_FILES = 100
-_HELP = {
+_COMMANDS = {
     "/help": "this list",
     "/model [NAME]": "which model answers; with a name, another one from now on",
     "/tools": "functions of this machine that the code can call, and what is in the sandbox",
@@ -39,8 +38,8 @@ _HELP = {
     "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
     "/save [FOLDER]": "where this chat is kept; with a folder, a copy of its log there",
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
-    "/quit": "leave; so do exit, quit and Ctrl-D",
 }
+_NAMES = [each.partition(" ")[0] for each in _COMMANDS]
 _KEYS = (
     "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A "
     "paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
@@ -55,30 +54,18 @@ class Commands:
         self._turns = turns
         self._terminal = terminal
         self._job = job
-        self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
-            "/help": self._help,
-            "/model": self._model,
-            "/tools": self._tools,
-            "/files": self._files,
-            "/undo": self._undo,
-            "/retry": self._retry,
-            "/reset": self._reset,
-            "/save": self._save,
-            "/export": self._export,
-        }
 
     async def run(self, text: str) -> bool:
-        """Run a command."""
+        """Run a command; return whether the chat ends."""
         name, _, rest = text.partition(" ")
         name = name.lower()
         if name in ("/quit", "/exit"):
             return True
-        command = self._commands.get(name)
-        if command is None:
-            self._terminal.line(_unknown(name, [*self._commands, "/quit"]), "yellow")
+        if name not in _NAMES:
+            self._terminal.line(_unknown(name), "yellow")
             return False
         try:
-            await command(rest.strip())
+            await getattr(self, f"_{name[1:]}")(rest.strip())
         except NothingToUndo:
             self._terminal.line("There is no turn that can be undone.", "yellow")
         except (CommandError, RunError, SandboxError) as error:
@@ -90,7 +77,7 @@ class Commands:
         return False
 
     async def _help(self, _: str) -> None:
-        for name, what in _HELP.items():
+        for name, what in {**_COMMANDS, "/quit": "leave; so do exit, quit and Ctrl-D"}.items():
             self._terminal.field(name, what, "cyan", indent=16)
         self._terminal.line()
         self._terminal.field("", _KEYS, indent=0)
@@ -152,41 +139,36 @@ class Commands:
         self._terminal.line("The conversation starts again, with an empty session. Files stay as they are.")
 
     async def _save(self, folder: str) -> None:
-        path = self._turns.conversation.path
-        if path is None or not self._turns.conversation.has_begun:
-            self._terminal.line(
-                "There is nothing to save yet." if not self._job.no_save else "--no-save: no log is kept."
-            )
-            return
+        if self._job.no_save:
+            raise CommandError("--no-save: no log is kept.")
+        path = self._log("There is nothing to save yet.")
         if folder:
-            path = await asyncio.to_thread(_copy, path, folder)
+            # Without what a foreign folder could have that programs on the host act on.
+            ignored = lambda _, names: filter(protected_name, names)  # noqa: E731
+            copy = partial(shutil.copytree, symlinks=True, ignore=ignored)
+            path = await asyncio.to_thread(copy, path, _path(folder))
         self._terminal.line(f"This chat is {'copied to' if folder else 'kept in'} {path}")
 
     async def _export(self, name: str) -> None:
-        path = self._turns.conversation.path
-        if path is None or not self._turns.conversation.has_begun:
-            raise CommandError("There is no log to export yet.")
+        path = self._log("There is no log to export yet.")
         if not name:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
-        await asyncio.to_thread(_export, path, name)
+        file = _path(name)
+        kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
+        await asyncio.to_thread(export_run, path, **{kinds.get(file.suffix.lower(), "files"): file})
+
+    def _log(self, none_yet: str) -> Path:
+        path = self._turns.conversation.path
+        if path is None or not self._turns.conversation.has_begun:
+            raise CommandError(none_yet)
+        return path
 
 
-def _copy(run: Path, folder: str) -> Path:
-    """Copy a run's folder into a new one, without what a foreign folder could have that programs on the host act on."""
-    target = Path(folder).expanduser()
-    shutil.copytree(run, target, symlinks=True, ignore=lambda _, names: filter(protected_name, names))
-    return target
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
 
 
-def _export(run: Path, name: str) -> None:
-    """Write a run into a file, or its files into a folder."""
-    file = Path(name).expanduser()
-    kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
-    kind = kinds.get(file.suffix.lower(), "files")
-    export_run(run, **{**dict.fromkeys(("files", *kinds.values())), kind: file})
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, [*_NAMES, "/quit"], n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else "To send a message that begins with a slash, type two slashes."
     return f"There is no command {printable(name)}. {hint} /help lists all commands."

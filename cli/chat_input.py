@@ -179,11 +179,9 @@ class _Output(Vt100_Output):
         return output
 
     def new_prompt(self) -> None:
-        """Write the next prompt."""
         self._drawn = 0
 
     def write(self, data: str) -> None:
-        """Write text."""
         if data in (_SIGN, _SPACE):
             place = 1 if data == _SIGN else 2
             if self._drawn & place:
@@ -194,7 +192,6 @@ class _Output(Vt100_Output):
         super().write(data)
 
     def erase_down(self) -> None:
-        """Erase what is below, with the prompt."""
         self._drawn = 0
         super().erase_down()
 

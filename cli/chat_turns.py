@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.cli.approval import ALL, YES, CodeApproval
 from autogen_codeact.cli.chat_input import Interrupted, Reader
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
@@ -24,9 +25,6 @@ from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.teams.parts import executors_of
 from codeact_sandbox import SandboxError
-
-if TYPE_CHECKING:
-    from autogen_codeact.viewer.control import RunControl
 
 MAX_NAMES = 30
 ENDING_DEADLINE_S = 15.0
@@ -44,7 +42,6 @@ class Turns:
         terminal: Terminal,
         *,
         model: ModelChoice,
-        leave: Callable[[], None],
     ) -> None:
         self.conversation = conversation
         self.model = model
@@ -53,12 +50,9 @@ class Turns:
         self._reader = reader
         self._view = view
         self._terminal = terminal
-        self._leave = leave
         self._running: asyncio.Task[None] | None = None
-        self._approve_all = False
+        self.approval = CodeApproval(self._ask)
         self._withdrawn = False
-        self.control: RunControl | None = None
-        """The buttons of the chat's page, which can answer questions, too."""
         self._progress: Progress | None = None
 
     @property
@@ -157,16 +151,15 @@ class Turns:
 
     # Ctrl-C
 
-    def interrupt(self) -> None:
-        """Handle Ctrl-C in a turn: the first stops the block, the second ends the turn, the third leaves."""
+    def interrupt(self) -> bool:
+        """Handle Ctrl-C in a turn: the first stops the block, the second ends the turn; False for the third, which leaves."""
         self.presses += 1
-        if self.presses >= 3:
-            self._leave()
-        elif self.presses == 1 and self._stop_block():
+        if self.presses == 1 and self._stop_block():
             self._terminal.line()
             self._terminal.line("[stopping the code; Ctrl-C again ends the turn]", "yellow")
-        elif self._running is not None:
-            self._running.cancel()
+        elif self.presses < 3:
+            self.end_turn()
+        return self.presses < 3
 
     def end_turn(self) -> None:
         """End what runs now, as a second Ctrl-C does."""
@@ -187,47 +180,27 @@ class Turns:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask whether code may run."""
-        if self._approve_all:
-            return ApprovalResponse(approved=True, reason="all code of this chat was approved")
-        self._view.before_question(request.code)
+        try:
+            return await self.approval(request)
+        except Interrupted:
+            self._withdrawn = False
+            self.presses = max(self.presses, 1)
+            return ApprovalResponse(approved=False, reason="the person stopped it")
+
+    async def _ask(self, code: str) -> str:
+        self._view.before_question(code)
         if self._progress is not None:
             self._progress.set(None)
-        try:
-            if self.control is None:
-                return await self._in_terminal()
-            from autogen_codeact.cli.pages import first_answer  # noqa: PLC0415 - of an extra
-
-            return await first_answer(self._in_terminal(), self.control, request.code)
-        except EOFError:
-            return ApprovalResponse(approved=False, reason="there is nobody to ask any more")
-
-    async def _in_terminal(self) -> ApprovalResponse:
-        code = f" {secrets.randbelow(900) + 100}" if self._withdrawn else ""
+        number = f" {secrets.randbelow(900) + 100}" if self._withdrawn else ""
         self._withdrawn = True  # until there is an answer
-        answer, allows = None, ("y", "yes", "a", "all")
-        while answer is None or (code and answer.lower() in allows):
-            if code:
+        answer = None
+        while answer is None or (number and answer.lower() in YES + ALL):
+            if number:
                 # What was typed for the question before must not allow this code.
-                self._terminal.line(f"An earlier question was answered on the page: a yes is now y{code}", "yellow")
-            try:
-                answer = (await self._reader.answer(_QUESTION)).strip()
-            except Interrupted:
-                self._withdrawn = False
-                self.presses = max(self.presses, 1)
-                return ApprovalResponse(approved=False, reason="the person stopped it")
+                self._terminal.line(f"An earlier question was answered on the page: a yes is now y{number}", "yellow")
+            answer = (await self._reader.answer(_QUESTION)).strip()
         self._withdrawn = False
-        return self._decision(answer.removesuffix(code).strip() if code else answer)
-
-    def _decision(self, answer: str) -> ApprovalResponse:
-        match answer.lower():
-            case "y" | "yes":
-                return ApprovalResponse(approved=True, reason="approved")
-            case "a" | "all":
-                self._approve_all = True
-                return ApprovalResponse(approved=True, reason="approved")
-            case "n" | "no" | "":
-                return ApprovalResponse(approved=False, reason="the person said no")
-        return ApprovalResponse(approved=False, reason=f"the person said: {answer}")
+        return answer.removesuffix(number)
 
     # A sandbox that has died
 
@@ -244,7 +217,6 @@ class Turns:
         return [entry.code for journal in journals.values() for entry in journal.entries]
 
     def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
-        """Print what was lost if the sandbox was replaced."""
         pairs = zip(sandboxes, self._sandboxes(), strict=False)
         if not any(before and now > before for before, now in pairs):
             return

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import field, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from autogen_codeact.cli.exit import clean_exit
 
 
 class _FlagsWithoutType:
@@ -26,7 +28,6 @@ class _FlagsWithoutType:
             self.help: str | None = "\n\n".join(" ".join(part.split()) for part in self.help.split("\n\n"))
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in params:
             if getattr(each, "is_flag", False):
@@ -81,12 +82,16 @@ class Application(typer.Typer):
             return lambda function: add(_with_single_options(function))
 
 
-def _with_single_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters are options only: the fields of dataclasses in the place of these."""
+def _with_single_options(function: Callable[..., int]) -> Callable[..., None]:
+    """Return a command whose parameters are options only: the fields of dataclasses in the place of these.
+
+    The command exits with the status that the function returns, or with a message.
+    """
     every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _options(function)]
 
     def run(**arguments: Any) -> None:
-        _call(function, arguments)
+        with clean_exit():
+            raise typer.Exit(_call(function, arguments))
 
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in every}
@@ -94,10 +99,18 @@ def _with_single_options(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def option(default: Any, *names: str, **settings: Any) -> Any:
+    """Return a field of a dataclass that is an option of a command, with what `typer.Option` takes."""
+    return field(default=default, metadata={"option": typer.Option(*names, **settings)})
+
+
 def _options(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    settings = {each.name: each.metadata for each in fields(cast(Any, function))} if is_dataclass(function) else {}
     for each in inspect.signature(function, eval_str=True).parameters.values():
         if is_dataclass(each.annotation):
             yield from _options(cast(Any, each.annotation))
+        elif found := settings.get(each.name):
+            yield each.replace(annotation=Annotated[each.annotation, found["option"]])
         else:
             yield each
 

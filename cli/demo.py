@@ -95,7 +95,6 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
 
 
 async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
-    """Print the kind of the sandbox, and the limits that code finds in it."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
         kind = "a Docker container"
     else:
@@ -124,7 +123,6 @@ async def _run(executor: CodeExecutor, code: str) -> CodeResult:
 
 
 async def _choose_recording(terminal: Terminal, executor: CodeExecutor) -> Recording:
-    """Return the first recording whose modules are installed in the sandbox."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
         owner, advice = "image", "`codeact image build` makes the full image"
     else:

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_core import CancellationToken
@@ -92,48 +92,41 @@ def _check_host(
     bubblewrap = _check_bubblewrap()
     # One sandbox is enough, unless options request Docker.
     needed = engines != (None,) or image is not None or bubblewrap.status != "ok"
-    found = [_check_docker(image, engine, needed) for engine in engines]
-    somewhere = any(each.image is not None and each.image.status == "ok" for each in found)
+    found = [(engine, *_check_docker(image, engine, needed)) for engine in engines]
+    somewhere = any(of_image is not None and of_image.status == "ok" for _, _, of_image in found)
     choices: list[tuple[SandboxChoice, AddCheck]] = []
-    for each in found:
-        add_here = _labelled(each.engine, add)
-        checks = [*each.checks, *([each.image] if each.image is not None else [])]
-        if each.image is not None and each.image.status == "lack" and somewhere:
-            checks[-1] = replace(
-                each.image, status="note", advice=f"Sandboxes start on the others. {each.image.advice}"
-            )
+    for engine, checks, of_image in found:
+        add_here = _labelled(engine, add)
         for check in checks:
             add_here(check)
-        if each.image is not None and each.image.status != "lack":
-            usable = image or (DEFAULT_IMAGE if each.image.status == "ok" else FALLBACK_IMAGE)
-            hosts: Any = None if each.engine is None else [each.engine]
+        if of_image is None:
+            continue
+        if of_image.status == "lack" and somewhere:
+            advice = f"Sandboxes start on the others. {of_image.advice}"
+            add_here(replace(of_image, status="note", advice=advice))
+            continue
+        add_here(of_image)
+        if of_image.status != "lack":
+            usable = image or (DEFAULT_IMAGE if of_image.status == "ok" else FALLBACK_IMAGE)
+            hosts: Any = None if engine is None else [engine]
             choices.append(
                 (SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S, hosts=hosts), add_here)
             )
     add(bubblewrap)
-    if all(each.image is None for each in found):
+    if all(of_image is None for _, _, of_image in found):
         add(_versions({"Linux": platform.release()}))
         if not needed:
             choices.append((SandboxChoice("bubblewrap", mode="process", timeout=_SANDBOX_TIMEOUT_S), add))
     return choices
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What is known of an engine; without a check of its image it does not answer."""
-
-    engine: DockerHost | None
-    checks: list[Check]
-    image: Check | None = None
-
-
-def _check_docker(image: str | None, engine: DockerHost | None, needed: bool) -> _Found:
+def _check_docker(image: str | None, engine: DockerHost | None, needed: bool) -> tuple[list[Check], Check | None]:
+    """Return the checks of an engine, and that of its image unless the engine does not answer."""
     try:
         with closing(connect(engine)) as client:
-            return _Found(engine, list(_check_engine(client, engine)), _check_image(client, image))
+            return _check_engine(client, engine), _check_image(client, image)
     except SandboxError as error:
-        lack = Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error))
-        return _Found(engine, [lack])
+        return [Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error))], None
 
 
 def _labelled(engine: DockerHost | None, add: AddCheck) -> AddCheck:
@@ -151,7 +144,7 @@ def _check_bubblewrap() -> Check:
     return Check("bubblewrap", "ok", "works; used with --sandbox bubblewrap, or if no engine answers")
 
 
-def _check_engine(client: docker.APIClient, engine: DockerHost | None) -> Iterable[Check]:
+def _check_engine(client: docker.APIClient, engine: DockerHost | None) -> list[Check]:
     sdk: Any = client
     with engine_errors("asking the engine about itself"):
         version, info = sdk.version(api_version=False), sdk.info()
@@ -179,7 +172,6 @@ def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _versions(versions: Mapping[str, str]) -> Check:
-    """Report the versions under a sandbox, and where their vulnerabilities are published."""
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     pages = " ".join(_ADVISORIES[name] for name in versions if name in _ADVISORIES)
     return Check("versions", "ok", named, f"Published vulnerabilities: {pages}")
@@ -267,14 +259,9 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
         return Check(name, "ok", detail) if holds else Check(name, "lack", detail, advice)
 
     def limit(name: str, found: int | None, expected: int, unit: str, advice: str = ignored) -> Check:
-        if found == expected:
-            return Check(name, "ok", f"at most {expected:,} {unit}")
-        return Check(
-            name,
-            "lack",
-            f"{'no limit found' if found is None else f'{found:,}'} instead of {expected:,} {unit}",
-            advice,
-        )
+        wrong = f"{'no limit found' if found is None else f'{found:,}'} instead of {expected:,} {unit}"
+        holds = found == expected
+        return check(name, holds, f"at most {expected:,} {unit}" if holds else wrong, advice)
 
     yield check("network", probed["interfaces"] == ["lo"] and not probed["connects"], _describe_network(probed))
     bounding = "none can be acquired" if not probed["bounding"] else f"{probed['bounding']:#x} can be acquired"
@@ -294,7 +281,6 @@ def _describe_network(probed: dict[str, Any]) -> str:
 
 
 def _check_isolation(version: int, *, signals: bool) -> Check:
-    """Check whether blocks that run at the same time in one sandbox are isolated from each other."""
     if version < 2:
         advice = (
             "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "

@@ -14,9 +14,9 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
-from autogen_codeact.agents.hints import hints_for
-from autogen_codeact.agents.outcome_summary import outcome_summary
+from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.recording import parse_json
@@ -115,7 +115,6 @@ async def _run_block(
 
 
 def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
-    """Return the JSON object for a block and its result."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
     fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
     return {
@@ -228,7 +227,6 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
 
 
 def _cells(text: str, name: str) -> list[CodeInFile]:
-    """Return the code cells of a notebook that are not empty."""
     try:
         notebook = parse_json(text, name)
         cells = notebook["cells"]

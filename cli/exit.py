@@ -29,7 +29,16 @@ class CommandError(Exception):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, in a command that has something to print before it ends."""
+    """SIGTERM, in a command that has something to do before it ends."""
+
+
+def end_by_exception() -> None:
+    """Have SIGTERM raise `Terminated` from now on."""
+
+    def terminate(*_: object) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
 
 
 def say(line: str) -> None:
@@ -44,11 +53,13 @@ class _LogPrinter(logging.Handler):
         say(record.getMessage())
 
 
+_printer = _LogPrinter(logging.WARNING)
+
+
 def say_warnings() -> None:
     """Print the warnings of both libraries as messages of this command."""
-    for logger in map(logging.getLogger, ("autogen_codeact", "codeact_sandbox")):
-        if not any(isinstance(handler, _LogPrinter) for handler in logger.handlers):
-            logger.addHandler(_LogPrinter(logging.WARNING))
+    for name in ("autogen_codeact", "codeact_sandbox"):
+        logging.getLogger(name).addHandler(_printer)  # which does nothing the second time
 
 
 def silence_libraries() -> None:
@@ -104,54 +115,41 @@ def run_until_interrupted(
     work: Coroutine[Any, Any, int],
     on_leave: Callable[[int], None] | None = None,
     *,
-    finish: Callable[[], bool] | None = None,
+    on_interrupt: Callable[[], bool] | None = None,
 ) -> int:
-    """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once."""
+    """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once.
+
+    `on_interrupt` is called at each SIGINT before that, and returns whether it has handled it; SIGHUP then counts as SIGTERM.
+    """
     import asyncio  # noqa: PLC0415 - `codeact --help` must not wait for it
+
+    cancelled_by: list[int] = []
 
     async def supervise() -> int:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
-        signals = _Signals(task.cancel, on_leave, finish)
+
+        def receive(number: int) -> None:
+            if cancelled_by:
+                if on_leave is not None:
+                    on_leave(number)
+                with clear_status(sys.stderr):
+                    os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
+            if number != signal.SIGINT or on_interrupt is None or not on_interrupt():
+                cancelled_by.append(number)
+                say("stopping (again to leave at once)")
+                task.cancel()
+
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if finish is not None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        if on_interrupt is not None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         for number in numbers:
-            with suppress(NotImplementedError):  # Windows, where KeyboardInterrupt is raised instead
-                loop.add_signal_handler(number, signals.receive, int(number))
+            loop.add_signal_handler(number, receive, int(number))
         try:
             status = await task
         except asyncio.CancelledError:
-            if signals.cancelled_by is None:
+            if not cancelled_by:
                 raise
-        return 128 + signals.cancelled_by if signals.cancelled_by is not None else status
+        return 128 + cancelled_by[0] if cancelled_by else status
 
     return asyncio.run(supervise())
-
-
-class _Signals:
-    """What the signals of a command do, one after the other: let it finish, cancel it, exit at once."""
-
-    def __init__(
-        self,
-        cancel: Callable[[], object],
-        on_leave: Callable[[int], None] | None,
-        finish: Callable[[], bool] | None,
-    ) -> None:
-        self._cancel, self._on_leave, self._finish = cancel, on_leave, finish
-        self.cancelled_by: int | None = None
-        """The signal that has cancelled it."""
-
-    def receive(self, number: int) -> None:
-        """Handle a signal."""
-        if self.cancelled_by is not None:
-            if self._on_leave is not None:
-                self._on_leave(number)
-            with clear_status(sys.stderr):
-                os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
-        finish, self._finish = self._finish, None
-        if finish is not None and number == signal.SIGINT and finish():
-            return
-        self.cancelled_by = number
-        say("stopping (again to leave at once)")
-        self._cancel()

@@ -1,5 +1,7 @@
 """The options of the commands that let agents work: of `run`, `resume`, `chat` and `batch`; nothing here is slow to import."""
 
+# ruff: noqa: RUF009 - options are defaults
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from typing import Annotated
 import typer
 
 from autogen_codeact.cli.agent_choice import AgentChoice, DescribeOption, agent_option
+from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -25,7 +28,7 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
 ]
 _save_option = partial(
-    typer.Option,
+    option,
     metavar="RUN",
     help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
 )
@@ -39,13 +42,13 @@ class RunJob:
     model: ModelChoice
     agent: AgentChoice
     sandbox: SandboxChoice
-    stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False
-    save: Annotated[Path | None, _save_option()] = None
+    stream: bool = option(False, "--stream", help="Show the model's answer while it is generated.")
+    save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
     view: ViewOption = False
-    approve: Annotated[
-        bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
-    ] = False
+    approve: bool = agent_option(
+        False, "--approve", help="Ask before code runs, in the terminal and on the page of --view."
+    )
     as_json: JsonOption = False
 
     def check(self) -> None:
@@ -60,16 +63,12 @@ class RunJob:
 class Resuming:
     """How a run or a chat is continued."""
 
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
-    ] = True
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
-        ),
-    ] = False
+    rebuild: bool = option(True, "--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
+    trust: bool = option(
+        False,
+        "--trust",
+        help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
+    )
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,13 @@ class ResumeJob:
 
     run: RunArgument
     how: Resuming
-    api_key_env: Annotated[
-        str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
-    ] = None
+    api_key_env: str | None = option(None, metavar="VAR", help="Environment variable with the model's key.")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
-    approve: Annotated[
-        bool,
-        typer.Option(
-            "--approve", help="Ask before code runs; always if the run is not your own, or was started with --approve."
-        ),
-    ] = False
+    approve: bool = option(
+        False,
+        "--approve",
+        help="Ask before code runs; always if the run is not your own, or was started with --approve.",
+    )
     as_json: JsonOption = False
 
 
@@ -98,29 +94,20 @@ class ChatJob:
     model: ModelChoice
     sandbox: SandboxChoice = field(default_factory=SandboxChoice)
     how: Resuming = field(default_factory=Resuming)
-    component: Annotated[
-        Path | None,
-        agent_option(
-            "--agent", metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."
-        ),
-    ] = None
-    team: Annotated[
-        bool, agent_option("--team", help="Two agents: one writes code, the other runs it, until there is an answer.")
-    ] = False
-    steps: Annotated[
-        int | None, agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
-    ] = None
-    stream: Annotated[
-        bool, agent_option("--stream/--no-stream", help="Show the model's answer while it is generated.")
-    ] = True
+    component: Path | None = agent_option(
+        None, "--agent", metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."
+    )
+    team: bool = agent_option(
+        False, "--team", help="Two agents: one writes code, the other runs it, until there is an answer."
+    )
+    steps: int | None = agent_option(
+        None, min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20"
+    )
+    stream: bool = agent_option(True, "--stream/--no-stream", help="Show the model's answer while it is generated.")
     describe_environment: DescribeOption = True
-    approve: Annotated[
-        bool, agent_option("--approve", help="Ask before code runs, and show how it has changed files.")
-    ] = False
-    resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Continue an earlier chat: its folder, its name, or last.")
-    ] = None
-    save: Annotated[Path | None, _save_option()] = None
+    approve: bool = agent_option(False, "--approve", help="Ask before code runs, and show how it has changed files.")
+    resume: str | None = option(None, metavar="RUN", help="Continue an earlier chat: its folder, its name, or last.")
+    save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
     view: ViewOption = False
 
@@ -171,30 +158,14 @@ class BatchJob:
     model: ModelChoice
     agent: AgentChoice
     sandbox: SandboxChoice
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks.")] = None
-    check: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py."),
-    ] = None
-    repeat: Annotated[int, typer.Option(min=1, metavar="K", help="How many times each task runs.")] = 1
-    concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks that run at the same time.")] = 4
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End when the batch has used this many tokens.")
-    ] = None
-    max_cost: Annotated[
-        float | None, typer.Option(metavar="AMOUNT", help="End when the batch has cost this much (--price).")
-    ] = None
-    price: Annotated[
-        str | None, typer.Option(metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
-    ] = None
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Continue if tasks or options have changed.")
-    ] = False
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Continue if the first tasks all fail in the same way.")
-    ] = False
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto."),
-    ] = None
+    limit: int | None = option(None, min=1, metavar="N", help="Only the first N tasks.")
+    check: str | None = option(None, metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py.")
+    repeat: int = option(1, min=1, metavar="K", help="How many times each task runs.")
+    concurrency: int = option(4, min=1, metavar="N", help="Tasks that run at the same time.")
+    max_tokens: int | None = option(None, min=1, metavar="N", help="End when the batch has used this many tokens.")
+    max_cost: float | None = option(None, metavar="AMOUNT", help="End when the batch has cost this much (--price).")
+    price: str | None = option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
+    accept_changes: bool = option(False, "--accept-changes", help="Continue if tasks or options have changed.")
+    keep_going: bool = option(False, "--keep-going", help="Continue if the first tasks all fail in the same way.")
+    ray: str | None = option(None, metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto.")
     as_json: JsonOption = False

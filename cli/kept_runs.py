@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
-from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
+from autogen_codeact.cli.json_messages import record_fields, tells_result
+from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.run_names import run_name, short_run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
@@ -42,7 +43,6 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
-from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import (
     MAX_BYTES,
     find_run,
@@ -53,7 +53,7 @@ from autogen_codeact.runs.store import (
 )
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.formatting import format_count
-from codeact_sandbox.types.result import format_duration
+from codeact_sandbox.types.result import ErrorInfo, format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
@@ -227,7 +227,12 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def export_run(
-    path: Path, *, notebook: Path | None, page: Path | None, json_file: Path | None, files: Path | None
+    path: Path,
+    *,
+    notebook: Path | None = None,
+    page: Path | None = None,
+    json_file: Path | None = None,
+    files: Path | None = None,
 ) -> int:
     """Write a run to files."""
     if notebook is None and page is None and json_file is None and files is None:
@@ -236,12 +241,9 @@ def export_run(
     from autogen_codeact.viewer.one_file import write_html  # noqa: PLC0415 - as above
 
     run = load_run(path)
-    if notebook is not None:
-        _write(notebook, run, export_notebook)
-    if page is not None:
-        _write(page, run, write_html)
-    if json_file is not None:
-        _write(json_file, run, export_json)
+    for target, export in ((notebook, export_notebook), (page, write_html), (json_file, export_json)):
+        if target is not None:
+            _write(target, run, export)
     if files is not None:
         _write_files(run, files)
     return 0
@@ -259,7 +261,6 @@ def _write_files(run: Run, folder: Path) -> None:
 
 
 def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:
-    """Write a file as a whole or not at all."""
     if target.is_dir():
         raise CommandError(f"{target} is a folder: give the name of a file.")
     try:
@@ -347,7 +348,7 @@ class _TextPrinter:
                 self._transcript.show(self._with_result(_as_message(event)))
             case TurnFinished(outcome="cancelled"):
                 self._terminal.line("[the person ended this turn]\n", "yellow")
-            case TurnFinished(error=ErrorRecord() as error):
+            case TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
             case ConversationChanged(change="undone"):
                 self._terminal.line("[the last turn was undone]\n", "yellow")

@@ -1,18 +1,18 @@
 """The commands of `codeact` and their help. The other modules do the work; each is imported when it is needed."""
 
-# ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen and the Docker SDK
+# ruff: noqa: B008, PLC0415 - options are defaults; `codeact --help` must not wait for AutoGen and the Docker SDK
 
 from __future__ import annotations
 
 import sys
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import typer
 
 from autogen_codeact.cli.command import Application, JsonCommand
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, end_process, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.sandbox_choice import EngineChoice, ImageOption, KindOption, SandboxChoice
 
@@ -69,57 +69,52 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     pass
 
 
 @app.command("demo")
 def _demo(
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
-    ] = Path("codeact-demo"),
+    out: Path = typer.Option(
+        Path("codeact-demo"), metavar="FOLDER", help="Folder for the plot that the code draws, and for the page."
+    ),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
-) -> None:
+) -> int:
     """Watch an agent write code, fail, repair it and answer.
 
     The model is a recording, so no key is needed. The code really runs, in the sandbox.
     """
-    with clean_exit():
-        from autogen_codeact.cli.demo import run_demo
+    from autogen_codeact.cli.demo import run_demo
 
-        raise typer.Exit(run_demo(out, SandboxChoice(sandbox, image)))
+    return run_demo(out, SandboxChoice(sandbox, image))
 
 
 @app.command("exec")
 def _exec(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
-        ),
-    ],
+    file: str = typer.Argument(
+        ..., metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
+    ),
     *,
     sandbox: SandboxChoice,
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
+    keep_going: bool = typer.Option(False, "--keep-going", help="Run the blocks after one that fails, too."),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Run the code of a markdown file, a script or a notebook in the sandbox. No model is involved.
 
     Blocks run one after the other, up to the first that fails. The exit status is that of the failing block, else 0;
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
-    with clean_exit():
-        from autogen_codeact.cli.exec_file import run_file
+    from autogen_codeact.cli.exec_file import run_file
 
-        raise typer.Exit(run_file(file, sandbox, as_json=as_json, keep_going=keep_going))
+    return run_file(file, sandbox, as_json=as_json, keep_going=keep_going)
 
 
 @app.command("run", cls=JsonCommand)
-def _run(job: RunJob) -> None:
+def _run(job: RunJob) -> NoReturn:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
@@ -129,7 +124,7 @@ def _run(job: RunJob) -> None:
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
+    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import run_task
 
@@ -137,39 +132,26 @@ def _run(job: RunJob) -> None:
 
 
 @app.command("chat")
-def _chat(job: ChatJob) -> None:
+def _chat(job: ChatJob) -> int:
     """Talk with an agent that writes code and runs it in one live session.
 
     Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
     ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
     """
-    with clean_exit():
-        from autogen_codeact.cli.chat import run_chat
+    from autogen_codeact.cli.chat import run_chat
 
-        raise typer.Exit(run_chat(job))
+    return run_chat(job)
 
 
 class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *(
-            "tasks",
-            "out",
-            "limit",
-            "check",
-            "repeat",
-            "concurrency",
-            "max_tokens",
-            "max_cost",
-            "price",
-            "ray",
-        ),
-        *("accept_changes", "keep_going", "as_json", "help", "spec", "act", "team", "packages", "data", "others"),
+        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "ray", "spec"),
+        *("accept_changes", "keep_going", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
         if args[:1] == ["report"]:
             reporting = Application()
             reporting.command(cls=JsonCommand)(_report)
@@ -191,103 +173,91 @@ def _batch(job: BatchJob) -> None:
     """
     from autogen_codeact.cli.json_output import LastJsonLine
 
-    with clean_exit(), LastJsonLine(job.as_json, "batch") as end:
+    with LastJsonLine(job.as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks
 
         raise typer.Exit(run_tasks(job, end))
 
 
 def _report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a batch.")],
-    other: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."),
-    ] = None,
+    folder: Path = typer.Argument(..., metavar="DIR", help="Folder of a batch."),
+    other: Path | None = typer.Argument(
+        None, metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."
+    ),
+    by: str | None = typer.Option(
+        None, metavar="FIELD", help="Also summarize by the values of a field of `metadata`, such as level."
+    ),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
 
     The exit status is 0, or 2 if a folder can't be read.
     """
-    with clean_exit():
-        from autogen_codeact.cli.batch_display import print_report
+    from autogen_codeact.cli.batch_display import print_report
 
-        raise typer.Exit(print_report(folder, other, by=by, as_json=as_json))
+    return print_report(folder, other, by=by, as_json=as_json)
 
 
 @app.command("models")
 def _models(
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Also ask this server, which speaks OpenAI's format.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
-        ),
-    ] = None,
+    base_url: str | None = typer.Option(
+        None, metavar="URL", help="Also ask this server, which speaks OpenAI's format."
+    ),
+    api_key_env: str | None = typer.Option(
+        None, metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+    ),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
-    with clean_exit():
-        from autogen_codeact.cli.model_servers import print_models
+    from autogen_codeact.cli.model_servers import print_models
 
-        raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
+    return print_models(base_url, api_key_env, as_json=as_json)
 
 
 @app.command("runs")
 def _runs(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."),
-    ] = None,
-    adopted: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="| adopt RUN",
-            help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
-        ),
-    ] = None,
+    folder: Path | None = typer.Argument(
+        None, metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."
+    ),
+    adopted: str | None = typer.Argument(
+        None,
+        metavar="| adopt RUN",
+        help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
+    ),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import adopt, print_runs
+    from autogen_codeact.cli.kept_runs import adopt, print_runs
 
-        if adopted is None:
-            raise typer.Exit(print_runs(folder, as_json=as_json))
-        if folder != Path("adopt"):
-            raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
-        raise typer.Exit(adopt(adopted))
+    if adopted is None:
+        return print_runs(folder, as_json=as_json)
+    if folder != Path("adopt"):
+        raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
+    return adopt(adopted)
 
 
 @app.command("show")
-def _show(run: RunArgument, as_json: JsonOption = False) -> None:
+def _show(run: RunArgument, as_json: JsonOption = False) -> int:
     """Print a run again, as it was printed while it ran."""
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import show_run
-        from autogen_codeact.runs.store import find_run
+    from autogen_codeact.cli.kept_runs import show_run
+    from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(show_run(find_run(run), as_json=as_json))
+    return show_run(find_run(run), as_json=as_json)
 
 
 @app.command("resume", cls=JsonCommand)
-def _resume(job: ResumeJob) -> None:
+def _resume(job: ResumeJob) -> NoReturn:
     """Continue a run that was interrupted, at its last completed step."""
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
-    with clean_exit(), LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
+    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
         from autogen_codeact.cli.run import resume_run
 
@@ -297,134 +267,116 @@ def _resume(job: ResumeJob) -> None:
 @app.command("export")
 def _export(
     run: RunArgument,
-    notebook: Annotated[
-        Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one page with everything inside, for any browser."),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
-    ] = None,
-    files: Annotated[
-        Path | None,
-        typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
-    ] = None,
-) -> None:
+    notebook: Path | None = typer.Option(
+        None, "--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs."
+    ),
+    page: Path | None = typer.Option(
+        None, "--html", metavar="FILE", help="Write one page with everything inside, for any browser."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", metavar="FILE", help="Write one JSON object with all events."
+    ),
+    files: Path | None = typer.Option(
+        None, "--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."
+    ),
+) -> int:
     """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
-    with clean_exit():
-        from autogen_codeact.cli.kept_runs import export_run
-        from autogen_codeact.runs.store import find_run
+    from autogen_codeact.cli.kept_runs import export_run
+    from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
+    return export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files)
 
 
 @app.command("view")
 def _view(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN|DIR]",
-            help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one")
-    ] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-    host: Annotated[
-        str,
-        typer.Option(metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."),
-    ] = "127.0.0.1",
-) -> None:
+    target: str | None = typer.Argument(
+        None,
+        metavar="[RUN|DIR]",
+        help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
+    ),
+    port: int = typer.Option(0, min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one"),
+    no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser."),
+    host: str = typer.Option(
+        "127.0.0.1", metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."
+    ),
+) -> int:
     """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
     Anyone who has the address can see the runs. Ctrl-C ends it.
     """
-    with clean_exit():
-        from autogen_codeact.cli.pages import view
+    from autogen_codeact.cli.pages import view
 
-        raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
+    return view(target, host=host, port=port, open_browser=not no_open)
 
 
 @app.command("mcp")
-def _mcp(*, sandbox: SandboxChoice) -> None:
+def _mcp(*, sandbox: SandboxChoice) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
-    with clean_exit():
-        from autogen_codeact.cli.mcp import serve_mcp
+    from autogen_codeact.cli.mcp import serve_mcp
 
-        raise typer.Exit(serve_mcp(sandbox))
+    return serve_mcp(sandbox)
 
 
 @app.command("doctor")
 def _doctor(
     engines: EngineChoice,
     image: ImageOption = None,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL")
-    ] = None,
+    base_url: str | None = typer.Option(
+        None, metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL"
+    ),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
 
     For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """
-    with clean_exit():
-        from autogen_codeact.cli.doctor import run_doctor
+    from autogen_codeact.cli.doctor import run_doctor
 
-        raise typer.Exit(run_doctor(image, base_url, engines.engines(), as_json=as_json))
+    return run_doctor(image, base_url, engines.engines(), as_json=as_json)
 
 
 @app.command("clean")
 def _clean(
     engines: EngineChoice,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
+    everything: bool = typer.Option(
+        False,
+        "--all",
+        help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only print what would be removed."),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Remove sandboxes and temporary folders of dead processes.
 
     These are containers, bubblewrap's control groups with their processes, and copies of files. Without --all, those of a
     running process are never removed. The exit status is 0, or 1 if something could not be removed.
     """
-    with clean_exit():
-        from autogen_codeact.cli.leftovers import clean
+    from autogen_codeact.cli.leftovers import clean
 
-        raise typer.Exit(clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json))
+    return clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json)
 
 
 @image_app.command("build")
 def _image_build(
     engines: EngineChoice,
-    variant: Annotated[
-        Literal["default", "slim"],
-        typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
-    ] = "default",
-    package: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
-            "can be repeated.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
-) -> None:
+    variant: Literal["default", "slim"] = typer.Option(
+        "default", metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."
+    ),
+    package: list[str] | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
+        "can be repeated.",
+    ),
+    force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
+) -> int:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
 
     With several engines it is built on each.
     """
-    with clean_exit():
-        from autogen_codeact.cli.image import build_image
+    from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(engines.engines(), force=force, variant=variant, packages=package or ()))
+    return build_image(engines.engines(), force=force, variant=variant, packages=package or ())

@@ -13,16 +13,18 @@ from urllib.parse import urlsplit
 
 import typer
 
+from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
-_option = partial(typer.Option, rich_help_panel="Model")
+_option = partial(option, rich_help_panel="Model")
 ModelTimeoutOption = Annotated[
     float,
-    _option(
+    typer.Option(
         "--model-timeout",
+        rich_help_panel="Model",
         metavar="SECONDS",
         help="End the run if the model's server sends nothing for this time. With --stream each piece of the answer counts, else "
         "only the whole answer does.",
@@ -111,32 +113,26 @@ def _ollama_address(host: str) -> str:
 class ModelChoice:
     """The options of a model."""
 
-    spec: Annotated[
-        str,
-        _option(
-            "--model",
-            metavar="MODEL",
-            help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; replay:FILE for "
-            "recorded answers; or FILE.json of an AutoGen model client. `codeact models` lists them.",
-            show_default=False,
-        ),
-    ] = ""
-    base_url: Annotated[
-        str | None,
-        _option(metavar="URL", help="Another server that speaks OpenAI's format, such as http://localhost:8000/v1."),
-    ] = None
-    api_key_env: Annotated[
-        str | None,
-        _option(
-            metavar="VAR",
-            help="Environment variable with the key.",
-            show_default="OPENAI_API_KEY, or that of the prefix",
-        ),
-    ] = None
-    untrusted: Annotated[
-        bool,
-        _option("--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."),
-    ] = False
+    spec: str = _option(
+        "",
+        "--model",
+        metavar="MODEL",
+        help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; replay:FILE for "
+        "recorded answers; or FILE.json of an AutoGen model client. `codeact models` lists them.",
+        show_default=False,
+    )
+    base_url: str | None = _option(
+        None, metavar="URL", help="Another server that speaks OpenAI's format, such as http://localhost:8000/v1."
+    )
+    api_key_env: str | None = _option(
+        None,
+        metavar="VAR",
+        help="Environment variable with the key.",
+        show_default="OPENAI_API_KEY, or that of the prefix",
+    )
+    untrusted: bool = _option(
+        False, "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
+    )
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
 
     @property

@@ -198,7 +198,6 @@ def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletio
 
 
 def _to_install(text: str, error: Exception) -> str:
-    """Return what to install for a client of AutoGen whose package is missing."""
     found = re.search(r'"autogen_ext\.models\.(\w+)\.', text)
     if not isinstance(error, ImportError) or found is None:
         return ""

@@ -225,29 +225,28 @@ class _Watcher:
     sandbox_started = sandbox_stopped = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
-        """Show the block."""
         self._blocks += 1
         self.running = True
         self._progress.set(f"running block {self._blocks}", " for ", again=True)
 
     def block_finished(self, event: observers.BlockFinished) -> None:
-        """Show that it is the model's turn."""
         self.running = False
         self._progress.set(THINKING, again=True)
 
     def call_started(self, event: observers.CallIntent) -> None:
-        """Show the call."""
         self._progress.set(f"block {self._blocks} calls {event.name}", " for ", again=True)
 
     def call_finished(self, event: observers.CallFinished) -> None:
-        """Show the block again."""
         if self.running:
             self._progress.set(f"running block {self._blocks}", " for ")
 
 
 def format_seconds(seconds: int) -> str:
-    """Format whole seconds: "3 s", "2 min 05 s"."""
-    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"
+    """Format whole seconds: "3 s", "2 min 05 s", "3 h 05 min"."""
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
 
 
 def find_terminal() -> TextIO | None:

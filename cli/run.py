@@ -22,7 +22,7 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
-from autogen_codeact.cli.json_output import JsonPrinter, LastJsonLine
+from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
@@ -49,6 +49,8 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
+    from autogen_codeact.cli.approval import CodeApproval
+    from autogen_codeact.cli.json_messages import JsonPrinter
     from autogen_codeact.cli.pages import LivePage
 
 
@@ -59,7 +61,11 @@ class RunPrinter:
         self, progress: Progress, end: LastJsonLine, folder: Path | None, *, team: bool, files_stay: bool = False
     ) -> None:
         self._progress, self._end, self._team = progress, end, team
-        self._json = JsonPrinter(folder, files_stay=files_stay) if end.enabled else None
+        self._json: JsonPrinter | None = None
+        if end.enabled:
+            from autogen_codeact.cli.json_messages import JsonPrinter  # noqa: PLC0415 - other runs must not wait for it
+
+            self._json = JsonPrinter(folder, files_stay=files_stay)
         self._transcript = Transcript(Terminal(), team=team)
         self._failed = self._answered = self._empty = self._cut_off = False
         self._not_run: list[str] = []
@@ -120,7 +126,6 @@ class RunPrinter:
             self._transcript.show(message)
 
     async def _judge(self, result: TaskResult) -> None:
-        """Find out whether there is an answer, and whether its code was run."""
         last = result.messages[-1]
         if not isinstance(last, TextMessage) or last.source == "user":
             return
@@ -164,29 +169,27 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     if job.view and folder is None:
         raise CommandError("--view needs a run that is kept: give it a folder with --save.")
     run = _Run(job, client, folder, end, progress)
+    status = EXIT_INTERRUPTED
     try:
         status = run_until_interrupted(run.run(), end.cancelled)
-        run.close_page(wait=status < EXIT_INTERRUPTED)
     finally:
-        run.close_page(wait=False)
+        if run.page is not None:
+            run.page.close(wait=status < EXIT_INTERRUPTED)
         if folder is not None and folder != job.save:
             remove_oldest(folder, max_size)
     return status
 
 
 class _Run:
-    """One run, from the start of the sandbox to its end."""
-
     def __init__(
         self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
-        self._page: LivePage | None = None
+        self.page: LivePage | None = None
         self._files_stay = job.sandbox.work_dir is not None
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
     async def run(self) -> int:
-        """Return the exit status."""
         job, ended = self._job, False
         self._progress.set(STARTING)
         recording = asyncio.ensure_future(asyncio.to_thread(_import_recording, self._folder))
@@ -220,27 +223,20 @@ class _Run:
             from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             # What a user stops on the page ends as with Ctrl-C.
-            self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
-            await self._page.open()
-
-    def close_page(self, *, wait: bool) -> None:
-        """End the page of the run, if there is one."""
-        page, self._page = self._page, None
-        if page is not None:
-            page.close(wait=wait)
+            self.page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
+            await self.page.open()
 
     def _events(self, executor: CodeExecutor) -> AsyncGenerator[Message | TaskResult, None]:
-        """Make the agent, and let it begin."""
         job = self._job
         self._progress.set(THINKING)
         shown = job.stream or not job.as_json
         target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
         if job.approve:
-            from autogen_codeact.cli.pages import CodeApproval  # noqa: PLC0415 - only then
             from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
 
-            control = self._page.control if self._page is not None else None
-            set_approval(target, CodeApproval(control, lambda: self._progress.set(None)))
+            approval = _approval(self._progress)
+            approval.control = self.page.control if self.page is not None else None
+            set_approval(target, approval)
         if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
             from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
 
@@ -253,14 +249,23 @@ class _Run:
         return events
 
 
+def _approval(progress: Progress) -> CodeApproval:
+    """Return what asks in the terminal, below no line about the progress."""
+    from autogen_codeact.cli.approval import CodeApproval, ask_about  # noqa: PLC0415 - only then
+
+    async def ask(code: str) -> str:
+        progress.set(None)
+        return await ask_about(code)
+
+    return CodeApproval(ask)
+
+
 def _import_recording(folder: Path | None) -> None:
-    """Import the recording of runs while the sandbox starts."""
     if folder is not None:
         import autogen_codeact.runs.recording  # noqa: F401, PLC0415
 
 
 def _say_files(files: list[str], folder: Path | None) -> None:
-    """Print which files of the code are gone, and which are in the run's folder."""
     saved = set(files) & _kept_in(folder) if files and folder is not None else set()
     if saved and folder is not None:
         names = ", ".join(map(printable, sorted(saved)))
@@ -294,7 +299,6 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
 
 
 async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progress) -> int:
-    from autogen_codeact.cli.pages import CodeApproval  # noqa: PLC0415 - a new run must not wait for it
     from autogen_codeact.runs import resumed  # noqa: PLC0415 - as above
     from autogen_codeact.runs.plan import make_plan  # noqa: PLC0415 - as above
     from autogen_codeact.runs.rebuilt_agents import asks_first  # noqa: PLC0415 - as above
@@ -309,7 +313,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
         plan,
         api_key=api_key,
         wrap_model=lambda client: ReliableClient(client, job.timeout_s, tell=say),
-        approval_func=CodeApproval(None, lambda: progress.set(None)) if ask else None,
+        approval_func=_approval(progress) if ask else None,
         trust=job.how.trust,
         rebuild=rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
         on_rebuild=say_rebuilding,

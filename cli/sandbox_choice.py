@@ -1,6 +1,6 @@
 """The options of a sandbox on the command line; nothing here is slow to import."""
 
-# ruff: noqa: PLC0415 - `codeact --help` must not wait for pydantic
+# ruff: noqa: PLC0415, RUF009 - `codeact --help` must not wait for pydantic; options are defaults
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from autogen_codeact.cli.command import option
+
 if TYPE_CHECKING:
     from codeact_sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
 _HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/scaling.md)."
-_option = partial(typer.Option, rich_help_panel="Sandbox")
+_option = partial(option, rich_help_panel="Sandbox")
 
 Kind = Literal["auto", "docker", "bubblewrap", "none"]
 KindOption = Annotated[
     Kind,
-    _option(
+    typer.Option(
         "--sandbox",
+        rich_help_panel="Sandbox",
         metavar="KIND",
         help="auto, docker, bubblewrap, or none. auto: Docker if an engine answers, else bubblewrap. "
         "none: directly on this machine, without any protection; for `run` and `exec` only.",
@@ -31,7 +34,12 @@ KindOption = Annotated[
 ]
 ImageOption = Annotated[
     str | None,
-    _option("--image", metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
+    typer.Option(
+        "--image",
+        rich_help_panel="Sandbox",
+        metavar="IMAGE",
+        help="Docker image, instead of the one that `codeact image build` makes.",
+    ),
 ]
 
 
@@ -39,15 +47,13 @@ ImageOption = Annotated[
 class EngineChoice:
     """Which Docker engines the user chose, for a command without a sandbox of its own."""
 
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--host",
-            metavar="URL",
-            help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
-        ),
-    ] = None
-    hosts_file: Annotated[Path | None, typer.Option("--hosts", metavar="FILE", help=_HOSTS_HELP)] = None
+    hosts: list[str] | None = option(
+        None,
+        "--host",
+        metavar="URL",
+        help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
+    )
+    hosts_file: Path | None = option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
 
     def engines(self) -> Sequence[DockerHost | None]:
         """Return them; None alone for the engine that `docker` would use. Raises `CommandError` if one is invalid."""
@@ -61,7 +67,6 @@ class EngineChoice:
 
 
 def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
-    """Return engines as `hosts=` of a sandbox takes them."""
     from codeact_sandbox.types.docker_hosts import read_hosts
 
     return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]
@@ -73,98 +78,74 @@ class SandboxChoice:
 
     kind: KindOption = "auto"
     image: ImageOption = None
-    mode: Annotated[
-        Literal["process", "session"] | None,
-        _option(
-            metavar="MODE",
-            help="process: a new process for each block. session: one interpreter, so that variables persist.",
-            show_default="session; for a script, process",
-        ),
-    ] = None
-    timeout: Annotated[float, _option(metavar="SECONDS", help="Time limit of one code block.")] = 60
-    work_dir: Annotated[
-        Path | None,
-        _option(
-            metavar="FOLDER",
-            help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
-        ),
-    ] = None
-    data: Annotated[
-        list[Path] | None,
-        _option(metavar="PATH", help="File or folder that the code can read in /data; can be repeated."),
-    ] = None
-    packages: Annotated[
-        list[str] | None,
-        _option(
-            "--package",
-            metavar="NAME",
-            help="Python package for the sandbox, as 'polars>=1'; can be repeated.",
-        ),
-    ] = None
-    memory: Annotated[
-        str | None,
-        _option(
-            metavar="SIZE",
-            help="Memory of the sandbox, such as 2g; its files count.",
-            show_default="a quarter of the machine's, at most 4g",
-        ),
-    ] = None
-    disk: Annotated[
-        str | None,
-        _option(
-            metavar="SIZE",
-            help=f"Size of the workspace, such as 4g. Without --memory the sandbox has at least {MEMORY_BESIDE_DISK} beside it.",
-            show_default="256m",
-        ),
-    ] = None
-    network: Annotated[
-        str | None,
-        _option(
-            metavar="NAME", help="Docker network: bridge reaches the internet. See --allow-domain.", show_default="none"
-        ),
-    ] = None
-    allow_domains: Annotated[
-        list[str] | None,
-        _option(
-            "--allow-domain",
-            metavar="HOST",
-            help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
-        ),
-    ] = None
-    allow_pip: Annotated[
-        bool,
-        _option(
-            "--allow-pip",
-            help="Let the code install packages with pip, although it has no network: this machine fetches them, from where "
-            "its own pip does.",
-        ),
-    ] = False
-    environment: Annotated[
-        list[str] | None,
-        _option(
-            "--env",
-            metavar="NAME[=VALUE]",
-            help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
-            "Can be repeated.",
-        ),
-    ] = None
-    hosts: Annotated[
-        list[str] | None,
-        _option(
-            "--host",
-            metavar="URL",
-            help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
-        ),
-    ] = None
-    hosts_file: Annotated[Path | None, _option("--hosts", metavar="FILE", help=_HOSTS_HELP)] = None
-    others: Annotated[
-        list[str] | None,
-        _option(
-            "--option",
-            metavar="NAME=VALUE",
-            help="Any other option, such as preload=numpy or cpus=2; can be repeated.",
-        ),
-    ] = None
+    mode: Literal["process", "session"] | None = _option(
+        None,
+        metavar="MODE",
+        help="process: a new process for each block. session: one interpreter, so that variables persist.",
+        show_default="session; for a script, process",
+    )
+    timeout: float = _option(60, metavar="SECONDS", help="Time limit of one code block.")
+    work_dir: Path | None = _option(
+        None,
+        metavar="FOLDER",
+        help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
+    )
+    data: list[Path] | None = _option(
+        None, metavar="PATH", help="File or folder that the code can read in /data; can be repeated."
+    )
+    packages: list[str] | None = _option(
+        None, "--package", metavar="NAME", help="Python package for the sandbox, as 'polars>=1'; can be repeated."
+    )
+    memory: str | None = _option(
+        None,
+        metavar="SIZE",
+        help="Memory of the sandbox, such as 2g; its files count.",
+        show_default="a quarter of the machine's, at most 4g",
+    )
+    disk: str | None = _option(
+        None,
+        metavar="SIZE",
+        help=f"Size of the workspace, such as 4g. Without --memory the sandbox has at least {MEMORY_BESIDE_DISK} beside it.",
+        show_default="256m",
+    )
+    network: str | None = _option(
+        None,
+        metavar="NAME",
+        help="Docker network: bridge reaches the internet. See --allow-domain.",
+        show_default="none",
+    )
+    allow_domains: list[str] | None = _option(
+        None,
+        "--allow-domain",
+        metavar="HOST",
+        help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
+    )
+    allow_pip: bool = _option(
+        False,
+        "--allow-pip",
+        help="Let the code install packages with pip, although it has no network: this machine fetches them, from where "
+        "its own pip does.",
+    )
+    environment: list[str] | None = _option(
+        None,
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
+        "Can be repeated.",
+    )
+    hosts: list[str] | None = _option(
+        None,
+        "--host",
+        metavar="URL",
+        help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
+    )
+    hosts_file: Path | None = _option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
+    others: list[str] | None = _option(
+        None,
+        "--option",
+        metavar="NAME=VALUE",
+        help="Any other option, such as preload=numpy or cpus=2; can be repeated.",
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""

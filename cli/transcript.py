@@ -18,9 +18,8 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
-from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
-from autogen_codeact.agents.observation import INTERRUPTED
-from autogen_codeact.agents.outcome_summary import end_is_unknown, outcome_summary
+from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
+from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
@@ -158,7 +157,6 @@ class Transcript:
         self._answering = False
 
     def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
-        """Print a part of what running code writes."""
         self._end_answer()
         if self._chat:
             self._name(message.source)
@@ -329,7 +327,6 @@ class FileChanges:
 
 
 def _lines(path: Path) -> list[str] | None:
-    """Return the lines of a small text file; None if it is another one."""
     try:
         with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)

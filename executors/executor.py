@@ -74,10 +74,7 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
-        """Run blocks as `execute_code_blocks` does, and yield their output while it is written.
-
-        The chunks together are the result's output, including the line after a timeout. If it is long, the head (half of
-        `limits.output`) comes while it is written, and the tail when the block has ended. Closing the stream kills the block.
+        """Run blocks as `execute_code_blocks` does, and show their output while they write it.
 
         Args:
             code_blocks: The blocks, at least one.
@@ -86,11 +83,6 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
 
         Yields:
             An `OutputChunk` for each piece of output, and finally the `ExecutionResult`.
-
-        Raises:
-            ValueError: There are no blocks.
-            SandboxError: Something around the code broke.
-            asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")

@@ -9,7 +9,7 @@ from autogen_codeact.executors.bubblewrap import BubblewrapArguments, Bubblewrap
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import pool as sandbox_pool
-from codeact_sandbox.backend_selection import backend_for
+from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.types.keyword_model import check_names
 from codeact_sandbox.types.option_parsing import merge_options
 from codeact_sandbox.types.options import BackendName
@@ -54,7 +54,7 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         **options: Unpack[PoolKeywords],
     ) -> None:
         if sandbox == "auto":
-            sandbox = backend_for(options)
+            sandbox = choose_backend(options)
         if sandbox not in EXECUTORS:
             raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
         self._executor, _ = EXECUTORS[sandbox]

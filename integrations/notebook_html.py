@@ -20,7 +20,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
-from autogen_codeact.agents.outcome_summary import outcome_summary
+from autogen_codeact.agents.observation import outcome_summary
 from codeact_sandbox import Result
 from codeact_sandbox.types.displays import cut, escaped, output_to_html
 from codeact_sandbox.types.result import STOPPED, written_by_code

@@ -24,7 +24,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import publish_display_data
 from pydantic import PrivateAttr
 
-from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.integrations import notebook_html
 from codeact_sandbox import OutputChunk, Result
 from codeact_sandbox.types.displays import cut, escaped
@@ -183,7 +183,6 @@ class LiveView(TextView):
         self._text = (self._text + text)[-4 * MAX_LIVE_CHARS :]
 
     def _complete(self, page: str, text: str, *, last: bool = False) -> None:
-        """Show something complete in place of what was under way."""
         self._count += 1
         self._publish(page, text)
         if self._count < MAX_SHOWN or last:

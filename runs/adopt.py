@@ -15,9 +15,6 @@ from autogen_codeact.runs.writer import MAX_LINE, lock
 def adopt_run(path: Path) -> None:
     """Write new codes into the log of a run, so that it counts as made by this user on this machine.
 
-    Args:
-        path: The run's folder.
-
     Raises:
         RunError: There is no run, its log is damaged, or there is no place for this user's key.
         LogLocked: The run is still going on.

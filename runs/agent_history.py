@@ -9,10 +9,11 @@ from typing import Any
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import CreateResult
 
-from autogen_codeact.agents.steps import Kind
+from autogen_codeact.agents.code_runner import Kind
 from autogen_codeact.runs.events import CodeText
-from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.runs.results import CallRecord
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
@@ -27,17 +28,15 @@ class ModelAnswer:
     """An answer of a model.
 
     Args:
-        number: Number of the call.
         request: Hash of the last message of the request, without the note.
         result: The answer, or None.
         error: Why there is none.
         note: What the model was told then about the resumed run, or None.
     """
 
-    number: int
     request: str
     result: CreateResult | None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     note: str | None = None
 
 
@@ -46,8 +45,6 @@ class StepResult:
     """How code ended.
 
     Args:
-        number: Number of the step.
-        blocks: The code.
         result: Its result; None if it raised an exception.
         error: The exception that it raised, or how its sandbox broke.
         unknown: Whether the process ended while it ran.
@@ -56,7 +53,7 @@ class StepResult:
     number: int
     blocks: list[CodeText]
     result: CodeResult | None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     unknown: bool = False
 
     @property
@@ -72,8 +69,6 @@ class ToolAnswer:
     """The result of a tool call that the model of an `AssistantAgent` made.
 
     Args:
-        name: The tool.
-        arguments: Its arguments by name.
         record: Its result; None if the process ended during the call.
     """
 
@@ -84,12 +79,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True)
 class Value:
-    """Another value from outside the agent.
-
-    Args:
-        kind: Its kind.
-        value: The value, as JSON.
-    """
+    """Another value from outside the agent."""
 
     kind: Kind
     value: Any
@@ -114,7 +104,7 @@ class AgentHistory:
     tool_calls: int = 0
 
 
-def to_exception(error: ErrorRecord) -> Exception:
+def to_exception(error: ErrorInfo) -> Exception:
     """Return the exception of a record: of its own class if that is a common one, else a `RecordedError`."""
     return _RAISED.get(error.type, RecordedError)(error.message)
 
@@ -124,7 +114,6 @@ class RunHistory:
     """What the agents of a run received before it was interrupted, by their names in the log.
 
     Args:
-        agents: What each received.
         notes: What to tell the model of each agent about the resumed run.
         emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.

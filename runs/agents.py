@@ -16,8 +16,8 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.model_calls import innermost
-from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
@@ -103,23 +103,8 @@ def dump(agent_or_team: ChatAgent | BaseTeam) -> Dumped:
         return f"{type(error).__name__}: {error}"
 
 
-def configuration(dumped: Dumped) -> tuple[dict[str, Any] | None, str | None, list[str]]:
-    """Return the configuration of an agent or a team, without functions and secrets.
-
-    Args:
-        dumped: What `dump` has returned; the secrets are removed from it.
-
-    Returns:
-        The configuration or None, why there is none or None, and JSON pointers of the secrets that were removed.
-    """
-    if isinstance(dumped, str):
-        return None, dumped, []
-    removed: list[str] = []
-    _remove_secrets(dumped, "", removed)
-    return dumped, None, removed
-
-
-def _remove_secrets(value: Any, at: str, removed: list[str]) -> None:
+def remove_secrets(value: Any, at: str, removed: list[str]) -> None:
+    """Remove the secrets from a configuration, and note their JSON pointers."""
     for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
         if isinstance(each, SecretStr):
             removed.append(f"{at}/{key}")
@@ -128,14 +113,13 @@ def _remove_secrets(value: Any, at: str, removed: list[str]) -> None:
             else:
                 value[key] = None
         elif isinstance(each, dict | list):
-            _remove_secrets(each, f"{at}/{key}", removed)
+            remove_secrets(each, f"{at}/{key}", removed)
 
 
 def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None) -> set[str]:
     """Return the secrets of the models of an agent or a team, and those in environment variables.
 
     Args:
-        agent_or_team: The agent or team.
         dumped: What `dump` returns for it, with its secrets. Default: it is dumped.
     """
     configurations: list[object] = [dump(agent_or_team) if dumped is None else dumped]

@@ -16,14 +16,7 @@ PART = ".part"
 
 @contextmanager
 def atomic_text_file(target: Path) -> Iterator[TextIO]:
-    """Open a new text file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
-
-    Args:
-        target: The file, which may exist.
-
-    Raises:
-        OSError: It can't be written.
-    """
+    """Open a new text file, which replaces `target` at the end of the block; after an exception `target` is unchanged."""
     with atomic_binary_file(target) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="\n")
         yield text
@@ -36,12 +29,8 @@ def atomic_binary_file(target: Path, *, private: bool = False, sync: bool = Fals
     """Open a new binary file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
     Args:
-        target: The file, which may exist.
         private: Whether only this user may read it. Default: those whom the umask lets.
         sync: Whether it is on the disk before it takes its place, so that it is complete after a loss of power, too. Default: no.
-
-    Raises:
-        OSError: It can't be written.
     """
     descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=PART, dir=target.parent)
     try:

@@ -40,10 +40,6 @@ class Budget:
 
         Args:
             cost: Bytes.
-            what: What takes them, for the error.
-
-        Raises:
-            TooLargeError: There is not.
         """
         if cost > self.left:
             raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
@@ -67,7 +63,6 @@ def json_cost(data: bytes, limit: int) -> int:
     """Return the bytes that a JSON text takes as objects of Python, at most; a small text can take 30 times its size.
 
     Args:
-        data: The JSON text.
         limit: Bytes beyond which the rest of the text does not matter.
     """
     cost, at = 0 if data.isascii() else 2 * len(data), 0

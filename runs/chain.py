@@ -22,8 +22,6 @@ class Chain:
     """The codes of a log, line by line. Each depends on all lines before it, and the first one on the file that has the log.
 
     Args:
-        key: The key of the user.
-        mac: The code of the last line.
         broken: Whether a line had no code, or another one: somebody else has written or changed the log, or it is a copy.
     """
 
@@ -50,11 +48,7 @@ class Chain:
         return line[:-1] + _BEFORE + self.mac + _AFTER
 
     def check(self, line: bytes) -> None:
-        """Take the next line of a log into account; with a wrong code the chain is broken.
-
-        Args:
-            line: The line, without a line end.
-        """
+        """Take the next line of a log into account; with a wrong code the chain is broken."""
         self.broken = self.broken or not hmac.compare_digest(self.signed(unsigned(line)), line)
 
     def _code(self, data: bytes) -> bytes:

@@ -77,7 +77,6 @@ class RecordedConversation:
         self._attached = ExitStack()
         self._history = RunHistory({name: AgentHistory() for name, _ in agent_keys(agent_or_team)})
         self._undo_points: list[UndoPoint] = []
-        self._starts: list[list[int]] = []
         self._turn: list[dict[str, Any]] | None = None
         self._began = time.monotonic()
 
@@ -112,9 +111,8 @@ class RecordedConversation:
             plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact
         )
         conversation._plan = plan
-        conversation._undo_points = list(plan.undo_points)
         # Their sandboxes are gone: going back always rebuilds the session.
-        conversation._starts = [[] for _ in plan.undo_points]
+        conversation._undo_points = list(plan.undo_points)
         conversation._turn, conversation.is_open = plan.turn, plan.turn is not None
         conversation._attach()
         return conversation
@@ -214,10 +212,9 @@ class RecordedConversation:
     async def _at_boundary(self) -> None:
         """Note the present state, after a turn or a change."""
         at = await boundary("message", self.target)
-        point = UndoPoint(deepcopy(at.state) if at.state is not None else {}, self._turn)
-        self._turn = None
+        state = deepcopy(at.state) if at.state is not None else {}
+        point, self._turn = UndoPoint(state, self._turn, starts=self._sandboxes()), None
         self._undo_points = [*self._undo_points, point][-MAX_UNDO_POINTS:]
-        self._starts = [*self._starts, self._sandboxes()][-MAX_UNDO_POINTS:]
         if self._log is not None:
             await self._log.write(at, sync=True)
 
@@ -241,7 +238,7 @@ class RecordedConversation:
         if len(self._undo_points) < 2 or not self._undo_points[-2].state:
             raise NothingToUndo
         before, last = self._undo_points[-2], self._undo_points[-1]
-        changed = self._starts[-2] != self._sandboxes() or _journals(before.state) != _journals(last.state)
+        changed = before.starts != self._sandboxes() or _journals(before.state) != _journals(last.state)
         self._attached.close()
         try:
             blocks, notes = await self._load(
@@ -250,7 +247,7 @@ class RecordedConversation:
         finally:
             self._attach()
         task = last.task
-        del self._undo_points[-2:], self._starts[-2:]
+        del self._undo_points[-2:]
         self._turn = before.task
         if self._log is not None:
             self._log.put(ConversationChanged(change="undone"))

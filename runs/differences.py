@@ -15,9 +15,6 @@ def differing_lines(
     """Return the lines of a unified diff.
 
     Args:
-        before: Lines of the old version.
-        after: Lines of the new version.
-        name: Name in the first two lines.
         context: Number of lines around a change that are the same.
 
     Returns:

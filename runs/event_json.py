@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.files import FileStore
 from autogen_codeact.runs.results import CallRecord, StoredFile
+from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 
 LARGE_LINE = 64 * 1024
 LARGE_TEXT = 16 * 1024
@@ -21,6 +22,7 @@ PIECE = 16 * 1024
 PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _OF_CALLS = frozenset({"arguments", "result"})
+_WITH_FIELDS = BaseModel, ErrorInfo, NetworkConnection
 
 
 def small_json(value: Any) -> bytes | None:
@@ -32,7 +34,7 @@ def small_json(value: Any) -> bytes | None:
     left, todo = PIECE, [value]
     while todo and left >= 0:
         item = todo.pop()
-        if isinstance(item, BaseModel):
+        if isinstance(item, _WITH_FIELDS):
             item = vars(item)
         if isinstance(item, str):
             left -= len(item)
@@ -47,12 +49,7 @@ def small_json(value: Any) -> bytes | None:
 
 
 class EventWriter:
-    """Writes one event as JSON.
-
-    Args:
-        store: Where large values are put.
-        clean: Removes secrets from JSON.
-    """
+    """Writes one event as JSON."""
 
     def __init__(self, store: FileStore, clean: Callable[[bytes], bytes]) -> None:
         self._store = store
@@ -65,9 +62,6 @@ class EventWriter:
 
         Args:
             fields: Its fields; iterables in them must be ready to be read twice.
-
-        Raises:
-            OSError: A file can't be written.
         """
         pieces: list[bytes] = []
         size = 0
@@ -96,11 +90,10 @@ class EventWriter:
 
         Args:
             value: JSON values, models, and iterables of them.
-            at: JSON pointer to it.
         """
         if (text := small_json(value)) is not None:
             yield text
-        elif isinstance(value, BaseModel):
+        elif isinstance(value, _WITH_FIELDS):
             of_call = self._moves and isinstance(value, CallRecord | HostCallStarted)
             yield from self._object(fields_of(value), at, _OF_CALLS if of_call else frozenset())
         elif isinstance(value, dict):
@@ -145,10 +138,9 @@ class EventWriter:
             yield from self.pieces(value, at)
 
 
-def fields_of(model: BaseModel) -> dict[str, Any]:
-    """Return the fields of a model that are written."""
-    known = type(model).model_fields
-    return {name: value for name, value in vars(model).items() if not known[name].exclude}
+def fields_of(model: Any) -> dict[str, Any]:
+    """Return the fields of a model or a dataclass that are written."""
+    return {name: value for name, value in vars(model).items() if name != "mac"}
 
 
 def _dumped(value: Any) -> bytes:
@@ -170,7 +162,7 @@ def _well_formed(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case BaseModel():
+        case BaseModel() | ErrorInfo() | NetworkConnection():
             return _well_formed(fields_of(value))
         case dict():
             return {_well_formed(key): _well_formed(each) for key, each in value.items()}

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
+from codeact_sandbox.types.result import ErrorInfo
 
 SCHEMA_VERSION = 1
 """Version of the events below; a reader refuses a log with a higher one."""
@@ -18,9 +19,7 @@ class Event(BaseModel):
     """What all events have.
 
     Args:
-        schema_version: Version of the schema.
         seq: Number of the event in its log, from 1, without gaps.
-        time: Wall-clock time, UTC.
         monotonic: Seconds on the monotonic clock of the process that wrote it; see `ProcessInfo`.
         stored: Large values that were moved into files, by JSON pointer; in their place the line has null.
         mac: Code over this line and all before it, with the key of the user who has written it; none without such a key.
@@ -41,8 +40,6 @@ class ProcessInfo(BaseModel):
     """The process that writes a log.
 
     Args:
-        pid: Its number.
-        host: Name of the machine.
         versions: Versions of Python and of the packages that matter.
     """
 
@@ -58,8 +55,6 @@ class AgentInfo(BaseModel):
 
     Args:
         name: Its name, unique in the run: within nested teams it is `team/agent`.
-        kind: Its class.
-        description: Its description.
         executor: Class of its code executor, or None.
         model: Name of its model, or None.
         tools: Names of its host tools, those of its executor included, which are given again at resume.
@@ -81,18 +76,14 @@ class RunStarted(Event):
     """A run has started; the first line of a log.
 
     Args:
-        run: Its identifier.
         kind: Whether an agent or a team runs.
-        name: Its name.
         task: The messages of the task, as AutoGen dumps them. None: the conversation was continued.
         component: Configuration of the agent or team without its functions, or None if it has none.
         component_error: Why there is no configuration.
         secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
         agents: The agents, those of nested teams included.
-        process: The process.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
         conversation: Whether a user gives one message after the other; the task is the first of them.
-        signature: Not used; logs of earlier versions have it.
     """
 
     type: Literal["run_started"] = "run_started"
@@ -107,7 +98,6 @@ class RunStarted(Event):
     process: ProcessInfo
     redacted: bool = False
     conversation: bool = False
-    signature: str | None = Field(default=None, exclude=True)
 
 
 class JournalChange(BaseModel):
@@ -115,11 +105,8 @@ class JournalChange(BaseModel):
 
     Args:
         executor: Number of the executor among those of the run, from 0.
-        session: The session.
         keep: Number of entries from before, of the same session, that are still in the journal.
-        added: The entries after those, as JSON.
         left_out: Blocks that are not in the journal because there were too many.
-        unrecorded: How often others used the session.
     """
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
@@ -137,7 +124,6 @@ class RunResumed(Event):
 
     Args:
         boundary: `seq` of the boundary where it continues.
-        process: The process.
         journals: Sessions that are not what they were, because they were not rebuilt.
     """
 
@@ -171,23 +157,28 @@ class ChunkLogged(Event):
     message: dict[str, Any]
 
 
-class ModelCallStarted(Event):
+class NumberedEvent(Event):
+    """What events of model calls and blocks have.
+
+    Args:
+        number: Number of the call or the block among those of the agent, from 1; what is executed at once has one number.
+    """
+
+    agent: str
+    number: int
+
+
+class ModelCallStarted(NumberedEvent):
     """An agent asks its model.
 
     Args:
-        agent: The agent.
-        number: Number of the call among those of this agent, from 1.
         request: SHA-256 of the request's last message, as `request_hash` gives it.
         shared: How many messages at the beginning are the same as in the last call of this agent.
-        messages: The messages after those, as JSON.
         tools: Names of the functions that the model is offered.
-        stream: Whether the answer comes in chunks.
         note: What the request says at its end about the continuation of the run, or None.
     """
 
     type: Literal["model_call_started"] = "model_call_started"
-    agent: str
-    number: int
     request: str
     shared: int = 0
     messages: list[dict[str, Any]] = Field(default_factory=list)
@@ -196,22 +187,18 @@ class ModelCallStarted(Event):
     note: str | None = None
 
 
-class ModelCallFinished(Event):
+class ModelCallFinished(NumberedEvent):
     """A model has answered, or failed to.
 
     Args:
-        agent: The agent.
-        number: Number of the call.
         result: AutoGen's `CreateResult` as JSON, with its usage; None if there is no answer.
         error: Why there is no answer.
         duration_s: Seconds that it took.
     """
 
     type: Literal["model_call_finished"] = "model_call_finished"
-    agent: str
-    number: int
     result: dict[str, Any] | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
 
 
@@ -224,40 +211,29 @@ class CodeText(BaseModel):
     language: str
 
 
-class BlockStarted(Event):
+class BlockStarted(NumberedEvent):
     """An agent runs code; on disk before the code runs.
 
     Args:
-        agent: The agent.
-        number: Number of the block among those of this agent, from 1; what is executed at once has one number.
         blocks: The code: one block in a session, maybe several in process mode.
-        journalled: Whether the block counts for the session's journal; a setup of the agent does not belong to a step.
     """
 
     type: Literal["block_started"] = "block_started"
-    agent: str
-    number: int
     blocks: list[CodeText]
-    journalled: bool = False
 
 
-class BlockFinished(Event):
+class BlockFinished(NumberedEvent):
     """Code has ended.
 
     Args:
-        agent: The agent.
-        number: Number of the block.
         result: Its result; None if there is none.
-        error: What was raised instead.
         duration_s: Seconds that it took, with the start of the sandbox.
         journal: How it has changed the journal of its session; None without a session.
     """
 
     type: Literal["block_finished"] = "block_finished"
-    agent: str
-    number: int
     result: ResultRecord | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
     journal: JournalChange | None = None
 
@@ -266,9 +242,7 @@ class ValueLogged(Event):
     """An agent has got something else from outside.
 
     Args:
-        agent: The agent.
         kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), or the name of a `file` for a long text.
-        value: What it has got, as JSON.
     """
 
     type: Literal["value"] = "value"
@@ -277,41 +251,36 @@ class ValueLogged(Event):
     value: Any
 
 
-class HostCallStarted(Event):
+class HostCallEvent(Event):
+    """What events of a call to a host tool have. A call that was refused before it started has no `HostCallStarted`.
+
+    Args:
+        block: Number of the block that makes the call; 0 for a call that the model makes itself.
+        call: Number of the call in its block, from 1; with block 0 among those of the agent.
+    """
+
+    agent: str
+    block: int
+    call: int
+
+
+class HostCallStarted(HostCallEvent):
     """A host tool is about to run; on disk before it runs, except for idempotent tools.
 
     Args:
-        agent: The agent.
-        block: Number of its block that makes the call; 0 for a call that the model makes itself.
-        call: Number of the call in its block, from 1; with block 0 among those of the agent.
-        name: The tool.
-        arguments: Its arguments by name.
         idempotent: Whether calling it again does no harm.
     """
 
     type: Literal["host_call_started"] = "host_call_started"
-    agent: str
-    block: int
-    call: int
     name: str
     arguments: dict[str, Any]
     idempotent: bool = False
 
 
-class HostCallFinished(Event):
-    """A call to a host tool has ended; on disk before the code sees the result, except for idempotent tools.
-
-    Args:
-        agent: The agent.
-        block: Number of its block.
-        call: Number of the call. A call that was refused before it started has no `HostCallStarted`.
-        record: How it ended.
-    """
+class HostCallFinished(HostCallEvent):
+    """A call to a host tool has ended; on disk before the code sees the result, except for idempotent tools."""
 
     type: Literal["host_call_finished"] = "host_call_finished"
-    agent: str
-    block: int
-    call: int
     record: CallRecord
 
 
@@ -331,31 +300,31 @@ class Boundary(Event):
 
 
 class TurnStarted(Event):
-    """A message of a user begins a turn of a conversation.
-
-    Args:
-        task: The message, as AutoGen dumps it.
-    """
+    """A message of a user begins a turn of a conversation."""
 
     type: Literal["turn_started"] = "turn_started"
     task: list[dict[str, Any]]
 
 
-class TurnFinished(Event):
-    """A turn of a conversation has ended; a boundary follows.
+class EndEvent(Event):
+    """How a turn or a run has ended.
 
     Args:
-        outcome: With a result, with an exception, or stopped by the user.
+        outcome: With a result, with an exception, or cancelled by the caller or the user.
         stop_reason: That of AutoGen's `TaskResult`.
-        error: The exception.
-        duration_s: Seconds that the turn took, in this process.
+        duration_s: Seconds that it took, in this process.
     """
 
-    type: Literal["turn_finished"] = "turn_finished"
     outcome: Literal["completed", "failed", "cancelled"]
     stop_reason: str | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
+
+
+class TurnFinished(EndEvent):
+    """A turn of a conversation has ended; a boundary follows."""
+
+    type: Literal["turn_finished"] = "turn_finished"
 
 
 class ConversationChanged(Event):
@@ -369,37 +338,18 @@ class ConversationChanged(Event):
     change: Literal["undone", "reset"]
 
 
-class RunFinished(Event):
-    """The run has ended; the last line of a log that is complete.
-
-    Args:
-        outcome: With a result, with an exception, or cancelled by the caller.
-        stop_reason: That of AutoGen's `TaskResult`.
-        error: The exception.
-        model_calls: Number of answers of models.
-        blocks: Number of blocks.
-        prompt_tokens: Tokens that the models read.
-        completion_tokens: Tokens that the models wrote.
-        duration_s: Seconds that the run took, in this process.
-    """
+class RunFinished(EndEvent):
+    """The run has ended; the last line of a log that is complete."""
 
     type: Literal["run_finished"] = "run_finished"
-    outcome: Literal["completed", "failed", "cancelled"]
-    stop_reason: str | None = None
-    error: ErrorRecord | None = None
     model_calls: int = 0
     blocks: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    duration_s: float = 0.0
 
 
 class LogStopped(Event):
-    """Nothing more could be written, and the run went on without a log: it can't be resumed.
-
-    Args:
-        reason: Why.
-    """
+    """Nothing more could be written, and the run went on without a log: it can't be resumed."""
 
     type: Literal["log_stopped"] = "log_stopped"
     reason: str
@@ -431,9 +381,5 @@ EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
 
 
 def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
-    """Make an event of a line of a log, or of what JSON made of it.
-
-    Raises:
-        pydantic.ValidationError: It is not an event of this schema.
-    """
+    """Make an event of a line of a log, or of what JSON made of it."""
     return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

@@ -21,8 +21,7 @@ from autogen_codeact.runs.notebook import (
     write_notebook,
 )
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
-from autogen_codeact.runs.results import ErrorRecord
-from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.result import ErrorInfo, Result
 
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
 """Messages that other events repeat."""
@@ -122,8 +121,8 @@ class _Cells:
     def _outputs(self, finished: BlockFinished | None) -> list[Cell]:
         if finished is None or finished.result is None:
             error = finished.error if finished is not None else None
-            error = error or ErrorRecord(type="Interrupted", message="the run ended while this code ran")
-            return outputs_of(Result(1, "", outcome="error", error=error.info()), self._count)
+            error = error or ErrorInfo(type="Interrupted", message="the run ended while this code ran")
+            return outputs_of(Result(1, "", outcome="error", error=error), self._count)
         try:
             result = self._run.result(finished.result)
         except RunFileError as problem:

@@ -31,8 +31,6 @@ class FileStore:
     """Stores contents in a run's folder. Its methods read and write files: call them in a thread.
 
     Args:
-        folder: The run's folder.
-        clean: Removes secrets from what is stored.
         max_file: Bytes of one file.
         max_all: Bytes of all files together.
     """
@@ -53,12 +51,7 @@ class FileStore:
         """Store a content; it is on disk when this returns.
 
         Args:
-            data: The content.
-            content: What it is.
             clean: Whether secrets are to be removed from it.
-
-        Raises:
-            OSError: It can't be written.
         """
         if len(data) > self._max_file:
             return StoredFile(sha256=None, size=len(data), format=content, note=TOO_LARGE.format(limit=self._max_file))
@@ -79,11 +72,7 @@ class FileStore:
         return StoredFile(sha256=name, size=len(data), format=content)
 
     def put_file(self, path: Path) -> StoredFile | None:
-        """Store the content of a regular file of the host; None if there is no such file.
-
-        Raises:
-            OSError: It can't be written.
-        """
+        """Store the content of a regular file of the host; None if there is no such file."""
         try:
             with open_regular(path) as file:
                 if (size := os.fstat(file.fileno()).st_size) > self._max_file:
@@ -108,15 +97,7 @@ class FileStore:
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
-    """Make the record of a result, with copies of its displays, images and files. Call it in a thread.
-
-    Args:
-        result: The result.
-        files: Where the copies are put.
-
-    Raises:
-        OSError: A copy can't be written.
-    """
+    """Make the record of a result, with copies of its displays, images and files. Call it in a thread."""
     return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
 
 
@@ -136,7 +117,6 @@ def restore_large(
     Args:
         value: The event as JSON values; it is changed.
         stored: The files by JSON pointer, in the order of the log.
-        read: Returns the content of a file.
         budget: The memory that they may take. Default: that of one event.
         shorten: Whether a note takes the place of a text that is too large. Default: it is an error.
 
@@ -160,21 +140,16 @@ def restore_large(
 
 
 def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
-    name = f"{FILES}/{file.sha256}"
-    if file.format == "json":
-        budget.check(file.size if file.sha256 is not None else 0, name)
-        content = read(file)
-        budget.take(json_cost(content, budget.left), name)
-        return json.loads(content)
+    name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
     try:
         budget.check(file.size if file.sha256 is not None else 0, name)
         content = read(file)
-        budget.take(text_cost(content), name)
+        budget.take(json_cost(content, budget.left) if is_json else text_cost(content), name)
     except TooLargeError:
-        if not shorten:
+        if is_json or not shorten:
             raise
         return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
-    return content.decode()
+    return json.loads(content) if is_json else content.decode()
 
 
 def _unescaped(key: str) -> str:

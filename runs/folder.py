@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -59,9 +59,6 @@ class RunFolder:
             longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
             chain: Checks each line. Default: they are not checked.
             after: The line after which to begin. Default: at the beginning.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
         """
         number, end = (after.number, after.end) if after is not None else (0, 0)
         with self.open_log() as file:
@@ -87,21 +84,12 @@ class RunFolder:
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 
-    @contextmanager
-    def open_log(self) -> Iterator[BinaryIO]:
-        """Open the log for reading.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
-        """
-        with self._opened(EVENTS, "log") as file:
-            yield file
+    def open_log(self) -> AbstractContextManager[BinaryIO]:
+        """Open the log for reading."""
+        return self._opened(EVENTS, "log")
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to.
-
-        Args:
-            file: What the log says about it.
 
         Raises:
             RunFileError: It was left out, is not in the folder, or is not the file that the log means.

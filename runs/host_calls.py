@@ -18,8 +18,6 @@ class Step:
     """A step of an agent that runs code.
 
     Args:
-        log: The log of the run.
-        agent: The agent's name in the log.
         number: Number of the step, as in `BlockStarted`.
         calls: Number of calls to host tools that it has made so far.
     """
@@ -39,11 +37,7 @@ MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class CallRecorder:
-    """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox.
-
-    Args:
-        log: The log.
-    """
+    """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox."""
 
     def __init__(self, log: LogWriter) -> None:
         self._log = log
@@ -52,15 +46,13 @@ class CallRecorder:
 
     async def call_starting(self, intent: CallIntent) -> None:
         """Write that a call is about to be made; it is on the disk when this returns, unless the tool is idempotent."""
-        step = self._step()
-        if step is None:
+        if (counted := self._count()) is None:
             return
-        step.calls += 1
-        self._started[_key(intent)] = step, step.calls
+        step, number = self._started[_key(intent)] = counted
         event = HostCallStarted(
             agent=step.agent,
             block=step.number,
-            call=step.calls,
+            call=number,
             name=intent.name,
             arguments=dict(intent.arguments),
             idempotent=intent.idempotent,
@@ -69,14 +61,10 @@ class CallRecorder:
 
     async def call_finished(self, finished: CallFinished) -> None:
         """Write how a call ended; it is on the disk when this returns, unless the tool is idempotent."""
-        known = self._started.pop(_key(finished.intent), None)
-        if known is None:
-            step = self._step()
-            if step is None:
-                return
-            step.calls += 1
-            known = step, step.calls
-        step, number = known
+        counted = self._started.pop(_key(finished.intent), None) or self._count()
+        if counted is None:
+            return
+        step, number = counted
 
         def event(files: FileStore) -> HostCallFinished:
             record = CallRecord.of(finished.call, files.put)
@@ -91,12 +79,13 @@ class CallRecorder:
         else:
             await self._log.write(event, sync=True)
 
-    def _step(self) -> Step | None:
-        """Return the step that makes calls in this context; None if it belongs to another run."""
-        step = CURRENT_STEP.get()
-        if step is None:
-            return self._outside
-        return step if step.log is self._log else None
+    def _count(self) -> tuple[Step, int] | None:
+        """Count a call of the step that makes calls in this context; None if it belongs to another run."""
+        step = CURRENT_STEP.get() or self._outside
+        if step.log is not self._log:
+            return None
+        step.calls += 1
+        return step, step.calls
 
 
 def _key(intent: CallIntent) -> Key:

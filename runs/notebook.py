@@ -28,11 +28,7 @@ Cell = dict[str, Any]
 
 
 def markdown_cell(text: str) -> Cell:
-    """Return a cell with words.
-
-    Args:
-        text: Markdown.
-    """
+    """Return a cell with words."""
     return {"cell_type": "markdown", "metadata": {}, "source": _clean(text)}
 
 
@@ -40,8 +36,6 @@ def code_cell(code: str, language: str, number: int | None, outputs: Sequence[Ce
     """Return a cell with code; code in other languages than Python begins with the magic that runs it.
 
     Args:
-        code: The code.
-        language: Its language.
         number: Its execution count, or None if it has none.
         outputs: What `outputs_of` returns.
     """
@@ -60,7 +54,6 @@ def outputs_of(result: Result, number: int) -> list[Cell]:
 
     Args:
         result: The result, with the data of its displays.
-        number: The execution count of its cell.
     """
     text = _clean(apply_carriage_returns(written_by_code(result)))
     text, failure = _split_failure(text, result)
@@ -111,12 +104,7 @@ def _encoded(value: Any) -> Any:
 
 
 def words_beside_code(text: str, codes: Collection[str]) -> str:
-    """Return a model's message without the blocks that have cells of their own.
-
-    Args:
-        text: The message.
-        codes: The code of those blocks.
-    """
+    """Return a model's message without the blocks that have cells of their own."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     separate = {code.strip() for code in codes}
     for block in reversed(extract_code_blocks(text)):
@@ -146,10 +134,6 @@ def _clean(text: str) -> str:
 
 def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
     """Write a notebook cell by cell, so that a long run is never held in memory.
-
-    Args:
-        cells: The cells.
-        file: Where to.
 
     Returns:
         The number of cells.

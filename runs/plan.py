@@ -69,6 +69,7 @@ class UndoPoint:
     state: dict[str, Any]
     task: list[dict[str, Any]] | None = None
     cost: int = 0  # of the state, in bytes of memory
+    starts: list[int] = field(default_factory=list)  # of the sandboxes that are still there
 
 
 @dataclass
@@ -76,12 +77,8 @@ class Plan:
     """How to resume a run.
 
     Args:
-        run: The run.
-        boundary: Where it continues.
         histories: What the agents have received since the boundary, by their names in the log.
         changes: How the journals of the executors' sessions have changed since then, in order.
-        messages: The messages since then.
-        last: Number of the last event.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
         chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
@@ -113,9 +110,6 @@ class Plan:
 
 def make_plan(path: str | os.PathLike[str]) -> Plan:
     """Read what is needed to continue a run.
-
-    Args:
-        path: The run's folder.
 
     Raises:
         RunIsFinishedError: There is nothing to continue.
@@ -332,7 +326,7 @@ class _Reader:
         if request is None:
             return
         result = CreateResult.model_validate(event.result) if event.result is not None else None
-        answer = ModelAnswer(event.number, request.request, result, event.error, request.note)
+        answer = ModelAnswer(request.request, result, event.error, request.note)
         self._items.setdefault(event.agent, []).append(answer)
 
     def _block_finished(self, event: BlockFinished) -> None:

@@ -34,8 +34,6 @@ class Gap:
 
     Args:
         line: Its first line, from 1.
-        reason: Why.
-        lines: How many lines.
         cut_off: Whether it is the end of the log: its writer was killed, or is still writing.
         too_large: Whether it is whole, but would take too much memory.
     """
@@ -50,13 +48,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class UnknownEvent:
-    """An event of a type that this version does not know.
-
-    Args:
-        name: Its type.
-        data: Its fields, as JSON.
-        line: Its line.
-    """
+    """An event of a type that this version does not know."""
 
     name: str
     data: dict[str, Any]
@@ -69,9 +61,6 @@ class RawEvent:
     """A line of a log that is the JSON object of an event; its fields are not checked.
 
     Args:
-        name: Its type.
-        data: The object.
-        line: Its line.
         end: Where the next line begins, in bytes from the beginning of the log.
         text: The line itself, if it is known.
         budget: The memory that its values may take that are in files; None for 24 MiB.
@@ -242,7 +231,6 @@ class LogReader:
     """Reads a log from where it was left, so that one which is being written can be followed.
 
     Args:
-        folder: The run's folder.
         chain: Checks who has written the lines. Default: nobody does.
     """
 
@@ -263,9 +251,6 @@ class LogReader:
         Args:
             limit: Bytes after which no further line is read. Default: read to the end.
             follow: Whether a line that is cut off will be read again, instead of being a gap.
-
-        Raises:
-            RunFolderError: There is no log, or it can't be read.
         """
         begin = self._last.end if self._last is not None else 0
         self.at_end = self.cut_off = False

@@ -32,7 +32,6 @@ def load_agents(
     """Make the agent or team of a run from the configuration in its log.
 
     Args:
-        plan: The run.
         tools: The functions that the configuration can't have.
         api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
             Default, and for None: AutoGen's clients read it from the environment.
@@ -163,7 +162,6 @@ def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
     """Have a function approve the code of all agents; return whether there is an agent that runs code.
 
     Args:
-        target: The agents.
         approve: As `approval_func` of our agents.
     """
     found = False

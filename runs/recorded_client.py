@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import takewhile
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
@@ -21,16 +22,15 @@ from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.runs.agent_history import ModelAnswer, to_exception
 from autogen_codeact.runs.events import ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.steps import AgentSteps
+from codeact_sandbox.types.result import ErrorInfo
 
 
 class RecordedClient(ModelMiddleware):
     """Records each call to a model, or answers it from the record.
 
     Args:
-        client: The other one.
-        steps: Keeps the answers.
         context: The conversation of the agent, where notes to the model are kept; None if it has none.
     """
 
@@ -64,7 +64,7 @@ class RecordedClient(ModelMiddleware):
         if recorded.note is not None:
             await self._add_note(recorded.note)
         if recorded.result is None:
-            raise to_exception(recorded.error or ErrorRecord(type="RuntimeError", message="the log has no answer"))
+            raise to_exception(recorded.error or ErrorInfo(type="RuntimeError", message="the log has no answer"))
         return recorded.result
 
     async def _add_note(self, note: str) -> UserMessage:
@@ -77,11 +77,7 @@ class RecordedClient(ModelMiddleware):
     async def _start(self, call: ModelCall, request: str, note: str | None) -> tuple[float, int]:
         """Write that a call begins. The steps before it are in the log then, whatever becomes of the process in the meantime."""
         sent = [message.model_dump_json() for message in call.messages]
-        shared = 0
-        for old, new in zip(self._sent, sent, strict=False):
-            if old != new:
-                break
-            shared += 1
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
         number = self._steps.new_call()
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
@@ -109,7 +105,7 @@ class RecordedClient(ModelMiddleware):
                 agent=self._steps.agent,
                 number=number,
                 result=result.model_dump(mode="json") if result is not None else None,
-                error=ErrorRecord.of(error) if error is not None else None,
+                error=error_info(error) if error is not None else None,
                 duration_s=seconds,
             )
         )

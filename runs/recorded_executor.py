@@ -5,18 +5,13 @@ from __future__ import annotations
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from autogen_codeact.agents.steps import RunEnded
+from autogen_codeact.agents.code_runner import RunEnded
 from autogen_codeact.runs.steps import AgentSteps
 from codeact_sandbox import SandboxError
 
 
 class RecordedExecutor(CodeExecutor):
-    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves.
-
-    Args:
-        executor: The other one.
-        steps: Keeps what is run.
-    """
+    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
 
     in_session = False
 

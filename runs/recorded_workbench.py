@@ -17,10 +17,9 @@ from autogen_core.tools import (
 
 from autogen_codeact.runs.agent_history import ToolAnswer
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
-from autogen_codeact.runs.results import CallRecord, ErrorRecord
+from autogen_codeact.runs.results import CallRecord, error_info
 from autogen_codeact.runs.steps import AgentSteps
 from autogen_codeact.teams.parts import agents_of
-from codeact_sandbox.types.result import CallOutcome
 
 UNKNOWN = (
     "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
@@ -29,12 +28,7 @@ UNKNOWN = (
 
 
 class RecordedWorkbench(StaticStreamWorkbench):
-    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it.
-
-    Args:
-        workbench: The other one.
-        steps: Keeps the calls.
-    """
+    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it."""
 
     def __init__(self, workbench: Workbench, steps: AgentSteps) -> None:
         self._workbench = workbench
@@ -80,15 +74,14 @@ class RecordedWorkbench(StaticStreamWorkbench):
         try:
             async for item in self._forward(name, arguments, cancellation_token, call_id):
                 if isinstance(item, ToolResult):
-                    outcome: CallOutcome = "error" if item.is_error else "ok"
-                    record = record.model_copy(update={"outcome": outcome, "result": item.model_dump(mode="json")})
+                    record.outcome, record.result = "error" if item.is_error else "ok", item.model_dump(mode="json")
                 else:
                     yield item
         except Exception as error:
-            record = record.model_copy(update={"outcome": "error", "error": ErrorRecord.of(error)})
+            record.outcome, record.error = "error", error_info(error)
             raise
         finally:
-            record = record.model_copy(update={"duration_s": time.monotonic() - began})
+            record.duration_s = time.monotonic() - began
             await log.write(HostCallFinished(agent=agent, block=0, call=number, record=record), sync=True)
         yield ToolResult.model_validate(record.result)
 

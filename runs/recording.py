@@ -18,14 +18,14 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agent_history import RunHistory
-from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
+from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.recording_parts import insert_recording_parts
+from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
@@ -100,14 +100,16 @@ def run_started(
     conversation: bool = False,
 ) -> RunStarted:
     """Return the first event of a log; the secrets are removed from `dumped`."""
-    component, problem, secrets = configuration(dumped)
+    secrets: list[str] = []
+    if isinstance(dumped, dict):
+        remove_secrets(dumped, "", secrets)
     return RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
         task=[dump_message(each)[0] for each in task] if task is not None else None,
-        component=component,
-        component_error=problem,
+        component=dumped if isinstance(dumped, dict) else None,
+        component_error=dumped if isinstance(dumped, str) else None,
         secrets=secrets,
         agents=describe_agents(agent_or_team),
         process=process_info(),
@@ -130,13 +132,11 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunH
     """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
 
     Args:
-        agent_or_team: What runs.
-        log: The log.
         history: What the agents have received, if the run is resumed.
     """
     recorder = CallRecorder(log)
     with ExitStack() as attached:
-        attached.callback(insert_recording_parts(agent_or_team, log, history))
+        attached.enter_context(recording_parts(agent_or_team, log, history or RunHistory()))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:
@@ -175,7 +175,6 @@ async def logged(
 
     Args:
         stream: The stream of an agent or a team; it is closed at the end.
-        log: The log.
         known: The messages that are in the log already.
         finish: Writes how it ended, given the fields of a `RunFinished`. Default: a `RunFinished`.
     """
@@ -201,7 +200,7 @@ async def logged(
             await finish("completed", duration_s=time.monotonic() - began, stop_reason=result.stop_reason)
         raise
     except BaseException as error:
-        await finish("failed", duration_s=time.monotonic() - began, error=ErrorRecord.of(error))
+        await finish("failed", duration_s=time.monotonic() - began, error=error_info(error))
         raise
     else:
         reason = result.stop_reason if result is not None else None
@@ -220,9 +219,7 @@ async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
     """Write the end of a run.
 
     Args:
-        log: The log.
         outcome: That of its `RunFinished`.
-        others: Other fields of it.
     """
     finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
@@ -28,30 +28,21 @@ SELECTOR = "{team}.selector"
 """Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
 
 
-def insert_recording_parts(
-    agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None
-) -> Callable[[], None]:
-    """Write what the agents receive from models and code into the log, until the returned function is called.
-
-    Args:
-        agent_or_team: The agent, or the team with all its agents.
-        log: The log.
-        history: What the agents have received, if the run is resumed.
-    """
-    history = history or RunHistory()
+@contextmanager
+def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory) -> Iterator[None]:
+    """Write what the agents receive from models and code into the log, or answer them from what they have received before."""
     journals = {id(executor): JournalLog(number) for number, executor in enumerate(executors_of(agent_or_team))}
-    with ExitStack() as undo:
+    with ExitStack() as replaced:
         for key, agent in agent_keys(agent_or_team):
             journal = journals.get(id(getattr(agent, "code_executor", None))) or JournalLog(-1)
             steps = AgentSteps(key, log, journal, history.agents.get(key))
             steps.note = history.notes.get(key)
             steps.is_empty = key in history.emptied
-            undo.callback(_exchange(agent, steps))
+            _exchange(agent, steps, replaced)
         for key, policy in _selectors(agent_or_team):
             steps = AgentSteps(key, log, JournalLog(-1), history.agents.get(key))
-            client = RecordedClient(getattr(policy, MODEL_CLIENT), steps, None)
-            undo.callback(_replace(policy, {MODEL_CLIENT: client}))
-        return undo.pop_all().close
+            _replace(policy, MODEL_CLIENT, RecordedClient(getattr(policy, MODEL_CLIENT), steps, None), replaced)
+        yield
 
 
 def wrap_models(
@@ -66,28 +57,24 @@ def wrap_models(
     holders = [*agent_keys(agent_or_team), *_selectors(agent_or_team)]
     for holder in {id(each): each for _, each in holders}.values():
         if isinstance(client := getattr(holder, MODEL_CLIENT, None), ChatCompletionClient):
-            _replace(holder, {MODEL_CLIENT: wrap(client)})
+            setattr(holder, MODEL_CLIENT, wrap(client))
 
 
-def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
-    client = getattr(agent, MODEL_CLIENT, None)
-    context = getattr(agent, MODEL_CONTEXT, None)
-    recorded = None
-    if isinstance(client, ChatCompletionClient):
-        recorded = RecordedClient(client, steps, context if isinstance(context, ChatCompletionContext) else None)
-    exchanged: dict[str, object] = {MODEL_CLIENT: recorded} if recorded is not None else {}
+def _exchange(agent: ChatAgent, steps: AgentSteps, replaced: ExitStack) -> None:
     if isinstance(agent, BaseCodeAgent):
         steps.begin(agent.journal)
         agent.use_steps(steps)
-        with ExitStack() as undo:
-            undo.callback(agent.use_steps, None)
-            undo.callback(_replace(agent, exchanged))
-            return undo.pop_all().close
+        replaced.callback(agent.use_steps, None)
+    client, context = getattr(agent, MODEL_CLIENT, None), getattr(agent, MODEL_CONTEXT, None)
+    if isinstance(client, ChatCompletionClient):
+        recorded = RecordedClient(client, steps, context if isinstance(context, ChatCompletionContext) else None)
+        _replace(agent, MODEL_CLIENT, recorded, replaced)
+    if isinstance(agent, BaseCodeAgent):
+        return
     if isinstance(executor := getattr(agent, EXECUTOR, None), CodeExecutor):
-        exchanged[EXECUTOR] = RecordedExecutor(executor, steps)
+        _replace(agent, EXECUTOR, RecordedExecutor(executor, steps), replaced)
     if isinstance(workbenches := getattr(agent, WORKBENCHES, None), list):
-        exchanged[WORKBENCHES] = [RecordedWorkbench(each, steps) for each in workbenches]
-    return _replace(agent, exchanged)
+        _replace(agent, WORKBENCHES, [RecordedWorkbench(each, steps) for each in workbenches], replaced)
 
 
 def _selectors(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, object]]:
@@ -102,12 +89,6 @@ def _selectors(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, object]]:
     return found
 
 
-def _replace(owner: object, attributes: dict[str, object]) -> Callable[[], None]:
-    before = {name: getattr(owner, name) for name in attributes}
-
-    def set_all(values: dict[str, object]) -> None:
-        for name, value in values.items():
-            setattr(owner, name, value)
-
-    set_all(attributes)
-    return lambda: set_all(before)
+def _replace(owner: object, name: str, part: object, replaced: ExitStack) -> None:
+    replaced.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, part)

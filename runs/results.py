@@ -27,12 +27,7 @@ T = TypeVar("T")
 
 
 class Each(Generic[T]):
-    """Makes something of each of some values, each time that they are looked at.
-
-    Args:
-        values: The values.
-        make: Makes it.
-    """
+    """Makes something of each of some values, each time that they are looked at."""
 
     def __init__(self, values: Iterable[T], make: Callable[[T], object]) -> None:
         self._values, self._make = values, make
@@ -54,7 +49,6 @@ class StoredFile(Record):
         sha256: Hash of its content, and its name; None if it was left out.
         size: Its size in bytes, or what it would have been.
         format: What the content is: the bytes themselves, UTF-8 text, or JSON.
-        note: Why it was left out.
     """
 
     sha256: Hash | None
@@ -63,29 +57,9 @@ class StoredFile(Record):
     note: str | None = None
 
 
-class ErrorRecord(Record):
-    """An exception.
-
-    Args:
-        type: Name of its class.
-        message: Its message.
-        line: Line of the block where it happened, if it is known.
-    """
-
-    type: str
-    message: str
-    line: int | None = None
-
-    @classmethod
-    def of(cls, error: BaseException | ErrorInfo) -> ErrorRecord:
-        """Make the record of an exception."""
-        if isinstance(error, ErrorInfo):
-            return cls(type=error.type, message=error.message, line=error.line)
-        return cls(type=type(error).__name__, message=str(error))
-
-    def info(self) -> ErrorInfo:
-        """Return it as in a result."""
-        return ErrorInfo(self.type, self.message, self.line)
+def error_info(error: BaseException) -> ErrorInfo:
+    """Return the record of an exception."""
+    return ErrorInfo(type(error).__name__, str(error))
 
 
 class ImageRecord(Record):
@@ -103,7 +77,7 @@ class CallRecord(Record):
     arguments: dict[str, Any]
     outcome: CallOutcome
     result: Any = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
     images: list[ImageRecord] = Field(default_factory=list)
     error_bases: list[str] = Field(default_factory=list)
@@ -112,7 +86,6 @@ class CallRecord(Record):
     def of(cls, call: ToolCall, keep: KeepBytes) -> CallRecord:
         """Make the record of a call."""
         converted: dict[str, Any] = {
-            "error": ErrorRecord.of(call.error) if call.error is not None else None,
             "images": [
                 ImageRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
             ],
@@ -124,17 +97,15 @@ class CallRecord(Record):
 
     def call(self, read: ReadBytes) -> ToolCall:
         """Return the call; images that were left out are missing."""
-        error = self.error.info() if self.error is not None else None
         kept = [each for each in self.images if each.file.sha256 is not None]
         images = tuple(ToolImage(each.media_type, read(each.file), each.size) for each in kept)
-        return ToolCall(**{**dict(self), "error": error, "images": images, "error_bases": tuple(self.error_bases)})
+        return ToolCall(**{**dict(self), "images": images, "error_bases": tuple(self.error_bases)})
 
 
 class DisplayRecord(Record):
     """Something that code has shown, as in `Display`.
 
     Args:
-        name: Its name.
         data: Its forms by MIME type that are text or JSON.
         files: Its forms by MIME type that are bytes, and JSON that is large.
         metadata: What the code has said about the forms.
@@ -192,17 +163,6 @@ class ArtifactRecord(Record):
         return Artifact(self.name, self.size, self.media_type, self.path, self.note)
 
 
-class ConnectionRecord(Record):
-    """A connection, as in `NetworkConnection`."""
-
-    host: str | None
-    port: int | None
-    allowed: bool
-    sent: int
-    received: int
-    reason: str | None = None
-
-
 class ResultRecord(Record):
     """A result of code, as in `Result`.
 
@@ -220,13 +180,13 @@ class ResultRecord(Record):
     stderr: str | None = None
     value: Any = None
     value_repr: str | None = None
-    error: ErrorRecord | None = None
+    error: ErrorInfo | None = None
     duration_s: float = 0.0
     truncated: int = 0
     artifacts: list[ArtifactRecord] = Field(default_factory=list)
     tool_calls: list[CallRecord] = Field(default_factory=list)
     state: State = "kept"
-    connections: list[ConnectionRecord] = Field(default_factory=list)
+    connections: list[NetworkConnection] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     number: int = 0
     restored_before: int = 0
@@ -240,7 +200,6 @@ class ResultRecord(Record):
         """Make the record of a result, to be written. It reads and writes files: call it in a thread.
 
         Args:
-            result: The result.
             keep: Stores bytes.
             keep_file: Stores the copy of a file on the host, and returns None if there is none.
         """
@@ -254,9 +213,8 @@ class ResultRecord(Record):
             )
         converted: dict[str, Any] = {
             "value": plain_values.to_json(result.value),
-            "error": ErrorRecord.of(result.error) if result.error is not None else None,
             "artifacts": [ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
-            "connections": [ConnectionRecord(**vars(each)) for each in result.connections],
+            "connections": list(result.connections),
             "notes": list(result.notes),
             "displays": [DisplayRecord.of(each, keep) for each in result.displays],
         }
@@ -282,10 +240,9 @@ class ResultRecord(Record):
             return CommandLineCodeResult(self.exit_code, self.output, self.code_file)
         converted: dict[str, Any] = {
             "value": plain_values.of_json(self.value),
-            "error": self.error.info() if self.error is not None else None,
             "artifacts": tuple(each.artifact() for each in self.artifacts),
             "tool_calls": tuple(each.call(read) for each in self.tool_calls),
-            "connections": tuple(NetworkConnection(**dict(each)) for each in self.connections),
+            "connections": tuple(self.connections),
             "notes": tuple(self.notes),
             "displays": tuple(each.display(read) for each in self.displays),
         }

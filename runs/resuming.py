@@ -15,17 +15,16 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
-from autogen_codeact.runs.events import JournalChange, RunResumed
+from autogen_codeact.runs.events import RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
-from autogen_codeact.runs.recording_parts import insert_recording_parts, wrap_models
+from autogen_codeact.runs.recording_parts import recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.sessions import NOT_WANTED, sessions_of, without_journals
+from autogen_codeact.runs.sessions import sessions_of, without_journals
 from autogen_codeact.runs.writer import LogWriter
 
 OnRebuild = Callable[[int], None]
@@ -145,15 +144,34 @@ async def extend_log(
         LogLocked: The run is still going on, or is being continued by another process.
     """
     check_agents(plan, target)
-    redaction = Redaction(redact, secrets_of(target))
     log = await LogWriter.extend(
-        plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found, chain=plan.chain
+        plan.run.folder.path,
+        Redaction(redact, secrets_of(target)),
+        last=plan.last,
+        size=plan.size,
+        found=plan.found,
+        chain=plan.chain,
     )
     try:
         history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
         for name, _ in agent_keys(target):
             history.agents.setdefault(name, AgentHistory())
-        changes = await _restore(plan, target, history, log, token, on_rebuild=on_rebuild, rebuild=rebuild)
+        # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
+        with recording_parts(target, log, history):
+            await _load_state(plan, target)
+        changes = []
+        for session in sessions_of(target):
+            if not (blocks := session.load(plan.changes)):
+                continue
+            if rebuild:
+                if on_rebuild is not None:
+                    on_rebuild(blocks)
+                await session.rebuild(token)
+            else:
+                changes.append(session.empty())
+                history.emptied |= session.agents.keys()
+            if session.note is not None:
+                history.notes |= dict.fromkeys(session.agents, session.note)
         await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
     except BaseException:
         await log.close()
@@ -161,23 +179,7 @@ async def extend_log(
     return log, history
 
 
-async def _restore(
-    plan: Plan,
-    target: ChatAgent | BaseTeam,
-    history: RunHistory,
-    log: LogWriter,
-    token: CancellationToken,
-    *,
-    on_rebuild: OnRebuild | None,
-    rebuild: bool,
-) -> list[JournalChange]:
-    """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
-
-    Returns:
-        The journals that begin again.
-    """
-    # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
-    restore_parts = insert_recording_parts(target, log, history)
+async def _load_state(plan: Plan, target: ChatAgent | BaseTeam) -> None:
     try:
         await target.load_state(plan.boundary.state or {})
     except Exception as error:
@@ -185,25 +187,6 @@ async def _restore(
             f"{plan.run.folder.path} can't be continued: the {plan.started.kind} can't load the state of event "
             f"{plan.boundary.seq}: {type(error).__name__}: {error}"
         ) from error
-    finally:
-        restore_parts()
-    changes = []
-    for session in sessions_of(target):
-        blocks = session.load(plan.changes)
-        if not blocks:
-            continue
-        if rebuild:
-            if on_rebuild is not None:
-                on_rebuild(blocks)
-            await session.rebuild(token)
-            note = session.note
-        else:
-            changes.append(session.empty())
-            history.emptied |= session.agents.keys()
-            note = EMPTY.format(reason=NOT_WANTED)
-        if note is not None:
-            history.notes |= dict.fromkeys(session.agents, note)
-    return changes
 
 
 def continued_stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:

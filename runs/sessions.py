@@ -12,6 +12,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
+from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import JournalChange
@@ -33,7 +34,6 @@ class Session:
 
     Args:
         number: Number of the executor in the run.
-        executor: The executor.
         agents: The agents that use it, by their names in the log.
     """
 
@@ -44,7 +44,7 @@ class Session:
         self._record = record_of(executor)
         self._codes: list[str] = []
         self.note: str | None = None
-        """What differs from what it was, after `rebuild`."""
+        """What differs from what it was, after `rebuild` or `empty`."""
 
     def load(self, changes: Sequence[JournalChange]) -> int:
         """Have the session rebuilt as it was after some changes, unless it is still alive.
@@ -64,11 +64,7 @@ class Session:
         return len(journal.entries) if record.pending is not None else 0
 
     async def rebuild(self, token: CancellationToken) -> None:
-        """Rebuild it; `note` then says what differs from what it was.
-
-        Args:
-            token: Ends it.
-        """
+        """Rebuild it; `note` then says what differs from what it was."""
         made = await next(iter(self.agents.values())).rebuild_session(token)
         if made is not None:
             lines = [] if made.same else [made.describe()]
@@ -91,6 +87,7 @@ class Session:
     def empty(self) -> JournalChange:
         """Begin a new journal, and return how the journal has changed."""
         self.forget()
+        self.note = EMPTY.format(reason=NOT_WANTED)
         return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
 
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
+from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.steps import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.errors import RunError
@@ -21,8 +22,9 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, J
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.host_calls import CURRENT_STEP, Step
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import Each, ErrorRecord
+from autogen_codeact.runs.results import Each, error_info
 from autogen_codeact.runs.writer import LogWriter
+from codeact_sandbox.types.result import ErrorInfo
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -60,12 +62,8 @@ class JournalLog:
         """
         if journal is None:
             return None
-        keep = 0
-        if journal.session == self._session:
-            for old, new in zip(self._entries, journal.entries, strict=False):
-                if old is not new:
-                    break
-                keep += 1
+        pairs = zip(self._entries, journal.entries, strict=False) if journal.session == self._session else ()
+        keep = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._session, self._entries = journal.session, list(journal.entries)
         change = JournalChange(
             executor=self._executor,
@@ -81,9 +79,6 @@ class AgentSteps:
     """A `StepRecord` of one agent, and the record of its model's answers.
 
     Args:
-        agent: Its name in the log.
-        log: The log.
-        journal: Follows the journal of its session.
         history: What it has received, if the run is resumed.
     """
 
@@ -167,7 +162,7 @@ class AgentSteps:
 
     async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
         if (result := step.result) is None:
-            raise to_exception(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
+            raise to_exception(step.error or ErrorInfo(type="RuntimeError", message="the log has no result"))
         if step.unknown:
             if runner.in_session and isinstance(result, ExecutionResult):
                 result = replace(result, state="lost" if self.is_empty else "restored")
@@ -186,7 +181,7 @@ class AgentSteps:
         try:
             ended = await live()
         except Exception as error:
-            self.log.put(BlockFinished(agent=self.agent, number=number, error=ErrorRecord.of(error)))
+            self.log.put(BlockFinished(agent=self.agent, number=number, error=error_info(error)))
             raise
         finally:
             CURRENT_STEP.reset(token)
@@ -195,7 +190,7 @@ class AgentSteps:
 
     def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
         change = self._journal.change(journal)
-        error = ErrorRecord.of(ended.error) if ended.error is not None else None
+        error = error_info(ended.error) if ended.error is not None else None
 
         def event(files: FileStore) -> BlockFinished:
             finished = BlockFinished(

@@ -10,7 +10,7 @@ import shutil
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,13 +117,9 @@ def _last(is_chat: Callable[[Path], bool] | None) -> Path:
 
 
 def is_being_written(path: Path) -> bool:
-    """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends.
-
-    Args:
-        path: The run's folder.
-    """
-    with _opened_log(path) as log:
-        return log is not None and _lock(log, fcntl.LOCK_SH) is False
+    """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends."""
+    with _locked(path, fcntl.LOCK_SH) as is_taken:
+        return is_taken
 
 
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
@@ -159,9 +155,7 @@ class _Kept:
     """A folder with a log.
 
     Args:
-        path: The folder.
         written: When the log was last written, in seconds since 1970.
-        empty: Whether nothing is in the log.
     """
 
     path: Path
@@ -189,13 +183,10 @@ def _runs_in(folder: Path) -> Iterator[_Kept]:
 def _size(path: Path) -> int:
     """Return the bytes of all files of a run."""
     total = 0
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
+    for parent, _, names in os.walk(path):
+        for name in names:
             with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    total += _size(path / entry.name)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_size
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 
@@ -204,8 +195,8 @@ def _remove(run: _Kept) -> bool:
     if run.empty and time.time() - run.written < _NEW_S:
         return False
     removed = run.path.with_name(f"{_REMOVED}{run.path.name}")
-    with _opened_log(run.path) as log:
-        if log is not None and _lock(log, fcntl.LOCK_EX) is False:
+    with _locked(run.path, fcntl.LOCK_EX) as is_taken:
+        if is_taken:
             return False
         try:
             run.path.rename(removed)  # at once: nobody must find half of it
@@ -216,23 +207,14 @@ def _remove(run: _Kept) -> bool:
 
 
 @contextmanager
-def _opened_log(path: Path) -> Iterator[int | None]:
-    """Open a run's log; yields its descriptor, or None if there is no log to lock."""
-    try:
-        file = open_regular(path / EVENTS)
-    except OSError:
-        yield None
-        return
-    with file:
-        yield file.fileno()
-
-
-def _lock(log: int, kind: int) -> bool | None:
-    """Lock a log until it is closed; False if another process has the lock, None on a file system without locks."""
-    try:
-        fcntl.flock(log, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+def _locked(path: Path, kind: int) -> Iterator[bool]:
+    """Lock a run's log, if there is one and the file system has locks; yields whether another process has the lock."""
+    with ExitStack() as opened:
+        is_taken = False
+        with suppress(OSError):
+            file = opened.enter_context(open_regular(path / EVENTS))
+            try:
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_taken = True
+        yield is_taken

@@ -53,12 +53,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class UnreadableRun:
-    """A folder with a log that can't be read.
-
-    Args:
-        path: The folder.
-        reason: Why.
-    """
+    """A folder with a log that can't be read."""
 
     path: Path
     reason: str
@@ -153,7 +148,6 @@ class RunClock:
         """Take the next event into account.
 
         Args:
-            name: Its type.
             now: Its time on the monotonic clock, as the log has it.
         """
         if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
@@ -176,11 +170,7 @@ def _error(finished: RunFinished | None) -> str | None:
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a task; its images and other things are named by their type.
-
-    Args:
-        messages: Its messages, as AutoGen dumps them.
-    """
+    """Return the text of a task; its images and other things are named by their type."""
     parts: list[Any] = []
     for message in messages:
         content = message.get("content")

@@ -57,8 +57,6 @@ class LogWriter:
     if possible, a `LogStopped`; the run goes on.
 
     Args:
-        folder: The run's folder.
-        redaction: Removes secrets from what is written.
         last: `seq` of the last event that is in the log.
         chain: Adds codes to the lines, after the last one in the log; None for none.
     """
@@ -77,12 +75,11 @@ class LogWriter:
         self._mac = chain.mac if chain is not None else b""  # of what has been written
         self._found: int | None = None
         self._descriptor = -1
-        self._release: Callable[[], None] = _nothing
+        self._release: Callable[[], None] = lambda: None
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._warned = False
 
     @classmethod
     async def create(cls, folder: Path | str, redaction: Redaction) -> Self:
@@ -90,13 +87,9 @@ class LogWriter:
 
         Args:
             folder: The run's folder; it must not exist, or be empty. Its parents are made.
-            redaction: Removes secrets from what is written.
 
         Returns:
             The writer, also if nothing can be written; then `stopped` says why.
-
-        Raises:
-            FileExistsError: There is something already.
         """
         writer = cls(Path(folder), redaction)
         await writer._open(new=True)
@@ -116,15 +109,12 @@ class LogWriter:
         """Continue the log of a run; what is behind its last whole line is cut off.
 
         Args:
-            folder: The run's folder.
-            redaction: Removes secrets from what is written.
             last: `seq` of the last event that was read.
             size: Bytes up to the end of that event's line.
             found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
             chain: What has checked the log up to there, if this user has written it. Default: new lines have no codes, either.
 
         Raises:
-            LogLocked: Another process writes it, or has written it meanwhile.
             OSError: It can't be written: a run must not be continued without a log.
         """
         writer = cls(Path(folder), redaction, last, chain)
@@ -204,7 +194,6 @@ class LogWriter:
         """Append an event, and wait until it is written, or until the log has ended.
 
         Args:
-            event: The event.
             sync: Whether to wait until it and all before it are on the disk.
         """
         if self._is_open:
@@ -242,9 +231,8 @@ class LogWriter:
             self._stop(f"the disk did not answer within {DEADLINE_S:g} s")
 
     def _stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-        if not self._warned:
-            self._warned = True
+        if self.stopped is None:
+            self.stopped = reason
             logger.warning("the run goes on without a log in %s: %s", self.folder, reason)
 
     # In the thread
@@ -345,11 +333,7 @@ class _Item:
 
 
 def lock(descriptor: int, folder: Path) -> None:
-    """Take the lock that the one writer of a log holds until it ends, however it ends.
-
-    Raises:
-        LogLocked: Another writer holds it.
-    """
+    """Take the lock that the one writer of a log holds until it ends, however it ends."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
@@ -361,10 +345,6 @@ def lock(descriptor: int, folder: Path) -> None:
         else:
             return
     raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
-
-
-def _nothing() -> None:
-    """Release nothing, before the folder has been opened."""
 
 
 def _reason(error: BaseException) -> str:

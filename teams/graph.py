@@ -13,7 +13,7 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.teams.errors import GraphError
-from autogen_codeact.teams.messages import Message
+from autogen_codeact.teams.run import Message
 from autogen_codeact.teams.speakers import Conversation, Position, Speakers
 
 COMPLETE = "Digraph execution is complete"

@@ -10,7 +10,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
 
-from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.executors.tools.policies import ToolPolicy
 from autogen_codeact.teams.speakers import Speakers
 from codeact_sandbox.protocols import ObservedExecutor

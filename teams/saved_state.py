@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import problems
 from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.teams.messages import Message
-from autogen_codeact.teams.run import SavedRun
+from autogen_codeact.teams.run import Message, SavedRun
 from autogen_codeact.teams.speakers import P, Speakers
 from autogen_codeact.teams.undo import Undo, snapshot
 
@@ -26,14 +25,7 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, Recursion
 
 @dataclass
 class Memory(Generic[P]):
-    """The state of a team between two turns.
-
-    Args:
-        position: Where the speaker policy is.
-        unread: The messages that each participant has not been given yet, by name.
-        thread: Everything that was said.
-        turn: Turns taken of the run under way.
-    """
+    """The state of a team between two turns; `unread` are the messages that each participant has not been given yet."""
 
     position: P
     unread: dict[str, list[BaseChatMessage]]

@@ -22,7 +22,7 @@ from autogen_core.models import (
 from pydantic import BaseModel, ConfigDict
 
 from autogen_codeact.teams.errors import SelectionError, SpeakerError
-from autogen_codeact.teams.messages import Message
+from autogen_codeact.teams.run import Message
 from autogen_codeact.teams.speakers import Conversation, Position, Speakers
 
 CandidateFunc = Callable[[Sequence[Message]], Sequence[str] | Awaitable[Sequence[str]]]

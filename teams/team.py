@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, ClassVar, Self
 
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
@@ -16,14 +15,11 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
-from autogen_codeact.teams.budget import Budget, Meter, Used
 from autogen_codeact.teams.config import TeamConfig, load_part, load_participants
-from autogen_codeact.teams.message_bus import renew
-from autogen_codeact.teams.messages import Message, Task, message_types, task_messages
-from autogen_codeact.teams.run import Run, SavedRun
+from autogen_codeact.teams.run import Budget, Message, Meter, Run, SavedRun, Task, Used, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
-from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks
+from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks, renew
 
 
 class Team(BaseTeam, Component[TeamConfig]):
@@ -245,20 +241,9 @@ class Team(BaseTeam, Component[TeamConfig]):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> TaskResult:
-        """Run the team and return the messages that `run_stream` yields, chunks left out.
+        """Run the team and return the messages that `run_stream` yields, chunks left out, and the reason why it stopped.
 
-        Args:
-            task: What to do. Default: go on with what was said before.
-            cancellation_token: Ends the run. A token stays cancelled: use a new one for each run.
-            output_task_messages: Whether the task is among the messages of the result. Default: yes.
-
-        Returns:
-            The messages and the reason why the run stopped.
-
-        Raises:
-            ValueError: The task is empty or of a wrong type, or the team is running.
-            SpeakerError: Nobody can speak next.
-            BaseException: Whatever a participant or the termination condition raised, itself.
+        The arguments and the exceptions are those of `run_stream`.
         """
         async for event in self.run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
@@ -267,7 +252,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 result = event
         return result
 
-    async def run_stream(
+    def run_stream(
         self,
         *,
         task: Task = None,
@@ -286,12 +271,11 @@ class Team(BaseTeam, Component[TeamConfig]):
             SpeakerError: Nobody can speak next.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
-        meter = Meter(self._budget, Used(), self._outer)
-        self._outer = None
-        messages = task_messages(task, self._known_types)
+        outer, self._outer = self._outer, None
 
         async def begin() -> Run:
-            run = Run(meter, self._known_types)
+            messages = task_messages(task, self._known_types)
+            run = Run(Meter(self._budget, Used(), outer), self._known_types)
             if self._termination_condition is not None and self._termination_condition.terminated:
                 run.finish("The group chat has already terminated.")
                 return run
@@ -306,11 +290,9 @@ class Team(BaseTeam, Component[TeamConfig]):
                 run.batches.append([*messages])
             return run
 
-        async with aclosing(self._stream(begin, cancellation_token)) as stream:
-            async for event in stream:
-                yield event
+        return self._stream(begin, cancellation_token)
 
-    async def continue_stream(
+    def continue_stream(
         self, state: Mapping[str, Any], *, cancellation_token: CancellationToken | None = None
     ) -> AsyncGenerator[Message | TaskResult, None]:
         """Go on with a run that was interrupted, perhaps in another process, and yield what comes then.
@@ -333,9 +315,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 await self._termination_condition.reset()
             return Run(Meter(self._budget, saved.used, None), self._known_types, messages, batches)
 
-        async with aclosing(self._stream(begin, cancellation_token)) as stream:
-            async for event in stream:
-                yield event
+        return self._stream(begin, cancellation_token)
 
     async def _stream(
         self, begin: Callable[[], Awaitable[Run]], token: CancellationToken | None

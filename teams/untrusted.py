@@ -16,12 +16,7 @@ Rule = Callable[[Any], str | None]
 
 @dataclass(frozen=True)
 class Part:
-    """A field that holds components.
-
-    Args:
-        kind: What they must be, such as "agent".
-        many: Whether the field is a list of them.
-    """
+    """A field that holds a component of a kind, such as "agent", or a list of `many`."""
 
     kind: str
     many: bool = False

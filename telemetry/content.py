@@ -104,7 +104,6 @@ class _Budget:
         self.left = MAX_CHARS
 
     def cut(self, text: str) -> str:
-        """Return as much of a text as may be shown."""
         shown = text if len(text) <= max(self.left, len(CUT)) else text[: self.left] + CUT
         self.left = max(0, self.left - len(text))
         return shown

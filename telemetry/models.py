@@ -71,7 +71,6 @@ def _name(attributes: Mapping[str, Any]) -> str:
 
 
 def _describe(client: ChatCompletionClient) -> dict[str, Any]:
-    """Return what is the same in all calls of a client."""
     inner = getattr(client, "client", None)
     if isinstance(inner, ChatCompletionClient):  # of a cache
         return _describe(inner)
@@ -87,7 +86,6 @@ def _describe(client: ChatCompletionClient) -> dict[str, Any]:
 
 @harmless
 def _add_request(attributes: dict[str, Any], client: ChatCompletionClient, kwargs: Mapping[str, Any]) -> None:
-    """Add what one call asks for to the attributes."""
     inner = getattr(client, "client", None)
     if isinstance(inner, ChatCompletionClient):
         _add_request(attributes, inner, kwargs)

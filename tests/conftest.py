@@ -18,8 +18,8 @@ from codeact_sandbox import pool_manager
 from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect
 from tests import environment
-from tests.executors import reused
 from tests.file_seconds import Recorder, put_long_files_first, share_compilation
+from tests.sandbox import reused
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -190,3 +190,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         assert done.returncode == 0, done.stdout + done.stderr
     (sandbox,), (agents,) = folder.glob("codeact_sandbox-*.whl"), folder.glob("autogen_codeact-*.whl")
     return sandbox, agents
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with the options that are the parameter of the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user can't mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)

@@ -10,7 +10,7 @@ import pytest
 
 STORED = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).parents[1]
-LOOKS_FOR_PROCESSES = {"abuse", "executors"}
+LOOKS_FOR_PROCESSES = {"abuse", "executors", "sandbox"}
 """Folders whose tests look for processes that are left behind."""
 SHORTEST_S = 2
 """Files that take less are not stored."""

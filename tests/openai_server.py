@@ -150,6 +150,12 @@ class OpenAIServer:
         self._http.server_close()
         self._thread.join()
 
+    def __enter__(self) -> OpenAIServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     async def __aenter__(self) -> OpenAIServer:
         return self.start()
 

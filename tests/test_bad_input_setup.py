@@ -25,8 +25,8 @@ from autogen_codeact.executors import (
 from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
 from tests.cases import case
-from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
+from tests.sandbox import reused
 from tests.wire import fenced, texts_of
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]

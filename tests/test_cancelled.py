@@ -14,8 +14,8 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team
-from tests.executors import reused
 from tests.openai_server import OpenAIServer, Reply, structured
+from tests.sandbox import reused
 from tests.wire import (
     FAILS_CODE,
     MODES,

@@ -20,8 +20,8 @@ from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team
-from tests.executors import reused
 from tests.openai_server import OpenAIServer, Reply, structured
+from tests.sandbox import reused
 from tests.wire import (
     ANSWER,
     FAILS_CODE,

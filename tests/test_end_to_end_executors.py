@@ -17,8 +17,8 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.executors import reused
 from tests.openai_server import OpenAIServer, structured
+from tests.sandbox import reused
 from tests.wire import (
     ANSWER,
     FAILS_CODE,

@@ -74,19 +74,6 @@ def test_forked_program_sees_what_it_would_see_in_a_new_interpreter(tmp_path: Pa
     assert forked == new
 
 
-def test_forked_program_is_a_process_of_its_own(tmp_path: Path) -> None:
-    command = ["-c", "import os; print(os.getpid(), flush=True); os._exit(7)"]
-    done = [processes.start(command, env=os.environ, cwd=tmp_path) for _ in range(2)]
-    numbers = []
-    for process in done:
-        with process:
-            assert process.stdout is not None
-            numbers.append(int(process.stdout.read()))
-        assert process.returncode == 7
-    assert numbers == [process.pid for process in done]
-    assert len({*numbers, os.getpid()}) == 3
-
-
 @pytest.mark.parametrize(
     ("program", "number", "status"),
     [
@@ -156,26 +143,8 @@ def test_variable_that_python_reads_at_its_start_needs_a_new_interpreter() -> No
             assert processes.run(command, env={**processes.ENVIRONMENT, **more}).stdout == f"{not new}\n"
 
 
-def test_program_that_does_not_end_is_killed() -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        processes.run(["-c", "import time; time.sleep(50)"], env=os.environ, timeout=0.2)
-
-
 def test_import_that_warns_stops_the_server(tmp_path: Path) -> None:
     (tmp_path / "docker.py").write_text("import warnings\nwarnings.warn('old')\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with pytest.raises(AssertionError, match=r"(?s)the fork server has failed: .*UserWarning: old"):
         processes.start_server(f"{processes.ADDRESS}-that-warns", env)
-
-
-@pytest.mark.parametrize("options", [(), ("-W", "error"), ("-W", "error", "-W", "ignore:Resolved model mismatch")])
-def test_forked_program_has_the_filters_of_warnings_that_its_options_make(options: tuple[str, ...]) -> None:
-    program = "import sys, warnings; print(sys.warnoptions, *warnings.filters, sep='\\n')"
-    forked, new = (
-        processes.run(["-c", program], env=os.environ, options=options, new_interpreter=new).stdout.splitlines()
-        for new in (False, True)
-    )
-    assert forked[0] == new[0] == str(list(options[1::2]))
-    # Imported modules add some of their own, but none of this kind.
-    every = "('error', None, <class 'Warning'>, None, 0)"
-    assert [line for line in forked if line in {*new, every}] == new

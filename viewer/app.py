@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,34 +19,35 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from autogen_codeact.runs.errors import RunError, RunFileError
+from autogen_codeact.runs.files import FILES
+from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.files import file_answer
 from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
+from autogen_codeact.viewer.text import download_name
+from codeact_sandbox.types.displays import IMAGES
 
 MAX_STEPS_AT_ONCE = 200
 MAX_SUMMARIES_AT_ONCE = 5_000
 _MAX_ROWS = 1_000
 _MAX_OPEN = 12
+_MAX_WAITING = 40
+_MAX_DIGITS = 15
 _MAX_BODY = 16 * 1024
 _MAX_QUERY = 500
 _SEARCH_S = 20.0
 _QUIET_S = 0.5
 _SEARCHED_AT_ONCE = 50
 _MAX_FOUND = 2_000
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Viewer:
-    """The state of the application.
-
-    Args:
-        catalog: The runs.
-        control: What the buttons of a live run do, or None.
-        base: The beginning of all paths, with the token.
-    """
+    """The state of the application."""
 
     def __init__(self, catalog: Catalog, control: RunControl | None, base: str) -> None:
         self.catalog = catalog
@@ -54,11 +57,7 @@ class Viewer:
         self._last_request = 0.0
 
     async def let_pages_finish(self, limit_s: float) -> None:
-        """Wait until the pages of runs that have ended know it, and have asked for what was new.
-
-        Args:
-            limit_s: Seconds to wait at most.
-        """
+        """Wait until the pages of runs that have ended know it, and have asked for what was new."""
         deadline = time.monotonic() + limit_s
         while (now := time.monotonic()) < deadline and (  # noqa: ASYNC110 - of many pages
             any(each.waiting for each in self._open.values()) or now - self._last_request < _QUIET_S
@@ -171,14 +170,17 @@ class Viewer:
         """Answer with a file of the run: images are shown, everything else is a download."""
         digest = request.path_params["sha256"]
         kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
-        return await self._run(request).call(lambda steps: file_answer(steps.run.folder, digest, kind, name))
+        return await self._run(request).call(lambda steps: _file_answer(steps.run.folder, digest, kind, name))
 
     # Live
 
     async def changes(self, request: Request) -> Response:
         """Answer with what is new in a run, when something is."""
         run, since = self._run(request), _number(request, "since", 0)
-        known = [int(each) for each in request.query_params.get("questions", "").split(",") if each.isdecimal()]
+        if sum(each.waiting for each in self._open.values()) >= _MAX_WAITING:
+            raise HTTPException(503, "Too many pages wait for changes.")
+        shown = request.query_params.get("questions", "").split(",")
+        known = {int(each) for each in shown if each.isdecimal() and len(each) <= _MAX_DIGITS}
         changes = await run.changes(since, known)
         self._last_request = time.monotonic()  # the page asks for the steps now
         return _json(changes)
@@ -225,12 +227,24 @@ class Viewer:
             del self._open[name]
 
 
-def make_app(viewer: Viewer) -> Starlette:
-    """Return the application.
+def _file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Response:
+    """Return a file of a run as an answer that can't act as a part of our page. Call it in a thread."""
+    if not _HASH.fullmatch(digest):
+        raise HTTPException(404, "A file's name is its SHA-256 hash in hexadecimal digits.")
+    try:
+        size = (folder.path / FILES / digest).lstat().st_size
+    except OSError:
+        raise RunFileError("The run has no such file.") from None
+    data = folder.read_file(StoredFile(sha256=digest, size=size))
+    if kind in IMAGES:
+        return Response(data, media_type=kind, headers={"Content-Disposition": "inline"})
+    plain = download_name(re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:])) or digest[:16]
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(download_name(name) or plain, safe='')}"
+    return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
 
-    Args:
-        viewer: Its state; it is closed when the application ends.
-    """
+
+def make_app(viewer: Viewer) -> Starlette:
+    """Return the application."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -283,7 +297,7 @@ def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not (text.isdecimal() and text.isascii() and len(text) < 16):
+    if not (text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS):
         raise HTTPException(400, f"{name} must be a whole number.")
     return int(text)
 

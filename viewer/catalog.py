@@ -70,11 +70,7 @@ class Catalog:
         return next(iter(self._fixed)) if len(self._fixed) == 1 else None
 
     def locate(self, name: str) -> Path | None:
-        """Return the folder of a run, or None if there is no run of this name. Symbolic links are none.
-
-        Args:
-            name: Its `id`.
-        """
+        """Return the folder of a run, or None if there is no run of this name. Symbolic links are none."""
         if self.folder is None:
             return self._fixed.get(name)
         if name in ("", ".", "..") or "/" in name or "\0" in name:
@@ -85,12 +81,6 @@ class Catalog:
         except (OSError, ValueError):
             return None
         return path if found else None
-
-    def name_of(self, run: Path) -> str | None:
-        """Return the name of the run in a folder, or None if it is not among these."""
-        if self.folder is None:
-            return next((name for name, path in self._fixed.items() if path == run), None)
-        return run.name if run.parent == self.folder else None
 
     def rows(self) -> tuple[list[RunRow], int, bool]:
         """Return the runs that have been read, the number of all, and whether others are being read. Call it in a thread."""
@@ -173,12 +163,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def summary_row(name: str, path: Path) -> RunRow:
-    """Return the row of a run, also of one whose log can't be read.
-
-    Args:
-        name: Its name.
-        path: Its folder.
-    """
+    """Return the row of a run, also of one whose log can't be read."""
     row: RunRow = {
         "id": name,
         "name": bounded(name, 200),
@@ -216,12 +201,7 @@ def summary_row(name: str, path: Path) -> RunRow:
 
 
 def chosen(rows: list[RunRow], query: dict[str, str]) -> list[RunRow]:
-    """Return the runs that fit a query, the latest first.
-
-    Args:
-        rows: The runs.
-        query: `search`, words that all have to be somewhere, and `outcome`.
-    """
+    """Return the runs that fit a query, the latest first."""
     words, outcome = query.get("search", "").casefold().split(), query.get("outcome")
     found = [row for row in rows if (not outcome or row["outcome"] == outcome) and (not words or _has(row, words))]
     return sorted(found, key=lambda row: (row["started"], row["id"]), reverse=True)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,12 +62,6 @@ def _decided(text: str) -> str:
     return printable(text.replace("\r\n", "\n"), keep="\n\t")
 
 
-@dataclass
-class _OpenQuestion:
-    question: ApprovalQuestion
-    answer: Future[bool] = field(default_factory=Future)
-
-
 class RunControl:
     """The buttons of a live run's page. The page is served in another thread; all methods can be called from any.
 
@@ -83,7 +77,7 @@ class RunControl:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._open: dict[int, _OpenQuestion] = {}
+        self._open: dict[int, tuple[ApprovalQuestion, Future[bool]]] = {}
         self.stopped = False
         """Whether somebody has asked to stop the run."""
 
@@ -91,7 +85,7 @@ class RunControl:
     def questions(self) -> list[QuestionDocument]:
         """The questions that wait for an answer."""
         with self._lock:
-            return [each.question.document(number) for number, each in self._open.items()]
+            return [question.document(number) for number, (question, _) in self._open.items()]
 
     async def ask(self, question: ApprovalQuestion) -> bool:
         """Ask on the page, and return the first answer.
@@ -106,12 +100,12 @@ class RunControl:
         """
         if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
             raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
-        waiting = _OpenQuestion(question)
+        answer: Future[bool] = Future()
         with self._lock:
             number = next(self._numbers)
-            self._open[number] = waiting
+            self._open[number] = (question, answer)
         try:
-            return await asyncio.wrap_future(waiting.answer)
+            return await asyncio.wrap_future(answer)
         finally:
             with self._lock:
                 self._open.pop(number, None)
@@ -127,10 +121,10 @@ class RunControl:
             Whether it was still open: the first answer counts.
         """
         with self._lock:
-            waiting = self._open.pop(number, None)
-        if waiting is None or not waiting.answer.set_running_or_notify_cancel():
+            _, waiting = self._open.pop(number, (None, None))
+        if waiting is None or not waiting.set_running_or_notify_cancel():
             return False
-        waiting.answer.set_result(approve)
+        waiting.set_result(approve)
         return True
 
     def stop(self) -> None:

@@ -11,10 +11,8 @@ from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
-    ConversationChanged,
     HostCallFinished,
     HostCallStarted,
-    LogStopped,
     MessageLogged,
     ModelCallFinished,
     RunEvent,
@@ -27,12 +25,12 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
-from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import CallRecord, DisplayRecord, ResultRecord
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
-from autogen_codeact.viewer.indexing import MALFORMED, change_text
-from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
+from autogen_codeact.viewer.indexing import MALFORMED
+from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, Step
 from autogen_codeact.viewer.text import (
     bounded,
     count,
@@ -44,7 +42,7 @@ from autogen_codeact.viewer.text import (
 )
 from codeact_sandbox.highlight import pieces
 from codeact_sandbox.types.displays import is_json
-from codeact_sandbox.types.result import last_line
+from codeact_sandbox.types.result import ErrorInfo, last_line
 
 TEXT_CHARS = 200_000
 CODE_CHARS = 200_000
@@ -53,30 +51,18 @@ DISPLAY_CHARS = 1_000_000
 MAX_PARTS = 100
 """Displays, calls and connections of a block that its document has."""
 
-_ALWAYS = (
-    *("number", "kind", "agent", "time", "duration_s", "timing", "running", "usage"),
-    *("text", "notes"),
-)
+_ALWAYS = ("number", "kind", "agent", "time", "duration_s", "running", "usage", "text")
 Event = RunEvent | UnknownEvent | Gap
 
 
 def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
-    """Return the document of a step.
-
-    Args:
-        run: The run.
-        entry: What the index knows of the step.
-        events: Its events.
-        running: Whether it is still going on.
-        highlighted: Whether code gets its `spans`.
-    """
+    """Return the document of a step."""
     step: Step = {
         "number": entry.number,
         "kind": entry.kind,
         "agent": visible(entry.agent[:200]) if entry.agent is not None else None,
         "time": visible(entry.time),
-        "duration_s": round(entry.model_s + entry.sandbox_s + entry.tools_s, 6),
-        "timing": entry.timing,
+        "duration_s": round(entry.took_s, 6),
         "running": running,
         "usage": entry.usage,
     }
@@ -84,7 +70,7 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
         _fill(run, entry, step, events, running=running)
     except MALFORMED as error:
         # Of a log that nobody of ours has written; the other steps can be shown.
-        step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}", "notes": []}
+        step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}"}
         return cast(Step, {name: step[name] for name in _ALWAYS})  # type: ignore[literal-required]
     if highlighted and step.get("code"):
         spans = pieces(step["code"], step["language"])
@@ -93,9 +79,10 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
 
 
 def _fill(run: Run, entry: StepEntry, step: Step, events: Sequence[Event], *, running: bool) -> None:
-    if entry.gap is not None:
-        reason, lines = entry.gap
-        step["text"], step["notes"] = bounded(reason), [f"{lines:,} lines"] if lines > 1 else []
+    if entry.kind in ("event", "gap", "resumed"):
+        step["text"] = entry.title
+    if entry.gap_lines > 1:
+        step["notes"] = [f"{entry.gap_lines:,} lines"]
     if bad := next((each for each in events if isinstance(each, Gap)), None):
         step["notes"] = [f"A part of this step can't be read: line {bad.line}: {bad.reason}"]
     for event in events:
@@ -140,16 +127,9 @@ def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent
             _take_result(run, entry, step, event)
         case HostCallStarted() | HostCallFinished():
             _take_call(step, event)
-        case _:
-            _take_event_of_run(step, event)
-
-
-def _take_event_of_run(step: Step, event: RunEvent | UnknownEvent) -> None:
-    match event:
         case RunStarted() | TurnStarted():
             step["text"], step["text_bytes"] = shortened(task_text(event.task or ()), TEXT_CHARS)
         case RunResumed():
-            step["text"] = "The run was continued by another process."
             step["notes"] = [f"Process {event.process.pid} on {bounded(event.process.host, 200)}"]
         case RunFinished():
             step["outcome"] = event.outcome
@@ -157,14 +137,9 @@ def _take_event_of_run(step: Step, event: RunEvent | UnknownEvent) -> None:
             step["error"] = _error(event.error)
             step["duration_s"] = seconds(event.duration_s)
         case TurnFinished():
-            step["text"] = "The turn was stopped." if event.error is None else "The turn failed."
             step["error"] = _error(event.error)
-        case ConversationChanged():
-            step["text"] = change_text(event.change)
         case ValueLogged():
             step["text"] = f"The session was rebuilt: {json_text(event.value)}"
-        case LogStopped():
-            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
         case UnknownEvent():
             step["text"] = json_text(event.data)
 
@@ -252,7 +227,6 @@ def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
     code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
     step["language"] = bounded(blocks[0][1], 40) if blocks else ""
     step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
-    step["spans"] = None
 
 
 def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -> None:
@@ -306,14 +280,6 @@ def _complete_block(entry: StepEntry, step: Step, *, running: bool) -> None:
         step["output"], step["output_bytes"] = output_text(str(entry.live), OUTPUT_CHARS)
     if entry.is_open:
         step["outcome"] = "running" if running else "interrupted"
-    empty: dict[str, Any] = {
-        **dict.fromkeys(("code", "language", "output", "text"), ""),
-        **dict.fromkeys(("code_bytes", "output_bytes", "spans", "value", "exit_code", "error", "state")),
-        **{name: [] for name in ("displays", "calls", "connections", "files", "notes")},
-        "truncated": 0,
-    }
-    for name, value in empty.items():
-        step.setdefault(name, value)  # type: ignore[misc]
 
 
 def _display(run: Run, display: DisplayRecord) -> DisplayDocument:
@@ -344,7 +310,7 @@ def _call(record: CallRecord) -> CallDocument:
         "error": _error(record.error),
         "duration_s": seconds(record.duration_s),
         "approval": "refused" if record.outcome == "refused" else None,
-        "images": [_image(each) for each in record.images[:20]],
+        "images": [reference(each.file, each.media_type) for each in record.images[:20]],
     }
 
 
@@ -356,12 +322,6 @@ def _plain(result: Any) -> Any:
         if len(texts) == len(parts):
             return "\n".join(texts)
     return result
-
-
-def _image(image: Any) -> FileReference:
-    found = reference(image.file, image.media_type)
-    assert found is not None
-    return found
 
 
 def _take_call(step: Step, event: HostCallStarted | HostCallFinished) -> None:
@@ -395,5 +355,5 @@ def _call_of_model(result: Any) -> CallDocument:
     }
 
 
-def _error(error: ErrorRecord | None) -> str | None:
+def _error(error: ErrorInfo | None) -> str | None:
     return bounded(f"{error.type}: {error.message}") if error is not None else None

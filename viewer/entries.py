@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from autogen_codeact.viewer.schema import StepKind, Summary, Timing, Usage
+from autogen_codeact.viewer.schema import StepKind, Summary, Usage
 from autogen_codeact.viewer.text import title, visible
 
 _LIVE_CHARS = 256 * 1024
 
 
 class Place(NamedTuple):
-    """Where a line of the log is.
-
-    Args:
-        number: Its number, from 1.
-        start: Where it begins, in bytes.
-        size: Its bytes, without the line end.
-    """
+    """Where a line of the log is."""
 
     number: int
     start: int
@@ -49,52 +43,27 @@ class LiveText:
 
 @dataclass(slots=True)
 class StepEntry:
-    """One step.
-
-    Args:
-        number: Its number, from 1.
-        kind: Its kind; it can change as long as the step goes on.
-        agent: Its agent's key in the log, or its sender's name.
-        time: When it began, ISO 8601.
-        process: How often the run had been resumed before.
-        is_open: Whether it has no end yet.
-        places: Where its events are.
-        model_s, sandbox_s, tools_s: Seconds in the model, the sandbox and tools.
-        usage: Tokens of the model, or None.
-        title: Its short text.
-        outcome: How its code or the run ended.
-        state: What became of the session's memory.
-        live: What it has written by now, until the events that have all of it are there.
-        gap: Why its part of the log can't be read, and how many lines it has.
-        known_files: Copies of its changed files from before, by name, as the log has them.
-        answer: The model's answer, to see whether a message repeats it.
-        revision: Number of its last change among all changes of the run.
-    """
+    """One step."""
 
     number: int
-    kind: StepKind
-    agent: str | None
+    kind: StepKind  # it can change as long as the step goes on
+    agent: str | None  # its agent's key in the log, or its sender's name
     time: str
-    process: int = 0
+    process: int = 0  # how often the run had been resumed before
     is_open: bool = False
     places: list[Place] = field(default_factory=list)
-    model_s: float = 0.0
-    sandbox_s: float = 0.0
-    tools_s: float = 0.0
+    took_s: float = 0.0
     usage: Usage | None = None
     title: str = ""
     outcome: str | None = None
     state: Any = None
-    live: LiveText | None = None
-    gap: tuple[str, int] | None = None
-    known_files: dict[str, Any] = field(default_factory=dict)
-    answer: str | None = None
-    revision: int = 0
-
-    @property
-    def timing(self) -> Timing:
-        """The seconds spent in the model, the sandbox and host tools."""
-        return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
+    live: LiveText | None = None  # what it has written by now, until the events that have all of it are there
+    gap_lines: int = 0
+    known_files: dict[str, Any] = field(
+        default_factory=dict
+    )  # earlier copies of its changed files, as the log has them
+    answer: str | None = None  # the model's answer, to see whether a message repeats it
+    revision: int = 0  # number of its last change among all changes of the run
 
     def set_title(self, text: object) -> None:
         """Take the first words of a text as the title, unless it is empty."""
@@ -102,11 +71,7 @@ class StepEntry:
             self.title = title(text.lstrip())
 
     def summary(self, *, running: bool) -> Summary:
-        """Return its short form.
-
-        Args:
-            running: Whether it is still going on.
-        """
+        """Return its short form."""
         outcome = self.outcome
         if self.kind == "block" and self.is_open:
             outcome = "running" if running else "interrupted"

@@ -21,13 +21,7 @@ _MAX_DIFF = 32 * 1024
 
 
 def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> list[FileDocument]:
-    """Return the files that a block added or changed, at most `MAX_FILES`.
-
-    Args:
-        run: The run, which has copies of the files.
-        result: The block's result.
-        known: The copies from before the block by name, as the log has them.
-    """
+    """Return the files that a block added or changed, at most `MAX_FILES`."""
     before = result.files_before
     return [
         _changed(run, each, known.get(each.name), is_new=before is not None and each.name not in before)
@@ -35,10 +29,8 @@ def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> l
     ]
 
 
-def reference(file: StoredFile | None, media_type: str) -> FileReference | None:
+def reference(file: StoredFile, media_type: str) -> FileReference:
     """Return how a document refers to a file of the run's folder."""
-    if file is None:
-        return None
     note = bounded(file.note) if file.note is not None else None
     return {"sha256": file.sha256, "size": file.size, "media_type": visible(media_type[:200]), "note": note}
 
@@ -51,7 +43,7 @@ def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) 
         "change": "added" if is_new else "changed",
         "size": artifact.size,
         "diff": _difference(run, None if is_new else old, artifact.file, artifact.name, is_new=is_new),
-        "file": reference(artifact.file, artifact.media_type),
+        "file": reference(artifact.file, artifact.media_type) if artifact.file is not None else None,
         "note": bounded(artifact.note) if artifact.note is not None else None,
     }
 

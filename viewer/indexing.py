@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,29 +53,10 @@ class StepIndex:
         self.finished: dict[str, Any] | None = None
         self.resumed = self.gaps = self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
         self.clock = RunClock()
-        self._timing: Timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
+        self.timing: Timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
         self._agents: dict[str, _Agent] = {}
         self._by_source: dict[str, list[str]] = {}
         self._task_ids: set[str] = set()
-        self._handlers: dict[str, Callable[[RawEvent], None]] = {
-            "run_started": self._run_started,
-            "run_resumed": self._run_resumed,
-            "message": self._message,
-            "chunk": self._chunk,
-            "model_call_started": self._model_call_started,
-            "model_call_finished": self._model_call_finished,
-            "block_started": self._block_started,
-            "block_finished": self._block_finished,
-            "value": self._value,
-            "host_call_started": self._host_call,
-            "host_call_finished": self._host_call,
-            "boundary": lambda line: None,
-            "turn_started": self._turn_started,
-            "turn_finished": self._turn_finished,
-            "conversation_changed": self._conversation_changed,
-            "run_finished": self._run_finished,
-            "log_stopped": self._log_stopped,
-        }
 
     def is_running(self, entry: StepEntry) -> bool:
         """Return whether a step goes on if the run does."""
@@ -85,15 +66,6 @@ class StepIndex:
         """Note that a step has changed."""
         self.revision += 1
         entry.revision = self.revision
-
-    def total_timing(self) -> Timing:
-        """Return the sums of the seconds of all steps."""
-        timing = self._timing
-        return {
-            "model_s": round(timing["model_s"], 6),
-            "sandbox_s": round(timing["sandbox_s"], 6),
-            "tools_s": round(timing["tools_s"], 6),
-        }
 
     def add(self, line: RawEvent | Gap) -> None:
         """Add the next line of the log."""
@@ -109,7 +81,7 @@ class StepIndex:
             return
         try:
             self.clock.see(line.name, line.data.get("monotonic"))
-            self._handlers.get(line.name, self._unknown)(line)
+            getattr(self, f"_on_{line.name}", self._unknown)(line)
         except MALFORMED:
             self.gaps += 1
             self._add_gap(f"this is not an event of type {title(line.name)}", 1)
@@ -138,11 +110,11 @@ class StepIndex:
 
     def _add_gap(self, reason: str, lines: int) -> None:
         last = self.entries[-1] if self.entries else None
-        if last is not None and last.kind == "gap" and last.gap is not None:
-            last.gap = (last.gap[0], last.gap[1] + lines)
+        if last is not None and last.kind == "gap" and last.gap_lines:
+            last.gap_lines += lines
         else:
             last = self._new("gap", None, None)
-            last.gap = (reason, lines)
+            last.gap_lines = lines
             last.set_title(reason)
         self.touch(last)
 
@@ -165,7 +137,7 @@ class StepIndex:
 
     # Events
 
-    def _run_started(self, line: RawEvent) -> None:
+    def _on_run_started(self, line: RawEvent) -> None:
         task = line.data.get("task") or []
         self._task_ids = {str(each["id"]) for each in task if "id" in each}
         for each in line.data.get("agents", []):
@@ -174,7 +146,7 @@ class StepIndex:
             entry = self._new("task", str(task[0].get("source", "user")), line)
             entry.set_title(task_text(task))
 
-    def _turn_started(self, line: RawEvent) -> None:
+    def _on_turn_started(self, line: RawEvent) -> None:
         task = line.data["task"]
         ids = {str(each["id"]) for each in task if "id" in each}
         if ids and ids <= self._task_ids and self.entries and self.entries[-1].kind == "task":
@@ -184,24 +156,23 @@ class StepIndex:
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
         entry.set_title(task_text(task))
 
-    def _turn_finished(self, line: RawEvent) -> None:
+    def _on_turn_finished(self, line: RawEvent) -> None:
         if line.data["outcome"] != "completed":
             entry = self._new("event", None, line)
             entry.outcome = str(line.data["outcome"])[:40]
-            error = line.data.get("error")
-            entry.set_title(
-                f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped."
-            )
+            entry.set_title("The turn failed." if line.data.get("error") else "The turn was stopped.")
 
-    def _conversation_changed(self, line: RawEvent) -> None:
-        self._new("event", None, line).set_title(change_text(line.data["change"]))
+    def _on_conversation_changed(self, line: RawEvent) -> None:
+        is_reset = line.data["change"] == "reset"
+        title = "The conversation was started again." if is_reset else "The last turn was taken back."
+        self._new("event", None, line).set_title(title)
 
-    def _run_resumed(self, line: RawEvent) -> None:
+    def _on_run_resumed(self, line: RawEvent) -> None:
         self.resumed += 1
         self.finished = None
         self._new("resumed", None, line).set_title("The run was continued by another process.")
 
-    def _run_finished(self, line: RawEvent) -> None:
+    def _on_run_finished(self, line: RawEvent) -> None:
         self.finished = line.data
         entry = self._new("end", None, line)
         entry.outcome = str(line.data["outcome"])[:40]
@@ -210,18 +181,21 @@ class StepIndex:
             f"{error['type']}: {error['message']}" if error else line.data.get("stop_reason") or entry.outcome
         )
 
-    def _log_stopped(self, line: RawEvent) -> None:
+    def _on_log_stopped(self, line: RawEvent) -> None:
         self._new("gap", None, line).set_title(f"The run went on without a log: {line.data['reason']}")
         self.gaps += 1
 
-    def _value(self, line: RawEvent) -> None:
+    def _on_value(self, line: RawEvent) -> None:
         if line.data["kind"] == "rebuild":
             self._new("event", str(line.data["agent"]), line).set_title("The session was rebuilt.")
+
+    def _on_boundary(self, line: RawEvent) -> None:
+        pass  # a place to resume from, which is no step
 
     def _unknown(self, line: RawEvent) -> None:
         self._new("event", None, line).set_title(f"An event of a type that this version does not know: {line.name}")
 
-    def _model_call_started(self, line: RawEvent) -> None:
+    def _on_model_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         agent.generated = agent.ran = None
         if agent.call is not None:
@@ -229,13 +203,13 @@ class StepIndex:
         agent.call = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
 
-    def _model_call_finished(self, line: RawEvent) -> None:
+    def _on_model_call_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.call if agent.call is not None and agent.call.is_open else None
         entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
         entry.is_open, entry.live = False, None
-        entry.model_s = seconds(line.data.get("duration_s"))
-        self._timing["model_s"] += entry.model_s
+        entry.took_s = seconds(line.data.get("duration_s"))
+        self.timing["model_s"] += entry.took_s
         error, result = line.data.get("error"), line.data.get("result")
         if error is not None:
             entry.outcome = "error"
@@ -263,7 +237,7 @@ class StepIndex:
         self._keep_answer(entry, content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None)
         return entry.answer
 
-    def _block_started(self, line: RawEvent) -> None:
+    def _on_block_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry, agent.generated = agent.generated, None
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
@@ -275,24 +249,23 @@ class StepIndex:
         agent.blocks[int(line.data["number"])] = entry
         self.blocks += 1
 
-    def _block_finished(self, line: RawEvent) -> None:
+    def _on_block_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.blocks.pop(int(line.data["number"]), None) or self._new("block", agent.key, None)
         self._extend(entry, line)
         entry.is_open, agent.ran = False, entry
         result, error = line.data.get("result"), line.data.get("error")
-        duration = seconds(line.data.get("duration_s"))
+        duration, in_tools = seconds(line.data.get("duration_s")), 0.0
         if result is not None:
             entry.live = None
-            calls = result.get("tool_calls") or []
-            entry.tools_s = min(duration, sum(seconds(call.get("duration_s")) for call in calls))
+            in_tools = min(duration, sum(seconds(each.get("duration_s")) for each in result.get("tool_calls") or []))
             entry.outcome, entry.state = str(result["outcome"])[:40], _state(result.get("state"))
             self._follow_files(agent, entry, result)
         if error is not None:
             entry.outcome = "error"
-        entry.sandbox_s = max(0.0, duration - entry.tools_s)
-        self._timing["sandbox_s"] += entry.sandbox_s
-        self._timing["tools_s"] += entry.tools_s
+        entry.took_s += duration
+        self.timing["sandbox_s"] += duration - in_tools
+        self.timing["tools_s"] += in_tools
 
     def _follow_files(self, agent: _Agent, entry: StepEntry, result: Mapping[str, Any]) -> None:
         artifacts = {str(each["name"]): each for each in result.get("artifacts") or ()}
@@ -300,22 +273,23 @@ class StepIndex:
         agent.files |= {name: each.get("file") for name, each in artifacts.items()}
         self.size += _FILE_BYTES * (len(artifacts) + len(entry.known_files))
 
-    def _host_call(self, line: RawEvent) -> None:
+    def _on_host_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         number = line.data["block"]
         entry = agent.request if number == 0 else agent.blocks.get(number)
         if entry is None:
             return
         self._extend(entry, line)
-        if number == 0:
+        if number == 0:  # a call of the model itself; those of a block are in its time
             agent.request_has_calls = True
-        if line.name == "host_call_finished":
-            took = seconds(line.data["record"].get("duration_s"))
-            entry.tools_s += took
-            if number == 0:
-                self._timing["tools_s"] += took
+            if line.name == "host_call_finished":
+                took = seconds(line.data["record"].get("duration_s"))
+                entry.took_s += took
+                self.timing["tools_s"] += took
 
-    def _chunk(self, line: RawEvent) -> None:
+    _on_host_call_finished = _on_host_call_started
+
+    def _on_chunk(self, line: RawEvent) -> None:
         message = line.data["message"]
         text, agent = message["content"], self._sender(message["source"])
         if not isinstance(text, str):
@@ -333,7 +307,7 @@ class StepIndex:
 
     # Messages
 
-    def _message(self, line: RawEvent) -> None:
+    def _on_message(self, line: RawEvent) -> None:
         message = line.data["message"]
         kind, metadata = str(message["type"]), message.get("metadata") or {}
         if str(message.get("id")) in self._task_ids:
@@ -416,11 +390,6 @@ def _reason_of_decision(content: str | None) -> str | None:
     if not isinstance(found, dict) or found.keys() != {"reason", "retry"} or not isinstance(found["reason"], str):
         return None
     return found["reason"] if isinstance(found["retry"], bool) else None
-
-
-def change_text(change: object) -> str:
-    """Return what a user has done to a conversation, in a sentence."""
-    return "The conversation was started again." if change == "reset" else "The last turn was taken back."
 
 
 def _state(state: object) -> str | None:

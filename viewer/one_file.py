@@ -48,10 +48,6 @@ def export_html(run: Run, path: str | os.PathLike[str]) -> None:
 def write_html(run: Run, file: TextIO) -> None:
     """Write a run as one HTML page into an open text file, step by step.
 
-    Args:
-        run: The run.
-        file: Where to; its encoding is UTF-8.
-
     Raises:
         RunError: The log can't be read.
     """
@@ -128,11 +124,7 @@ class _Page:
 
 
 def to_json(value: object) -> str:
-    """Return JSON that can be in an element of a page.
-
-    Args:
-        value: A document.
-    """
+    """Return JSON that can be in an element of a page."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_HTML)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 
 class OpenRun:
-    """A run that is open in at least one page.
-
-    Args:
-        path: Its folder.
-        name: Its `id`.
-        control: What its buttons do, or None.
-    """
+    """A run that is open in at least one page."""
 
     def __init__(self, path: Path, name: str, control: RunControl | None) -> None:
         self._path = path
@@ -43,9 +37,6 @@ class OpenRun:
 
     async def call(self, function: Callable[[RunSteps], T]) -> T:
         """Call a function with the run in a thread.
-
-        Args:
-            function: The function.
 
         Raises:
             RunError: The run can't be read.
@@ -74,23 +65,14 @@ class OpenRun:
         return header
 
     async def read_to(self, number: int) -> None:
-        """Read on in the log until a step is known, or to the present end.
-
-        Args:
-            number: The step's number.
-        """
+        """Read on in the log until a step is known, or to the present end."""
         until = asyncio.get_running_loop().time() + _ANSWER_S
         known = await self.call(lambda steps: len(steps) >= number)
         while not known and asyncio.get_running_loop().time() < until and not self._closing:
             known = await self.call(lambda steps: _read_on(steps) or len(steps) >= number)
 
-    async def changes(self, since: int, known: Collection[int]) -> Changes:
-        """Return what is new, as soon as something is, or after a while.
-
-        Args:
-            since: The last revision that the page knows.
-            known: The questions that the page shows.
-        """
+    async def changes(self, since: int, known: Set[int]) -> Changes:
+        """Return what is new, as soon as something is, or after a while."""
         until = asyncio.get_running_loop().time() + _ANSWER_S
         self.waiting += 1
         try:
@@ -98,7 +80,7 @@ class OpenRun:
                 revision, summaries = await self.call(lambda steps: _changed(steps, since))
                 header, questions = await self.header(), self.control.questions if self.control is not None else []
                 ended = header["indexed"] and not header["live"]
-                news = summaries or ended or {each["id"] for each in questions} != set(known)
+                news = summaries or ended or {each["id"] for each in questions} != known
                 if news or self._closing or asyncio.get_running_loop().time() > until:
                     header["revision"] = revision
                     return {"header": header, "summaries": summaries, "questions": questions}

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-SCHEMA_VERSION = 1
-"""Version of the documents."""
-
 RunOutcome = Literal["running", "completed", "failed", "cancelled", "interrupted"]
 StepKind = Literal["task", "message", "model_call", "block", "decision", "handoff", "resumed", "gap", "event", "end"]
 
@@ -63,7 +60,7 @@ class QuestionDocument(TypedDict):
 
 
 class Timing(TypedDict):
-    """Seconds that a step took in the model, the sandbox and host tools."""
+    """Seconds that a run took in the model, the sandbox and host tools."""
 
     model_s: float
     sandbox_s: float
@@ -134,14 +131,13 @@ class FileDocument(TypedDict):
 
 
 class Step(TypedDict):
-    """One step of a run. The fields after `usage` depend on `kind`; a field that is missing does not apply."""
+    """One step of a run. The fields after `usage` depend on `kind`; a field that is missing is empty or does not apply."""
 
     number: int  # from 1, without gaps; the permalink is #step-N
     kind: StepKind
     agent: str | None
     time: str  # ISO 8601, UTC: when it began
     duration_s: float
-    timing: Timing
     running: bool
     usage: Usage | None
     thought: NotRequired[str]  # message, model_call, block: what the model thought before it

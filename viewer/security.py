@@ -33,13 +33,7 @@ def new_token() -> str:
 
 
 class Guard:
-    """Refuses requests without the token or from other origins, and adds the headers that every answer has.
-
-    Args:
-        app: Gets the other requests, with the token taken off their path.
-        token: The first part of each path.
-        host: The address that the server listens on, as it was given.
-    """
+    """Refuses requests without the token or from other origins, and adds the headers that every answer has."""
 
     def __init__(self, app: ASGIApp, token: str, host: str) -> None:
         self._app = app
@@ -105,11 +99,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on can be reached from this machine only.
-
-    Args:
-        host: An IP address or a name.
-    """
+    """Return whether an address to listen on can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -10,17 +10,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from autogen_codeact.viewer.catalog import Catalog
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.security import Guard, is_loopback, new_token
-
-if TYPE_CHECKING:
-    import uvicorn
 
 MISSING = "The viewer needs the extra `viewer`: pip install 'autogen-codeact[viewer]'"
 _START_S = 30.0
@@ -30,19 +26,6 @@ _BACKLOG = 128
 
 class ViewerError(RuntimeError):
     """The viewer can't be served; the message says why, and what to do."""
-
-
-def check_installed() -> None:
-    """Check that what the server needs is installed.
-
-    Raises:
-        ViewerError: It is not.
-    """
-    try:
-        import_module("starlette.applications")
-        import_module("uvicorn")
-    except ModuleNotFoundError:
-        raise ViewerError(MISSING) from None
 
 
 class ViewerServer:
@@ -66,10 +49,13 @@ class ViewerServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        check_installed()
-        import uvicorn  # noqa: PLC0415 - of an extra
+        try:
+            import uvicorn  # noqa: PLC0415 - of an extra
 
-        from autogen_codeact.viewer.app import Viewer, make_app  # noqa: PLC0415 - of an extra
+            from autogen_codeact.viewer.app import Viewer, make_app  # noqa: PLC0415 - of an extra
+            from autogen_codeact.viewer.connections import BoundedProtocol  # noqa: PLC0415 - of an extra
+        except ModuleNotFoundError:
+            raise ViewerError(MISSING) from None
 
         catalog = Catalog(runs)
         token = new_token()
@@ -87,6 +73,7 @@ class ViewerServer:
         app = Guard(make_app(self._viewer), token, host)
         config: Any = uvicorn.Config(
             app,
+            http=BoundedProtocol,
             log_config=None,
             log_level="critical",
             access_log=False,
@@ -98,9 +85,8 @@ class ViewerServer:
             h11_max_incomplete_event_size=32 * 1024,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
-            limit_concurrency=500,
         )
-        self._server: uvicorn.Server = uvicorn.Server(config)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="viewer", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -178,13 +164,10 @@ def _listen(host: str, port: int) -> socket.socket:
         version = ipaddress.ip_address(name).version
     except ValueError:
         raise ViewerError(f"--host takes an IP address such as 127.0.0.1, not {host!r}.") from None
-    listening = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((name, port))
-        listening.listen(_BACKLOG)
+        family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        return socket.create_server((name, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        listening.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             reason = f"Port {port} is in use: choose another one with --port, or leave it out for a free one."
         elif isinstance(error, OSError) and error.errno == errno.EACCES:
@@ -192,7 +175,6 @@ def _listen(host: str, port: int) -> socket.socket:
         else:
             reason = f"The viewer can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}."
         raise ViewerError(reason) from None
-    return listening
 
 
 __all__ = ["ViewerError", "ViewerServer", "is_loopback", "serve"]

@@ -31,10 +31,6 @@ _MAX_EVENTS = 1_000
 class RunSteps:
     """The steps of one run. It reads files: call it in a thread, in one at a time.
 
-    Args:
-        path: The run's folder.
-        name: What the run is called in addresses. Default: the folder's name.
-
     Raises:
         RunError: There is no log, or it can't be read.
     """
@@ -101,11 +97,7 @@ class RunSteps:
         return self._steps.revision
 
     def changed_since(self, revision: int) -> list[tuple[int, int]]:
-        """Return the revisions and numbers of the steps that have changed, the oldest change first.
-
-        Args:
-            revision: What `revision` was then; 0 for all steps.
-        """
+        """Return the revisions and numbers of the steps that have changed, the oldest change first."""
         return sorted((each.revision, each.number) for each in self._steps.entries if each.revision > revision)
 
     def header(self) -> RunHeader:
@@ -137,7 +129,7 @@ class RunSteps:
             "prompt_tokens": steps.prompt_tokens,
             "completion_tokens": steps.completion_tokens,
             "duration_s": round(steps.clock.seconds, 6),
-            "timing": steps.total_timing(),
+            "timing": steps.timing,
             "resumed": steps.resumed,
             "gaps": steps.gaps,
             "live": self.live,
@@ -147,21 +139,11 @@ class RunSteps:
         }
 
     def summaries(self, first: int, last: int) -> list[Summary]:
-        """Return the short forms of steps.
-
-        Args:
-            first: The first one's number, from 1.
-            last: The last one's number.
-        """
+        """Return the short forms of steps."""
         return [each.summary(running=self._is_running(each)) for each in self._range(first, last)]
 
     def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Step]:
         """Return the documents of steps.
-
-        Args:
-            first: The first one's number, from 1.
-            last: The last one's number.
-            highlighted: Whether code has `spans`, which take time.
 
         Raises:
             RunFolderError: The log can't be read any more.
@@ -174,9 +156,6 @@ class RunSteps:
     def output(self, number: int) -> str | None:
         """Return the whole output of a block, or the whole text of another step; None if there is no such step.
 
-        Args:
-            number: The step's number.
-
         Raises:
             RunFolderError: The log can't be read any more.
         """
@@ -185,10 +164,6 @@ class RunSteps:
 
     def search(self, text: str, numbers: range) -> list[int]:
         """Return which of some steps have a text in them, in upper or lower case.
-
-        Args:
-            text: The text.
-            numbers: The steps to look into.
 
         Raises:
             RunFolderError: The log can't be read any more.

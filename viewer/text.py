@@ -18,21 +18,12 @@ VALUE_CHARS = 8_000
 
 
 def visible(text: str) -> str:
-    """Return text with control, bidi and other invisible characters as escapes; colours are removed.
-
-    Args:
-        text: Untrusted text.
-    """
+    """Return text with control, bidi and other invisible characters as escapes; colours are removed."""
     return printable_text(_COLOURS.sub("", text.replace("\r\n", "\n")))
 
 
 def shortened(text: str, limit: int) -> tuple[str, int | None]:
-    """Return text with at most about `limit` characters, and its size in bytes if it was longer.
-
-    Args:
-        text: Untrusted text; the result is `visible`.
-        limit: Characters to keep, head and tail together.
-    """
+    """Return text with at most about `limit` characters, and its size in bytes if it was longer."""
     if len(text) <= limit:
         return visible(text), None
     half = limit // 2

@@ -26,7 +26,6 @@ class Sent(NamedTuple):
         kind: "log": lines of the run log. "files": a file of the run log. "work": a file of the workspace. "enter": a model call
             wants to begin. "used": the tokens of one. "idle": nothing has happened for a while. "result": the end.
         content: Bytes, or None for a file that is gone; or a pair of tokens; or the result.
-        name: Of the file.
     """
 
     kind: Literal["log", "files", "work", "enter", "used", "idle", "result"]

@@ -31,7 +31,6 @@ class AutoGenTool(StubbedTool):
     def __init__(self, tool: Tool, *, name: str | None = None, description: str | None = None) -> None:
         self._tool = tool
         name = name if name is not None else tool.name
-        self.origin = f"`{name}`, a {type(tool).__name__}"
         self._model = _finite(tool)
         self._gives_text = _gives_text(tool)
         returns: Any = str if self._gives_text else tool.return_type()
@@ -46,7 +45,8 @@ class AutoGenTool(StubbedTool):
         parameters = parameters_of(schema, texts, python_name)
         returned = texts.of(result, f"{name}_result") if self._result is not None else None
         about = description if description is not None else tool.description
-        self.stub = write_stub(python_name, parameters, returned, about, texts.classes)
+        stub = write_stub(python_name, parameters, returned, about, texts.classes)
+        super().__init__(stub, f"`{name}`, a {type(tool).__name__}")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Validate the arguments and run the tool."""

@@ -175,7 +175,6 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
 
 
 def _host_and_port(url: httpx.URL) -> tuple[str, int]:
-    """The host of a URL, normalised, and its port."""
     if url.scheme not in _PORTS or not url.host:
         raise ValueError(f"{quoted(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
     if url.userinfo:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from codeact_sandbox.egress.gateway import Gateway
+from codeact_sandbox.facts import COMMANDS, packages_to_find
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.types import environment
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.errors import SandboxUnavailable
@@ -49,6 +50,8 @@ def make_client(
         tools=tools,
         environment=environment.resolve(options.variables),
         reusable=reusable,
+        find_packages=packages_to_find(options),
+        find_commands=COMMANDS,
     )
     if isinstance(options, DockerOptions):
         from codeact_sandbox.backends.docker import backend as docker
@@ -138,24 +141,12 @@ def describe_engines(options: SandboxOptions) -> str | None:
     return placement().describe(options.engines)
 
 
-def only_for_docker(names: Iterable[str]) -> str | None:
-    """Return the first of some options that only Docker has, or None."""
-    only = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
-    return next((name for name in names if name in only), None)
-
-
-def backend_for(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend "auto" means for some options; blocks for some milliseconds."""
-    return "bubblewrap" if only_for_bubblewrap(options) else choose_backend(options)
-
-
 def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend is for some options; blocks for some milliseconds."""
-    return "docker" if {"docker_host", "hosts"} & set(options) else find_backend(only_for_docker(options))
-
-
-def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:
-    """Find out which backend this machine has; blocks for some milliseconds."""
+    """Find out which backend "auto" means for some options; blocks for some milliseconds."""
+    if only_for_bubblewrap(options):
+        return "bubblewrap"
+    if {"docker_host", "hosts"} & set(options):
+        return "docker"
     from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
     from codeact_sandbox.backends.docker.engine import connect
 
@@ -164,8 +155,10 @@ def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblew
             return "docker"
     except SandboxUnavailable as error:
         without_docker = error
-    if docker_option is not None:
-        raise SandboxUnavailable(f"{docker_option}= needs Docker. {without_docker}") from without_docker
+    only_docker = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
+    for name in options:
+        if name in only_docker:
+            raise SandboxUnavailable(f"{name}= needs Docker. {without_docker}") from without_docker
     try:
         check_bubblewrap()
     except SandboxUnavailable as error:

@@ -163,14 +163,3 @@ class BlockRun:
         result.notes = (*shown.notes, *displays.notes(), *result.notes)
         if isinstance(folder, Workspace) and shown.artifacts and self.client.alive:
             await sync.push_changes(folder, self.client, self.options.limits)  # the code can read them, too
-
-
-async def run_program(client: RunnerClient, code: str, timeout: float) -> str:
-    """Run Python code, without host tools, in a new process, and return what it wrote; it is no block."""
-    python = client.hello.executable if client.hello is not None else "python3"
-    message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False, "scan": False}
-    more = {"cpu_seconds": None, "delete": False, "aside": True}
-    result = to_result(await client.blocks.run({**message, **more}, code.encode(), timeout), split_streams=False)
-    if result.exit_code != 0:
-        raise SandboxError(f"a program in the sandbox failed: {result.output[-500:]}")
-    return result.output

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox.block_run import BlockRun, notify_refused, run_program
+from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
 from codeact_sandbox.files import transfers
@@ -168,11 +168,6 @@ class ManagedSandbox:
     def engine(self) -> str | None:
         """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
         return self.client.engine if self.client is not None else None
-
-    @property
-    def facts_of_pool(self) -> dict[Hashable, dict[str, Any]] | None:
-        """What its pool knows of sandboxes in which no code has run; None without a pool, with `data`, and once code has run."""
-        return self._pool.facts if self._pool is not None and not self.options.data and not self.blocks else None
 
     @property
     def mode(self) -> Mode:
@@ -352,15 +347,6 @@ class ManagedSandbox:
         """
         return self.client is not None and self.client.blocks.interrupt()
 
-    async def run_in_new_process(self, code: str, timeout: float) -> str:
-        """Run Python code, without host tools, in a new process: it sees nothing of the session, and is no block.
-
-        Raises:
-            SandboxError: It failed, or something around it broke.
-        """
-        async with self._session if self.options.mode == "session" else contextlib.nullcontext():
-            return await run_program(await self.ready(), code, timeout)
-
     def stream_all(
         self,
         blocks: Sequence[CodeAndLanguage],
@@ -409,19 +395,23 @@ class ManagedSandbox:
         return known_facts(self.options)
 
     async def facts(self) -> SandboxFacts:
-        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
+        """Return what code finds in the sandbox: files now, packages at its start; it is started if it is not running.
 
-        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
+        If it does not start, or does not answer within 5 s, the result contains only what follows from the options.
         """
-        return await facts_of(self)
+        try:
+            client = await self.ready()
+        except SandboxError:
+            return self.known_facts  # code that needs the sandbox will raise
+        return await facts_of(client, self.options)
 
     # Files
 
-    put = transfers.method(transfers.put)
-    get = transfers.method(transfers.get)
-    write = transfers.method(transfers.write)
-    read = transfers.method(transfers.read)
-    list_files = transfers.method(transfers.list_files)
+    put = transfers.put
+    get = transfers.get
+    write = transfers.write
+    read = transfers.read
+    list_files = transfers.list_files
 
     # The session's memory
 

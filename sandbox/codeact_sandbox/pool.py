@@ -8,9 +8,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox.host.client import RunnerClient
@@ -77,7 +77,7 @@ class SandboxPool:
         self._limits = PoolLimits(size, max_alive, starts_at_once, max_uses)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if sandbox == "auto":
-            sandbox = select.backend_for(options)
+            sandbox = select.choose_backend(options)
         self.options = options_of(sandbox, options, type(self))
         _refuse_unfit(self.options)
         if max_uses > 1:
@@ -88,8 +88,6 @@ class SandboxPool:
         self._process = os.getpid()
         self._starting = threading.Lock()
         self._engines = contextlib.ExitStack()
-        self.facts: dict[Hashable, dict[str, Any]] = {}
-        """What was found in its sandboxes before code has run, by their Python: see `facts_of`."""
         self._starts: set[RunnerClient] = set()
         self.expected: Callable[[], int | None] = lambda: None
         """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is

@@ -8,10 +8,10 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES
 from codeact_sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
-    MAX_HASHED_BYTES,
     Manifest,
     fingerprint_in_sandbox,
     fingerprint_of,
@@ -21,8 +21,7 @@ from codeact_sandbox.files.manifest import (
 from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.messages import checked_entries
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import Frame, checked_entries
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
@@ -104,7 +103,8 @@ class ReplayWorkspace:
 
     def _is_as_sent(self, file: HostFile) -> bool:
         try:
-            return signature_of(os.lstat(file.path)) == self._in_sandbox.get(file.name)
+            known = self._in_sandbox.get(file.name)
+            return known is not None and signature_of(os.lstat(file.path)) == known.signature
         except OSError:
             return False
 

@@ -37,11 +37,7 @@ class Mark:
 
 
 class Canaries:
-    """Canary files in and beside a folder, and canary ports on every address of the host.
-
-    Args:
-        folder: A folder of the host that no sandbox is shown.
-    """
+    """Canary files in and beside a folder, and canary ports on every address of the host."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

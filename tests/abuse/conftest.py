@@ -14,9 +14,11 @@ from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests import processes
+from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.egress.servers import Hosts, hosts_in
 
-from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
+from .engine_proxy import EngineProxy, engine_proxy
 from .lag import Control
 from .oracles import HostState
 from .second_engine import SecondEngine, make_second_engine
@@ -71,6 +73,21 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of the host that the sandbox's user can write to."""
+    with open_folder() as made:
+        made.chmod(0o777)
+        yield made
+
+
+@pytest.fixture
+def proxy() -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -75,13 +75,7 @@ class Fault:
 
 
 class EngineProxy:
-    """A socket in front of the engine.
-
-    Args:
-        listener: The socket.
-        address: Its address, as Docker writes it.
-        engine: Path of the engine's own socket.
-    """
+    """A socket in front of the engine."""
 
     def __init__(self, listener: socket.socket, address: str, engine: str) -> None:
         self.address = address
@@ -237,12 +231,7 @@ def _has_gone(client: socket.socket) -> bool:
 
 @contextmanager
 def engine_proxy(*, engine: str = ENGINE, network: bool = False) -> Iterator[EngineProxy]:
-    """Put a proxy in front of an engine.
-
-    Args:
-        engine: Path of the engine's socket.
-        network: Listen on TCP instead of on a Unix socket.
-    """
+    """Put a proxy in front of an engine."""
     with tempfile.TemporaryDirectory(prefix="proxy") as folder:
         listener = socket.socket(socket.AF_INET if network else socket.AF_UNIX)
         listener.bind(("127.0.0.1", 0) if network else str(Path(folder, "s")))

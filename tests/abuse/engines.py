@@ -25,14 +25,7 @@ NAMES = ("a", "b", "c")
 
 
 class TlsEngine(SecondEngine):
-    """An engine that listens on loopback, with TLS and client certificates.
-
-    Args:
-        engine: Whose folder it takes over.
-        name: Its name.
-        server: The folder of its own certificate.
-        client: The folder of a client's.
-    """
+    """An engine that listens on loopback, with TLS and client certificates."""
 
     def __init__(self, engine: SecondEngine, name: str, server: Path, client: Path) -> None:
         super().__init__(engine.folder)
@@ -63,12 +56,7 @@ class TlsEngine(SecondEngine):
 
 
 class Engines:
-    """Three engines. The first one has the image.
-
-    Args:
-        engines: The engines.
-        certificates: Folder with certificates: `good`, and `other` of another authority.
-    """
+    """Three engines. The first one has the image."""
 
     def __init__(self, engines: list[TlsEngine], certificates: Path) -> None:
         self.all = engines
@@ -98,11 +86,7 @@ def _together(engines: list[TlsEngine], work: Any) -> None:
 
 @contextmanager
 def engines_in(folder: Path) -> Iterator[Engines]:
-    """Start three engines, and end them with all that they have.
-
-    Args:
-        folder: Where the certificates are put.
-    """
+    """Start three engines, and end them with all that they have."""
     authority, other = trustme.CA(), trustme.CA()
     server = write_certificates(folder / "server", authority, authority.issue_cert("127.0.0.1"))
     client = write_certificates(folder / "good", authority, authority.issue_cert("client"))

@@ -18,8 +18,8 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import ExecutionResult, OutputChunk
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests import processes
+from tests.sandbox.sandboxes import block
 
-from ..executors.sandboxes import block
 from .oracles import known_engine
 
 # A block that leaves a trace of each time that it is run.
@@ -54,11 +54,7 @@ asyncio.run(main())
 
 
 class Client:
-    """Another process that has a sandbox.
-
-    Args:
-        process: The process.
-    """
+    """Another process that has a sandbox."""
 
     def __init__(self, process: processes.Process) -> None:
         self.process = process
@@ -90,13 +86,7 @@ class Client:
 def client(
     executor: str = "DockerCommandLineCodeExecutor", *, temporary: Path | None = None, **options: Any
 ) -> Iterator[Client]:
-    """Start a process that starts a sandbox.
-
-    Args:
-        executor: Class of the executor.
-        temporary: Folder for its temporary files; one of its own that goes with it where it is not given.
-        options: Arguments of the executor.
-    """
+    """Start a process that starts a sandbox."""
     command = ["-c", CLIENT, json.dumps({"executor": executor, **options})]
     with contextlib.ExitStack() as stack:
         # Not below this process's own folder, where the oracles look for what is left.

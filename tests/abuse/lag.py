@@ -127,11 +127,7 @@ class Control:
 
 
 class LoopLag:
-    """Measures the running event loop from `async with` on: `async with LoopLag() as lag: ...`, then `lag.excess_s`.
-
-    Args:
-        control: The control ticker, or None to start one.
-    """
+    """Measures the running event loop from `async with` on: `async with LoopLag() as lag: ...`, then `lag.excess_s`."""
 
     def __init__(self, control: Control | None = None) -> None:
         self.control_s = 0.0

@@ -21,8 +21,8 @@ import requests.exceptions
 from autogen_codeact.executors import SandboxUnavailable
 from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
 from codeact_sandbox.backends.docker import engine
+from tests.sandbox import reused
 
-from ..executors import reused
 from .canaries import Canaries, Mark
 
 MIB = 1024 * 1024
@@ -183,9 +183,6 @@ def control_groups(pid: int | None = None) -> set[str]:
     """The control groups that a process has made for bubblewrap; others' come and go meanwhile.
 
     They are looked for where a process may make some: beside its own groups and those above them.
-
-    Args:
-        pid: The process, which may have ended. Default: this one.
     """
     own = f"-{pid or os.getpid()}-"
     places = {line.rstrip().split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
@@ -295,10 +292,15 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free on the host, and those in the files of the tests' second engines."""
+    """Bytes of memory that are free on the host, and those in the files of the tests' second engines.
+
+    `MemAvailable` leaves out the free pages in the kernel's lists of each processor, which may be an eighth of the memory.
+    """
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     files = sum(_used(mount[1]) for mount in mounts if mount[0] == MEMORY_DISK)
-    return _kib("/proc/meminfo", "MemAvailable") + files
+    counts = (line.split() for line in Path("/proc/zoneinfo").read_text().splitlines())
+    listed = sum(int(count[1]) for count in counts if count[0] == "count:") * os.sysconf("SC_PAGE_SIZE")
+    return _kib("/proc/meminfo", "MemAvailable") + listed + files
 
 
 def _used(place: str) -> int:
@@ -338,12 +340,7 @@ def free_disk() -> dict[str, int]:
 
 
 def processes_in(namespaces: Collection[int], first: int | None = None) -> set[str]:
-    """Living processes of pid namespaces, as the host sees them.
-
-    Args:
-        namespaces: The namespaces.
-        first: The process 1 of one of them, if only it and those below it are to be looked at. Default: all of the machine.
-    """
+    """Living processes of pid namespaces, as the host sees them."""
     found = set[str]()
     if not namespaces:
         return found
@@ -371,12 +368,7 @@ def children() -> set[int]:
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> set[int]:
-    """All processes below one, zombies included.
-
-    Args:
-        pid: The process.
-        without: Processes that are left out, with all below them.
-    """
+    """All processes below one, zombies included."""
     found, todo = set[int](), {pid}
     while todo:
         below = set[int]().union(*map(_children_of, todo))

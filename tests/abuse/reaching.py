@@ -5,7 +5,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from ..executors.egress.servers import Server
+from tests.sandbox.egress.servers import Server
+
 from .subject import Subject
 
 LOOPBACK = "127.0.0.0/8"
@@ -93,11 +94,7 @@ def allowed(server: Server, name: str = "ok.example") -> str:
 
 
 class Listener:
-    """Notes what comes.
-
-    Args:
-        says: What it says once it has heard something.
-    """
+    """Notes what comes."""
 
     def __init__(self, says: bytes = b"") -> None:
         self.heard = b""

@@ -49,11 +49,7 @@ def write_certificates(folder: Path, authority: trustme.CA, leaf: trustme.LeafCe
 
 
 class SecondEngine:
-    """An engine that can be started and ended; the one that everybody else uses goes on.
-
-    Args:
-        folder: Where all of it lies; its path must be short, for the socket's sake.
-    """
+    """An engine that can be started and ended; the path of its folder must be short, for the socket's sake."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,13 +57,7 @@ class SecondEngine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, live_restore: bool = False, tls: tuple[socket.socket, Path] | None = None) -> None:
-        """Start it and wait until it answers.
-
-        Args:
-            live_restore: Whether its containers outlive it.
-            tls: A listening TCP socket on which it speaks TLS with client certificates, and the folder of its own
-                certificate (ca.pem, cert.pem, key.pem).
-        """
+        """Start it and wait until it answers."""
         name = self.folder.name.encode().hex()  # a namespace may not end with an underscore
         own = {
             "host": self.address,
@@ -139,12 +129,7 @@ class SecondEngine:
         return self._process is not None
 
     def import_image(self, files: bytes, image: str) -> None:
-        """Give it an image.
-
-        Args:
-            files: The image's files, as a tar; it must be able to resolve `localhost` without /etc/hosts.
-            image: Its name and tag.
-        """
+        """Give it an image."""
         repository, _, tag = image.partition(":")
         with closing(connect(self.address)) as client:
             label = f"LABEL {LOCALHOST_LABEL}=myhostname"

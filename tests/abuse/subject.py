@@ -18,9 +18,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionRe
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import block
 
-from ..executors import reused
-from ..executors.sandboxes import block
 from .canaries import Canaries
 from .lag import MOST_EXCESS_S, Control, LoopLag
 from .oracles import (
@@ -51,12 +51,7 @@ AT_REST = 3
 
 @dataclass(frozen=True)
 class Kind:
-    """An executor in one of its modes.
-
-    Args:
-        engine: `docker` or `bubblewrap`.
-        mode: `process` or `session`.
-    """
+    """An executor in one of its modes."""
 
     engine: str
     mode: str
@@ -94,15 +89,7 @@ each_engine = pytest.mark.parametrize(
 
 
 class Subject:
-    """One sandbox under attack.
-
-    Args:
-        request: Of the test, for expected failures.
-        kind: Which executor in which mode.
-        canaries: What it must not touch.
-        control: The ticker that the event loop is compared with.
-        work_dir: The folder kept in step with its workspace.
-    """
+    """One sandbox under attack."""
 
     def __init__(
         self,
@@ -147,15 +134,7 @@ class Subject:
         return self._executor
 
     async def start(self, options: Mapping[str, Any] | None = None, **limits: Any) -> SandboxCodeExecutor:
-        """Start the sandbox and leave a witness in it; `run` does it where nobody has.
-
-        Args:
-            options: Arguments of the executor.
-            limits: Limits that differ from the suite's small ones.
-
-        Returns:
-            The executor.
-        """
+        """Start the sandbox and leave a witness in it; `run` does it where nobody has."""
         self.limits = Limits(**{**SMALL.model_dump(), **limits})
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
         if arguments.get("bind_dir") is not None:
@@ -169,16 +148,7 @@ class Subject:
         return self.executor
 
     async def run(self, code: str, language: str = "python", timeout: float = TIMEOUT_S) -> ExecutionResult:
-        """Run one block and see that its result comes by its deadline plus `GRACE_S`.
-
-        Args:
-            code: The code; the indentation common to all its lines is taken off.
-            language: Its language.
-            timeout: Its deadline, in seconds.
-
-        Returns:
-            The result; what the sandbox raises is passed on.
-        """
+        """Run one block and see that its result comes by its deadline plus `GRACE_S`."""
         if self._executor is None:
             await self.start()
         # The deadline is the executor's, for all blocks; a suite of seconds needs one for each.
@@ -297,21 +267,13 @@ class Subject:
             assert layer < MIB, f"the container has written {layer} bytes to the engine's disk"
 
     def check_event_loop(self, what: str = "") -> None:
-        """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks.
-
-        Args:
-            what: What was sent last, for the message. Default: nothing in particular.
-        """
+        """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks."""
         assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, (
             f"the event loop was stalled for {self._lag_s:.3f} s {what}"
         )
 
     async def end(self, passed: bool) -> None:
-        """Stop the sandbox, or keep it for the next case.
-
-        Args:
-            passed: Whether the case and the oracles so far have found nothing wrong.
-        """
+        """Stop the sandbox, or keep it for the next case."""
         if self._executor is None:
             return
         pid, client = self.pid_one(), self._executor.sandbox.client

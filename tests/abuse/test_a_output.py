@@ -6,8 +6,8 @@ import time
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult, OutputChunk
+from tests.sandbox.sandboxes import block
 
-from ..executors.sandboxes import block
 from .subject import SMALL, Subject, in_sessions
 
 MILLION = 1_000_000

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,20 +16,11 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxErro
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host.blocks import default_filename
 from codeact_sandbox.types.languages import find_language, merge
+from tests.sandbox.sandboxes import block, run
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.sandboxes import block, run
 from .canaries import SECRET, Canaries
 from .engine_proxy import engine_proxy
 from .subject import Subject, each_engine
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder of the host that the sandbox's user can write to."""
-    with open_folder() as made:
-        made.chmod(0o777)
-        yield made
 
 
 def name_of(code: str) -> str:

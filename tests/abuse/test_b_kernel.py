@@ -1,7 +1,7 @@
 """B. Escape through the kernel: rights, system calls, other processes, what /proc and /sys show. (33 to 38 are in test_b_files.)
 
 Each refusal stands beside its control: the same call without our filter, the same file as the host sees it. Where the control
-is no different, the case says "not proven on this kernel". `tests/executors/test_seccomp.py` has every call by itself.
+is no different, the case says "not proven on this kernel". `tests/sandbox/backends/test_seccomp.py` has every call by itself.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ..executors.filtered import MACHINE, NUMBERS, outcomes, probe
+from tests.sandbox.backends.filtered import MACHINE, NUMBERS, outcomes, probe
+
 from .subject import Kind, Subject
 
 REFUSALS = {"EPERM", "ENOSYS"}

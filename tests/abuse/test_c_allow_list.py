@@ -9,8 +9,8 @@ import pytest
 
 from autogen_codeact.executors.tools.fetch import FetchUrlTool
 from codeact_sandbox.managed_sandbox import ManagedSandbox
+from tests.sandbox.egress.servers import Hosts, answer, echo_request, read_request
 
-from ..executors.egress.servers import Hosts, answer, echo_request, read_request
 from .reaching import ASK, SECOND, Listener, allowed, eventually, out, start
 from .subject import Subject, each_engine, one_kind
 

@@ -9,9 +9,9 @@ import pytest
 from autogen_core import CancellationToken
 
 from codeact_sandbox.managed_sandbox import ManagedSandbox
+from tests.sandbox.egress.servers import Hosts, echo_request, read_request
+from tests.sandbox.sandboxes import block
 
-from ..executors.egress.servers import Hosts, echo_request, read_request
-from ..executors.sandboxes import block
 from .reaching import ASK, MIB, SECOND, Listener, allowed, eventually, out, start
 from .subject import Subject, each_engine
 

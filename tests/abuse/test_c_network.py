@@ -8,8 +8,8 @@ import re
 import socket
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.sandbox.sandboxes import run
 
-from ..executors.sandboxes import run
 from .canaries import Canaries, host_addresses
 from .subject import Subject, each_engine
 

@@ -3,8 +3,8 @@
 import signal
 
 from autogen_codeact.executors import ExecutionResult
+from tests.sandbox.tools.host_tools import Endless, Tool, short_calls
 
-from ..executors.host_tools import Endless, Tool, short_calls
 from .subject import Subject, each_engine
 
 KILLS = {

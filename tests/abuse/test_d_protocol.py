@@ -1,7 +1,7 @@
 """D 47 to 51 and 60: forged results, frames through every descriptor, garbage, length prefixes, payloads with a type.
 
 Code can write to the socket by which its own process reports, and so it can lie about its own block; about nothing else. The
-parsers by themselves are in `tests/executors/test_frames.py`, and `benchmarks/fuzz_frames.py` feeds both for as long as asked.
+parsers by themselves are in `tests/sandbox/host/test_frames.py`, and `benchmarks/fuzz_frames.py` feeds both for as long as asked.
 """
 
 import json
@@ -16,8 +16,8 @@ from codeact_sandbox.host import plain_values, protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Reply
 from tests.cases import case
+from tests.sandbox.sandboxes import FORGE
 
-from ..executors.sandboxes import FORGE
 from .subject import Subject
 
 FORGED = {"exit_code": 0, "value": "forged", "error": None, "outcome": "ok", "state": "kept", "notes": ["forged"]}

@@ -14,8 +14,8 @@ import pytest
 
 from autogen_codeact.executors import ToolLimits
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
+from tests.sandbox.tools.host_tools import Tool
 
-from ..executors.host_tools import Tool
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Kind, Subject, each_engine, one_kind
@@ -222,19 +222,20 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     frames = memoryview(b"".join(call(n, thing="x" * {10 if reads else 1000}) for n in range(1, {100_001 if reads else 20_001})))
     poll = select.poll()
     poll.register(fd, select.POLLIN | select.POLLOUT if {reads} else select.POLLOUT)
-    while frames:
-        for _, events in poll.poll():
-            if events & select.POLLIN:
-                answered += len(os.read(fd, 1 << 16))
-            if events & select.POLLOUT:
-                frames = frames[os.write(fd, frames[:1 << 16]):]
-    print(answered > 0)
+    while frames and (events := poll.poll({None if reads else 1500})):
+        if events[0][1] & select.POLLIN:
+            answered += len(os.read(fd, 1 << 16))
+        if events[0][1] & select.POLLOUT:
+            frames = frames[os.write(fd, frames[:1 << 16]):]
+    print(answered > 0, len(frames) > 0)
     """
-    result = await subject.run(code, timeout=15 if reads else 3)
+    result = await subject.run(code, timeout=15)
     # How far it comes depends on the machine; one that does not read its answers is stopped long before 20,000 kB are taken.
-    assert result.outcome in ({"ok", "timeout"} if reads else {"timeout"})
     if reads:
+        assert result.outcome in {"ok", "timeout"}
         assert any("more calls to host tools were refused" in note for note in result.notes)
+    else:
+        assert (result.outcome, result.output) == ("ok", "False True\n")
     assert 1 < most <= 8
     assert len(result.tool_calls) <= 1000
     assert resident_kib(supervisor) - before < 16 * 1024

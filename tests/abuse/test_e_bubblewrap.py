@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,12 @@ import pytest
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxDied, SandboxTimeout, SandboxUnavailable
 from autogen_codeact.executors.auto import choose_executor
 from codeact_sandbox.host import requests
+from tests.sandbox.bubblewrapped import alive, descendants, pid_one
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
-from ..executors.sandboxes import out, run
 from .faults import begin, eventually, rest
 
 pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that the sandbox's user may write to."""
-    with open_folder() as made:
-        made.chmod(0o777)
-        yield made
 
 
 async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(

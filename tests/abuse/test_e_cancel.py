@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host import client
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
+from tests.sandbox.sandboxes import block, out, run
 
-from ..executors.sandboxes import block, out, run
-from .engine_proxy import EngineProxy, engine_proxy
+from .engine_proxy import EngineProxy
 from .faults import begin, eventually, exists, must_cancel, rest
 from .oracles import containers, sandboxes
 from .subject import Kind
@@ -26,13 +26,6 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
 KINDS = [Kind("docker", "process"), Kind("bubblewrap", "process")]
 BEFORE_IT_IS_GONE_S = 30.0
-
-
-@pytest.fixture
-def proxy() -> Iterator[EngineProxy]:
-    """The engine behind a socket that misbehaves on request."""
-    with engine_proxy() as made:
-        yield made
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SAND
 from codeact_sandbox.backends.docker.leftovers import leftovers, remove_orphans
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
+from tests.sandbox.bubblewrapped import alive, open_folder, pid_one
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.bubblewrapped import alive, open_folder, pid_one
-from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
 from .subject import Kind
@@ -25,6 +25,7 @@ from .subject import Kind
 pytestmark = pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")
 
 GONE_S = 30.0
+"""In all; a quiet machine takes three of the ten seconds that it may take, and one under load waits for its engine."""
 FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"
 SLEEP = "open('begun', 'w').close()\nimport time\ntime.sleep(60)"
 IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
@@ -51,7 +52,7 @@ def pid_of(kind: Kind, other: Client) -> int:
     return int(engine(lambda api: api.inspect_container(other.name))["State"]["Pid"])
 
 
-async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_within_ten_seconds(kind: Kind) -> None:
+async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_in_time(kind: Kind) -> None:
     """Whatever it does, each kind of work in a client of its own, at the same time."""
 
     async def check(work: str) -> None:
@@ -65,10 +66,9 @@ async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_within_ten_se
                     await eventually(Path(folder, "begun").exists, 20)
                 namespace = os.stat(f"/proc/{supervisor}/ns/pid").st_ino
                 other.kill()
-                await eventually(lambda: not alive(supervisor), GONE_S)
-                await eventually(lambda: not _living(namespace), GONE_S)
-                if kind.engine == "docker":
-                    await eventually(lambda: not exists(other.name), GONE_S)
+                async with asyncio.timeout(GONE_S):
+                    await eventually(lambda: not alive(supervisor) and not _living(namespace))
+                    await eventually(lambda: kind.engine == "bubblewrap" or not exists(other.name))
 
     await asyncio.gather(*map(check, WORK))
 
@@ -106,20 +106,20 @@ class TestLease:
             result = await run(executor, "import time; time.sleep(4); x")
             assert (result.value_repr, result.state) == ("7", "kept")
 
-    async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(
-        self, network: EngineProxy, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(self, network: EngineProxy) -> None:
         async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=600, timeout=3) as executor:
+            assert executor.sandbox.client is not None
+            executor.sandbox.client.blocks._grace_s = 2.0  # as it is, 10
             running = await begin(executor)
             network.freeze()
             began = time.monotonic()
             # It takes the requests that end the container, too: they fail, and the next start tries again.
             ending = asyncio.ensure_future(rest(running))
-            await asyncio.sleep(14)
+            await asyncio.sleep(6)
             network.thaw()
-            with pytest.raises(SandboxTimeout, match="did not answer within 13 s"):
+            with pytest.raises(SandboxTimeout, match="did not answer within 5 s"):
                 await ending
-            assert time.monotonic() - began < 13 + 40
+            assert time.monotonic() - began < 5 + 40
             assert (await run(executor, "print(2)")).output == "2\n"
 
 

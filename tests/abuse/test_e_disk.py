@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError, SandboxStartError
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .engine_proxy import engine_proxy, failure
 from .subject import Kind
 

@@ -29,9 +29,9 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.backends.docker import launcher
 from codeact_sandbox.host import requests
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.sandboxes import out, pause_container, run
-from .engine_proxy import EngineProxy, engine_proxy, failure
+from .engine_proxy import EngineProxy, failure
 from .faults import begin, engine, eventually, exists, open_folder, rest
 from .oracles import containers
 
@@ -54,13 +54,6 @@ began = time.monotonic()
 said = asyncio.run(start(None))
 print(time.monotonic() - began < 30, said)
 """
-
-
-@pytest.fixture
-def proxy() -> Iterator[EngineProxy]:
-    """The engine behind a socket that misbehaves on request."""
-    with engine_proxy() as made:
-        yield made
 
 
 @pytest.fixture

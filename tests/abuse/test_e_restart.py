@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxUnavailable
+from tests.sandbox.sandboxes import run
 
-from ..executors.sandboxes import run
 from .faults import begin, eventually, open_folder, rest
 from .second_engine import SecondEngine
 

@@ -13,8 +13,8 @@ import pytest
 
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.result import Outcome
+from tests.sandbox.sandboxes import block, run
 
-from ..executors.sandboxes import block, run
 from .canaries import SECRET
 from .subject import Subject
 

@@ -16,8 +16,8 @@ import pytest
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPool, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
+from tests.sandbox.sandboxes import run
 
-from ..executors.sandboxes import run
 from .canaries import Canaries
 from .oracles import descendants, eventually_empty, processes_in
 from .subject import SUBJECTS, Kind, Subject, each_engine
@@ -211,12 +211,7 @@ async def _see_nothing_of_others(executor: SandboxCodeExecutor) -> None:
 
 
 async def _leave_much(executor: SandboxCodeExecutor, end: str) -> None:
-    """Leave what others could find, and a daemon.
-
-    Args:
-        executor: The tenant's.
-        end: How the last block ends: "timeout" or "killed"; with "stop" as it would.
-    """
+    """Leave what others could find, and a daemon."""
     daemon = """
     import os, time
     if os.fork() == 0:
@@ -236,12 +231,7 @@ async def _leave_much(executor: SandboxCodeExecutor, end: str) -> None:
 
 
 def _hold_namespaces(executor: SandboxCodeExecutor, others: Collection[int]) -> dict[int, int]:
-    """Descriptors of an executor's pid namespaces, by number, which the kernel gives to nobody else meanwhile.
-
-    Args:
-        executor: The executor.
-        others: Numbers of namespaces that are not its.
-    """
+    """Descriptors of an executor's pid namespaces, by number, which the kernel gives to nobody else meanwhile."""
     if isinstance(executor, DockerCommandLineCodeExecutor):
         with closing(connect()) as client:
             pids = {int(client.inspect_container(executor.container_name)["State"]["Pid"])}

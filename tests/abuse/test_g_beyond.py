@@ -11,8 +11,8 @@ import pytest
 from autogen_codeact.executors import Limits
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.work_folder import WorkFolder
+from tests.sandbox.sandboxes import FORGE, run
 
-from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in
 from .subject import Subject, each_engine
 

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from autogen_codeact.executors import SandboxDied
+from tests.sandbox.sandboxes import FORGE
 
-from ..executors.sandboxes import FORGE
 from .oracles import processes_in
 from .subject import GRACE_S, Subject, in_sessions
 

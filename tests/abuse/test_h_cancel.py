@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import sandboxes
 from .subject import SUBJECTS, Kind, each_engine
@@ -31,12 +31,7 @@ os.replace('part', 'made')
 
 
 class CancelAt(Coroutine[Any, Any, Any]):
-    """A coroutine whose task is cancelled when it waits for the n-th time.
-
-    Args:
-        inner: The coroutine.
-        number: When; the first is 1.
-    """
+    """A coroutine whose task is cancelled when it waits for the n-th time."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], number: int) -> None:
         self._inner = inner

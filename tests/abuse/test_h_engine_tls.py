@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxUnavailable
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .second_engine import SecondEngine, make_second_engine, write_certificates
 
@@ -21,12 +21,7 @@ pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)
 
 
 class TlsEngine:
-    """A second engine with TLS, and certificates of several kinds.
-
-    Args:
-        engine: The engine.
-        folder: Where the certificates are put.
-    """
+    """A second engine with TLS, and certificates of several kinds."""
 
     def __init__(self, engine: SecondEngine, folder: Path) -> None:
         self.engine = engine

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError
 from codeact_sandbox.backends.docker.engine import connect
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import processes_in
 from .subject import Kind, Subject, each_engine
@@ -103,14 +101,6 @@ async def test_h16_no_log_config_or_error_shows_a_value(
     shown = [str(refused.value), told.executor.dump_component().model_dump_json(), repr(sandbox.settings)]
     assert CANARY not in "\n".join([*said, *shown, repr(vars(told.executor))])
     told._lost = True
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder of the host that the sandbox's user can write to."""
-    with open_folder() as made:
-        made.chmod(0o777)
-        yield made
 
 
 NAMES = (

@@ -17,8 +17,8 @@ from autogen_codeact.executors import SandboxError
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.protected_names import ProtectedNames
 from codeact_sandbox.work_folder import WorkFolder
+from tests.sandbox.sandboxes import block, out, run
 
-from ..executors.sandboxes import block, out, run
 from .lag import MOST_EXCESS_S, LoopLag, median_excess
 from .oracles import MIB, TEST_FOLDER
 from .subject import Kind, Subject, each_engine

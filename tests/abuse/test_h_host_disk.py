@@ -11,8 +11,8 @@ import pytest
 
 from autogen_codeact.executors import SandboxFileError
 from tests.cases import case
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .faults import begin, rest
 from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB

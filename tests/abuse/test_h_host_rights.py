@@ -3,21 +3,19 @@
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from codeact_sandbox.backends.syscalls import SYSCALLS
+from tests.sandbox.backends.filtered import MACHINE, NUMBERS
+from tests.sandbox.backends.syscall_probe import MODES
 
-from ..executors.bubblewrapped import open_folder
-from ..executors.filtered import MACHINE, NUMBERS
-from ..executors.syscall_probe import MODES
 from .subject import Subject, each_engine
 
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list of calls for {MACHINE}")
 
-PROBE = Path(__file__).parents[1] / "executors" / "syscall_probe.py"
+PROBE = Path(__file__).parents[1] / "sandbox/backends/syscall_probe.py"
 CALLS = [name for name in MODES if name.split()[0] in NUMBERS]
 BITS = {
     "set-user-id": stat.S_ISUID,
@@ -38,14 +36,6 @@ tempfile.TemporaryDirectory = Kept
 cases = {{f"{{name}} {{bits}}": with_mode(name, mode) for name in {CALLS} for bits, mode in {BITS}.items()}}
 print(json.dumps(outcomes(cases)))
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder of the host that the sandbox's user can write to."""
-    with open_folder() as made:
-        made.chmod(0o777)
-        yield made
 
 
 async def start(subject: Subject, folder: Path, who: str = "nobody", **options: object) -> None:

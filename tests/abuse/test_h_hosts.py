@@ -34,7 +34,7 @@ from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, o
 from codeact_sandbox.backends.docker.placement import placement
 from tests.agents.support import scripted
 from tests.batch.support import ANSWER, CODE, double, lines, rows_of
-from tests.executors.egress.servers import hosts_in, read_request
+from tests.sandbox.egress.servers import hosts_in, read_request
 
 from .engine_proxy import ENGINE
 from .engines import IMAGE, NAMES, Doubles, Engines, box_on, engines_in, start_all, stopping, unusable, waits_out

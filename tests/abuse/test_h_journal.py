@@ -15,10 +15,10 @@ from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import replay as session_replay
 from codeact_sandbox.files import manifest
+from tests.sandbox.egress.servers import Hosts, answer, read_request
+from tests.sandbox.sandboxes import out, run
 
 from ..agents.support import scripted
-from ..executors.egress.servers import Hosts, answer, read_request
-from ..executors.sandboxes import out, run
 from .subject import Kind, Subject
 
 pytestmark = pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from tests import processes
 from tests.cases import case
 from tests.processes import Process
 
-from ..executors.bubblewrapped import open_folder
 from .faults import client, engine
 from .oracles import control_groups, descendants, eventually_empty
 from .subject import Kind, each_engine
@@ -56,12 +55,7 @@ asyncio.run(main())
 
 
 class Left:
-    """What a client leaves behind.
-
-    Args:
-        folder: Where its temporary files are.
-        pid: Its number.
-    """
+    """What a client leaves behind."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         self._folder = folder
@@ -160,13 +154,6 @@ PHASES: dict[str, Phase] = {
     "in a block": in_a_block,
     "stopping": stopping,
 }
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder for the temporary files of clients."""
-    with open_folder() as made:
-        yield made
 
 
 def killed(kind: Kind, phase: str, folder: Path) -> Left:

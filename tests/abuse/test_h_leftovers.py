@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from ..executors.host_tools import Tool
-from ..executors.sandboxes import FORGE
+from tests.sandbox.sandboxes import FORGE
+from tests.sandbox.tools.host_tools import Tool
+
 from .subject import Subject, in_sessions
 
 BLOCKS = 5

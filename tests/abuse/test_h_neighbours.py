@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.sandbox.sandboxes import run, without_landlock
+from tests.sandbox.tools.host_tools import Tool
 
-from ..executors.host_tools import Tool
-from ..executors.sandboxes import run, without_landlock
 from .subject import Kind, Subject, in_process_mode, in_sessions, until_other_homes_are_removed
 
 VICTIM = """

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.types.protected_names import PROTECTED, ProtectedNames, protected_name
+from tests.sandbox.sandboxes import out, run
 
-from ..executors.sandboxes import out, run
 from .subject import Kind, Subject, each_engine
 
 NOTE = "is not written back, because programs on the host act on it automatically."

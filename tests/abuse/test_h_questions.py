@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import AllowTools, AskPerson
+from tests.sandbox.tools.terminals import Screen, Terminal, screen, terminal
 
-from ..executors.terminals import Screen, Terminal, screen, terminal
 from .subject import Subject, each_engine, one_kind
 
 __all__ = ["screen", "terminal"]  # fixtures

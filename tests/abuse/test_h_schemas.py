@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.tools.stub import sources
+from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
+from tests.executors.schema_workbench import SchemaWorkbench
 from tests.texts import ANY
 
-from ..executors.schema_workbench import SchemaWorkbench
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Subject, each_engine
 
 # Each would leave a mark in the interpreter if any of its text ran as code, however it is quoted.
 RUNS = "__import__('builtins').__dict__.__setitem__('SCHEMA_RAN', 1)"
+OLD = "http://json-schema.org/draft-04/schema#"
 TEXTS = [
     RUNS,
     f"object, {RUNS}",
@@ -169,11 +171,31 @@ async def test_h8_an_invalid_schema_is_refused_by_name() -> None:
         ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength: '3' is not of type 'integer'"),
         ({"properties": {"a": {"type": RUNS}}}, "properties.a.type: "),
         ({"properties": {"a": "b" * 2_000_000}}, "it has 2,000,043 bytes, and 1,048,576 are allowed"),
+        ({"$schema": []}, "it is malformed: "),
+        ({"$schema": "http://["}, "it is malformed: "),
+        ({"$schema": OLD, "$id": 1}, "it is malformed: "),
+        ({"$schema": OLD, "$defs": RUNS}, "it is malformed: "),
     ]:
         with case(schema, words):
             with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench") as caught:
                 await HostTools([workbench([tool(schema)])]).start()
             assert words in str(caught.value)
+
+
+async def test_h8_definitions_that_no_draft_checks_refuse_arguments() -> None:
+    """Old drafts do not know `$defs`, so what is wrong there is found with the first arguments."""
+    for wrong in (
+        {"type": 1},
+        {"enum": 1},
+        {"minimum": "1"},
+        {"required": 1},
+        {"properties": {"b": {"multipleOf": ""}}},
+    ):
+        with case(wrong):
+            schema = {"$schema": OLD, "properties": {"a": {"$ref": "#/$defs/wrong"}}, "$defs": {"wrong": wrong}}
+            (given,) = await HostTools([workbench([tool(schema)])]).start()
+            with pytest.raises(ToolArgumentError, match="can't be checked against the tool's JSON schema"):
+                await given.run({"a": {"b": 1} if "properties" in wrong or "required" in wrong else 1})
 
 
 WORDS = st.sampled_from(

@@ -126,8 +126,7 @@ def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], ter
     assert status == 0
     assert "codeact: with the files b\\u202e.txt: `codeact export last --files FOLDER` writes them\n" in text
     if terminal and "--stream" not in options:
-        # Of the entities the parser leaves controls as they were written, and gives the others.
-        assert r"\u202e\u2066\u200b\U000e0041" in re.sub(r"[│\s]+", "", text)
+        assert f"# {ENTITIES}\n" in text
         assert r"\x1b" in text
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from autogen_codeact.executors import (
 from codeact_sandbox.backends.docker import image_requests, launcher
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host import requests
+from tests.sandbox.images import labelled_image
+from tests.sandbox.sandboxes import out, pause_container, run
 
-from ..executors.images import labelled_image
-from ..executors.sandboxes import out, pause_container, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
 from .second_engine import SecondEngine
@@ -45,13 +45,6 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", ANSWER_S)
     monkeypatch.setattr(launcher, "GONE_TIMEOUT_S", 1)
     monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
-
-
-@pytest.fixture
-def proxy() -> Iterator[EngineProxy]:
-    """The engine behind a socket that misbehaves on request."""
-    with engine_proxy() as made:
-        yield made
 
 
 def pausing(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ..executors.local_runner import LocalRunner
-from ..executors.test_runner_old_python import needs_namespaces
+from tests.sandbox.runner.local_runner import LocalRunner
+from tests.sandbox.runner.test_runner_old_python import needs_namespaces
+
 from .subject import SUBJECTS, Subject, in_sessions
 
 in_one_session = pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 
 from codeact_sandbox.files.display_files import OTHER_NAME, store
 from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, MAX_LINE, Displays
-from codeact_sandbox.host.messages import DisplayMessage
+from codeact_sandbox.host.protocol import DisplayMessage
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.result import Result
+from tests.sandbox.sandboxes import FORGE
 
-from ..executors.sandboxes import FORGE
 from .oracles import MIB
 from .subject import Subject, each_engine, one_kind
 

@@ -15,11 +15,11 @@ from codeact_sandbox.packages.index import PackageIndex
 from codeact_sandbox.packages.pages import ProjectFile, parse_page
 from codeact_sandbox.packages.pip_config import PipConfig
 from tests.cases import case
-from tests.executors.images import make_wheel
-from tests.executors.packages.conftest import configure
-from tests.executors.packages.index_server import Index, Page, basic, redirect
+from tests.sandbox.egress.servers import Hosts
+from tests.sandbox.images import make_wheel
+from tests.sandbox.packages.conftest import configure
+from tests.sandbox.packages.index_server import Index, Page, basic, redirect
 
-from ..executors.egress.servers import Hosts
 from .oracles import MIB
 from .subject import Subject, each_engine, one_kind
 

@@ -18,8 +18,8 @@ from codeact_sandbox.tools.json_sizes import check_array, check_table
 from codeact_sandbox.tools.rich_values import RichType
 from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
+from tests.sandbox.bubblewrapped import open_folder
 
-from ..executors.bubblewrapped import open_folder
 from .subject import Subject, each_engine, one_kind
 
 ATTACK = """

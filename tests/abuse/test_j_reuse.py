@@ -11,8 +11,8 @@ import pytest
 from autogen_codeact.executors import ExecutorPool, Limits
 from codeact_sandbox import pool_manager
 from tests.cases import case
+from tests.sandbox.sandboxes import run
 
-from ..executors.sandboxes import run
 from .subject import SUBJECTS, Kind
 
 SMALL = Limits(memory="256m", pids=48, nofile=256, workspace="16m", tmp="16m", files=12_000)
@@ -102,11 +102,7 @@ print(json.dumps(seen))
 
 
 class Uses:
-    """A pool with one sandbox at a time.
-
-    Args:
-        kind: Of which kind.
-    """
+    """A pool with one sandbox at a time."""
 
     def __init__(self, kind: Kind) -> None:
         engine: dict[str, Any] = {"sandbox": kind.engine, "mode": kind.mode}

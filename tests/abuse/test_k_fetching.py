@@ -12,8 +12,8 @@ from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlToo
 from codeact_sandbox.egress.connector import MAX_THREADS
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
+from tests.sandbox.egress.servers import Hosts, Server, echo_request, read_request
 
-from ..executors.egress.servers import Hosts, Server, echo_request, read_request
 from .lag import MOST_EXCESS_S, median_excess
 from .reaching import Listener, allowed, eventually, out, start
 from .subject import Subject, each_engine, one_kind

@@ -19,8 +19,8 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import OutputChunks
 from codeact_sandbox.host.connection import MAX_UNSENT, Connection
 from codeact_sandbox.host.protocol import Frame
+from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
-from ..executors.test_frames import HELLO, SocketStream, message, raw
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 
@@ -58,12 +58,7 @@ def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzz: ModuleType, seed
 
 
 class Flood:
-    """A connection to a supervisor that sends one thing again and again, and reads nothing.
-
-    Args:
-        piece: What it sends.
-        limit: Bytes of output that are kept of a block.
-    """
+    """A connection to a supervisor that sends one thing again and again, and reads nothing."""
 
     def __init__(self, piece: bytes, limit: int = MIB) -> None:
         self._stream = SocketStream()

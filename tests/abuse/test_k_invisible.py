@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import regex
 
-from autogen_codeact.cli.pages import CodeApproval
+from autogen_codeact.cli.approval import ask_about
 from autogen_codeact.cli.terminal import AnswerPrinter
 from autogen_codeact.executors import AskPerson
 from autogen_codeact.viewer.control import ApprovalQuestion
@@ -56,9 +56,9 @@ async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytes
         asked.append(question.text)
         return "n"
 
-    monkeypatch.setattr("autogen_codeact.cli.pages.ask", ask)
+    monkeypatch.setattr("autogen_codeact.cli.approval.ask", ask)
     monkeypatch.setattr("autogen_codeact.executors.tools.policies.ask", ask)
-    await CodeApproval(None, lambda: None)._in_terminal(source)
+    await ask_about(source)
     await AskPerson()(ToolApprovalRequest("pay", {"to": hidden}, "pay(to)", "Pays.", "", "python"))
     printer = AnswerPrinter(screen := _Screen())
     printer.add(f"```python\n{source}\n```\n")

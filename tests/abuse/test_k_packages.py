@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
-from tests.executors.images import run, silent
-from tests.executors.packages.conftest import configure
+from tests.sandbox.images import run, silent
+from tests.sandbox.packages.conftest import configure
 
 from .oracles import known_engine
 from .subject import Subject, each_engine

@@ -10,7 +10,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 @pytest.fixture

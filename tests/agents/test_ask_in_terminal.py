@@ -25,7 +25,7 @@ from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
-from tests.executors.terminals import Screen, Terminal, screen, terminal
+from tests.sandbox.tools.terminals import Screen, Terminal, screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
 PROMPT = "Enter your response: "

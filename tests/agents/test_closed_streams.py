@@ -17,7 +17,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 from tests.cases import case
-from tests.executors.sandboxes import out
+from tests.sandbox.sandboxes import out
 
 MARK = f"sleep 98765.{os.getpid()}"
 CODE = f"""```python

@@ -5,29 +5,23 @@ import subprocess
 import sys
 
 import pytest
-from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
-    HandoffMessage,
-    ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
 )
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, CreateResult, UserMessage
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import (
-    CARRY_ON,
     CODE_OF_OTHERS,
     CUT_OFF,
     CUT_OFF_BY_OTHERS,
     CUT_OFF_NOTE,
 )
-from autogen_codeact.agents.decision import QUESTION
 from tests.agents.support import (
     FAILED_WORDS,
     FAILS,
@@ -79,59 +73,6 @@ def answer_message(text: str, cost: int = 1, **metadata: str) -> TextMessage:
     return TextMessage(content=text, source="coder", models_usage=token_usage(cost), metadata=metadata)
 
 
-async def test_code_that_works_is_run_and_reflected_on(executor: CodeExecutor) -> None:
-    client = scripted(model_answer(WORKS, cost=5), model_answer("It is 42.", cost=7))
-    agent = CodeExecutorAgent("coder", executor, model_client=client)
-
-    result = await agent.run(task=[TASK])
-
-    assert without_ids(result.messages) == without_ids(
-        [
-            TASK,
-            generation_event(WORKS, WORKS_CODE, cost=5),
-            execution_event(0, "42\n", OK),
-            answer_message("It is 42.", cost=7),
-        ]
-    )
-    assert received_by(client) == [
-        [SYSTEM, TOLD_TASK],
-        [SYSTEM, TOLD_TASK, model(WORKS), from_agent("42\n")],
-    ]
-
-
-async def test_code_that_fails_is_repaired_by_plan(executor: CodeExecutor) -> None:
-    answers = [
-        model_answer(FAILS),
-        model_answer(decision(True), cost=2),
-        model_answer(WORKS, cost=3),
-        model_answer("It is 42.", cost=4),
-    ]
-    client = scripted(*answers, structured_output=True)
-    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
-
-    result = await agent.run(task=[TASK])
-
-    assert without_ids(result.messages) == without_ids(
-        [
-            TASK,
-            generation_event(FAILS, FAILS_CODE),
-            execution_event(3, "boom\n", FAILED),
-            generation_event("Attempt number: 1\nProposed correction: exit without 3", cost=2, retry="true"),
-            generation_event(WORKS, WORKS_CODE, attempt=1, cost=3),
-            execution_event(0, "42\n", OK, attempt=1),
-            answer_message("It is 42.", cost=4),
-        ]
-    )
-    failure = [SYSTEM, TOLD_TASK, model(FAILS), from_agent(FAILED_WORDS)]
-    repair = [*failure, model("exit without 3"), from_agent(CARRY_ON)]
-    assert received_by(client) == [
-        [SYSTEM, TOLD_TASK],
-        [*failure, from_agent(QUESTION)],
-        repair,
-        [*repair, model(WORKS), from_agent("42\n")],
-    ]
-
-
 async def test_the_model_may_decide_against_another_attempt(executor: CodeExecutor) -> None:
     client = scripted(FAILS, model_answer(decision(False, "no use"), cost=2), model_answer("I could not.", cost=3))
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=3)
@@ -167,41 +108,6 @@ async def test_nobody_is_asked_when_no_attempt_is_left(executor: CodeExecutor) -
     assert received_by(client)[3][-2:] == [model(FAILS), from_agent(FAILED_WORDS)]
 
 
-async def test_a_malformed_decision_is_asked_again_and_then_means_no(executor: CodeExecutor) -> None:
-    client = scripted(
-        FAILS, model_answer("Well…", cost=2), model_answer('{"retry": "perhaps"}', cost=4), "I could not."
-    )
-    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
-
-    result = await agent.run(task=[TASK])
-
-    asked_twice = result.messages[3]
-    assert isinstance(asked_twice, CodeGenerationEvent)
-    assert asked_twice.content.startswith("Not trying again: the model gave no usable decision (")
-    assert asked_twice.models_usage == token_usage(6)
-    assert result.messages[-1].to_text() == "I could not."
-    failure = [SYSTEM, TOLD_TASK, model(FAILS), from_agent(FAILED_WORDS)]
-    complaint = from_agent(f"That is not a decision: it holds no JSON object. {QUESTION.partition('? ')[2]}")
-    assert received_by(client)[2] == [*failure, from_agent(QUESTION), model("Well…"), complaint]
-    assert received_by(client)[3] == failure
-
-
-async def test_an_answer_without_code_is_the_answer(executor: CodeExecutor) -> None:
-    client = scripted(model_answer("No code needed.", cost=9), "And that is all.")
-    agent = CodeExecutorAgent("coder", executor, model_client=client)
-
-    result = await agent.run(task=[TASK])
-    assert without_ids(result.messages) == without_ids([TASK, answer_message("No code needed.", cost=9)])
-
-    await agent.run(task="Sure?")
-    assert received_by(client)[1] == [
-        SYSTEM,
-        TOLD_TASK,
-        model("No code needed."),
-        UserMessage(content="Sure?", source="user"),
-    ]
-
-
 async def test_thoughts_are_events_and_stay_in_the_context(executor: CodeExecutor) -> None:
     client = scripted(model_answer(WORKS, thought="easy"), model_answer("42.", thought="done"))
     agent = CodeExecutorAgent("coder", executor, model_client=client)
@@ -220,26 +126,6 @@ async def test_thoughts_are_events_and_stay_in_the_context(executor: CodeExecuto
     assert received_by(client)[1][2] == AssistantMessage(content=WORKS, thought="easy", source="coder")
 
 
-async def test_run_equals_what_run_stream_yields(executor: CodeExecutor) -> None:
-    answers = [
-        model_answer(FAILS, thought="hm"),
-        model_answer(decision(True)),
-        model_answer(WORKS),
-        model_answer("It is 42.", thought="ah"),
-    ]
-    agents = [
-        CodeExecutorAgent("coder", executor, model_client=scripted(*answers), max_retries_on_error=1) for _ in range(2)
-    ]
-
-    run = await agents[0].run(task=[TASK])
-    streamed = [item async for item in agents[1].run_stream(task=[TASK])]
-
-    final = streamed.pop()
-    assert isinstance(final, TaskResult)
-    assert without_ids(run.messages) == without_ids(streamed) == without_ids(final.messages)
-    assert len(run.messages) == 9
-
-
 async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
 
@@ -249,21 +135,6 @@ async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
         [generation_event(WORKS, WORKS_CODE), execution_event(0, "42\n", OK)]
     )
     assert without_ids([response.chat_message]) == without_ids([answer_message("It is 42.")])
-
-
-async def test_chunks_of_a_streaming_model_are_shown_and_not_part_of_the_result(executor: CodeExecutor) -> None:
-    def agent() -> CodeExecutorAgent:
-        client = ReplayChatCompletionClient([WORKS, "It is 42."])
-        return CodeExecutorAgent("coder", executor, model_client=client, model_client_stream=True)
-
-    streamed = [item async for item in agent().run_stream(task=[TASK])]
-    run = await agent().run(task=[TASK])
-
-    chunks = [item for item in streamed if isinstance(item, ModelClientStreamingChunkEvent)]
-    assert "".join(chunk.content for chunk in chunks[-3:]) == "It is 42."
-    assert len(chunks) > 4
-    others = [item for item in streamed if not isinstance(item, (ModelClientStreamingChunkEvent, TaskResult))]
-    assert without_ids(run.messages) == without_ids(others)
 
 
 async def test_a_cut_off_answer_is_never_run_and_asked_for_again(executor: CodeExecutor) -> None:
@@ -348,16 +219,6 @@ async def test_long_output_is_shortened_for_the_model_and_complete_for_the_calle
     assert received_by(client)[1][-1] == from_agent(
         "a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n"
     )
-
-
-async def test_context_of_a_handoff_is_added_to_the_conversation(executor: CodeExecutor) -> None:
-    client = scripted("Done.")
-    agent = CodeExecutorAgent("coder", executor, model_client=client, system_message=None)
-    before = UserMessage(content="what was said before", source="user")
-
-    await agent.run(task=HandoffMessage(content="Your turn.", source="other", target="coder", context=[before]))
-
-    assert received_by(client) == [[before, UserMessage(content="Your turn.", source="other")]]
 
 
 async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeExecutor) -> None:

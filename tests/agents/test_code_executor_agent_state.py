@@ -1,8 +1,7 @@
 """What the agent keeps, forgets and takes back: state, reset, errors, cancellation."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import AssistantMessage, UserMessage
+from autogen_core.models import UserMessage
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
@@ -24,9 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Using LocalCommandLineCodeExecutor:UserWarning"
 )
 
-FIRST = UserMessage(content="first", source="user")
 SECOND = UserMessage(content="second", source="user")
-SLEEPS = "```python\nimport time\nopen('started', 'w').close()\ntime.sleep(30)\nopen('ended', 'w').close()\n```\n"
 
 
 class Executor(LocalCommandLineCodeExecutor):
@@ -52,27 +49,6 @@ async def executor(tmp_path: Path) -> AsyncGenerator[Executor, None]:
         yield executor
 
 
-async def test_state_is_loaded_from_json_by_another_agent(executor: CodeExecutor) -> None:
-    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
-    await agent.run(task="first")
-    state = json.loads(json.dumps(await agent.save_state()))
-
-    client = scripted("Still 42.")
-    other = CodeExecutorAgent("coder", executor, model_client=client)
-    await other.load_state(state)
-    await other.run(task="second")
-
-    conversation = [
-        SYSTEM,
-        FIRST,
-        AssistantMessage(content=WORKS, source="coder"),
-        UserMessage(content="42\n", source="coder"),
-        AssistantMessage(content="It is 42.", source="coder"),
-        SECOND,
-    ]
-    assert received_by(client) == [conversation]
-
-
 @pytest.mark.filterwarnings("ignore:No approval function set:UserWarning")  # upstream's advice to its own users
 async def test_state_of_the_agent_of_autogen_is_loaded_as_empty(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"))
@@ -93,18 +69,6 @@ async def test_state_of_another_class_is_refused(executor: CodeExecutor) -> None
             agent = CodeExecutorAgent("coder", executor)
             with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
                 await agent.load_state(state)
-
-
-async def test_reset_forgets_the_conversation_and_restarts_the_session(executor: Executor) -> None:
-    client = scripted(WORKS, "It is 42.", "ok")
-    agent = CodeExecutorAgent("coder", executor, model_client=client)
-    await agent.run(task="first")
-
-    await agent.on_reset(CancellationToken())
-
-    assert executor.restarts == 1
-    await agent.run(task="second")
-    assert received_by(client)[2] == [SYSTEM, SECOND]
 
 
 async def test_reset_leaves_an_executor_alone_that_was_never_used(executor: Executor) -> None:
@@ -148,41 +112,6 @@ async def test_error_late_in_a_turn_restores_the_conversation(executor: Executor
         await agent.run(task="second")
 
     assert await agent.save_state() == before
-
-
-async def started(folder: Path) -> None:
-    while not (folder / "started").exists():  # noqa: ASYNC110 (another process makes it)
-        await asyncio.sleep(0.01)
-
-
-def by_token(task: asyncio.Task[Any], token: CancellationToken) -> None:
-    token.cancel()
-
-
-def by_task(task: asyncio.Task[Any], token: CancellationToken) -> None:
-    task.cancel()
-
-
-@pytest.mark.parametrize("cancel", [by_token, by_task])
-@pytest.mark.parametrize("with_model", [True, False])
-async def test_cancelling_stops_code_that_runs(
-    executor: Executor, tmp_path: Path, cancel: Callable[[Any, Any], None], with_model: bool
-) -> None:
-    client = scripted(SLEEPS, "ok", "never asked")
-    agent = CodeExecutorAgent("coder", executor, model_client=client if with_model else None)
-    token = CancellationToken()
-    running = asyncio.create_task(agent.run(task=SLEEPS, cancellation_token=token))
-    await started(tmp_path)
-
-    cancel(running, token)
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-    result = await agent.run(task="```python\nprint(1)\n```")
-    assert result.messages[-1].to_text() == ("ok" if with_model else "1\n")
-    assert not (tmp_path / "ended").exists()
-    if with_model:
-        assert received_by(client)[1] == [SYSTEM, UserMessage(content="```python\nprint(1)\n```", source="user")]
 
 
 async def test_closing_the_stream_early_restores_the_conversation(executor: Executor) -> None:

@@ -5,12 +5,11 @@ import re
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import CodeExecutionEvent, StructuredMessage
+from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import SystemMessage
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from pydantic import BaseModel
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.tool_prompt import TOOLS
@@ -28,7 +27,7 @@ from tests.agents.codeact import (
     user,
 )
 from tests.agents.support import decision, received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 def add(a: int, b: int) -> int:
@@ -41,18 +40,8 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
-class Sum(BaseModel):
-    """An answer."""
-
-    total: int
-
-
 def call(name: str, result: Any, **arguments: Any) -> ToolCall:
     return ToolCall(name, arguments, "ok", result)
-
-
-def outcomes(messages: Any) -> list[str]:
-    return [message.result.outcome for message in messages if isinstance(message, CodeExecutionEvent)]
 
 
 async def test_code_calls_functions_of_the_host(session: SandboxCodeExecutor) -> None:
@@ -92,13 +81,6 @@ async def test_a_call_gives_the_answer_and_ends_the_code(session: SandboxCodeExe
     assert len(events) == 3
 
 
-async def test_the_session_goes_on_after_an_answer(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("x = 6\nfinal_answer(x)"), python("final_answer({'double': x * 2})"))
-    agent = CodeActAgent("actor", session, model_client=client)
-    assert (await agent.run(task="Six.")).messages[-1].to_text() == "6"
-    assert (await agent.run(task="Twice?")).messages[-1].to_text() == '{"double": 12}'
-
-
 @pytest.mark.parametrize(
     "forgery",
     [
@@ -113,20 +95,6 @@ async def test_only_a_call_that_reached_the_host_is_an_answer(session: SandboxCo
     result = await agent.run(task="Go.")
     assert result.messages[-1].to_text() == "The real one."
     assert len(result.messages) == 4
-
-
-async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCodeExecutor) -> None:
-    wrong, right = python("final_answer({'total': 'many'})"), python("final_answer({'total': 55})")
-    client = scripted(wrong, right)
-    agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum)
-
-    result = await agent.run(task="Sum up 1 to 10.")
-
-    assert outcomes(result.messages) == ["error", "ok"]
-    assert "ValueError: total: Input should be a valid integer" in str(received_by(client)[1][-1].content)
-    answer = result.messages[-1]
-    assert isinstance(answer, StructuredMessage)
-    assert answer.content == Sum(total=55)
 
 
 async def test_final_answer_converts_values_to_json(session: SandboxCodeExecutor) -> None:
@@ -175,14 +143,6 @@ async def test_code_executor_agent_has_tools(session: SandboxCodeExecutor) -> No
     assert str(received_by(client)[0][0].content).startswith(CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)
     shown = f'{TOOLS}\n```python\ndef add(a: int, b: int) -> int:\n    """Adds.\n'
     assert shown in str(received_by(client)[0][0].content)
-
-
-async def test_code_calls_tools_in_process_mode(bubblewrap: None) -> None:
-    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
-        client = scripted(python("print(add(5, 3))"), "8.")
-        agent = CodeExecutorAgent("actor", executor, model_client=client, tools=[add])
-        result = await agent.run(task="Add 5 and 3.")
-    assert [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)] == ["8\n"]
 
 
 def test_tools_need_an_executor_that_has_them(executor: CodeExecutor) -> None:

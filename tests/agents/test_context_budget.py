@@ -17,8 +17,7 @@ from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
-from autogen_codeact.agents.context_budget import LATEST, ContextBudget, size_of
-from autogen_codeact.agents.conversation import Conversation
+from autogen_codeact.agents.conversation import LATEST, ContextBudget, Conversation, size_of
 from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from autogen_core.code_executor import CodeExecutor
@@ -15,6 +17,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerC
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import facts as facts_module
 from codeact_sandbox.facts import SandboxFacts, SandboxFiles
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.protocol import VERSION, Hello
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.cases import case
@@ -42,7 +46,7 @@ ASKED = replace(
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer than usual for the answer: these tests also run on machines that are busy."""
-    monkeypatch.setattr(facts_module, "PROBE_DEADLINE_S", 40.0)
+    monkeypatch.setattr(facts_module, "DEADLINE_S", 40.0)
 
 
 # The text
@@ -194,12 +198,16 @@ async def test_executor_of_another_package_is_not_described(executor: CodeExecut
 
 async def test_failures_of_asking_leave_a_short_description(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
-        for probe in ("import nothing", "print('[1]')", "print('{')", "print('x' * 100_000)", "print('[' * 50_000)"):
-            monkeypatch.setattr(facts_module, "PROBE", probe)
-            assert await executor.facts() == executor.known_facts
-        monkeypatch.setattr(facts_module, "PROBE_DEADLINE_S", 0.2)
-        monkeypatch.setattr(facts_module, "PROBE", "import time; time.sleep(50)")
+        client = await executor.sandbox.ready()
+        for files in (None, {}, [1], [{"name": 1, "size": 1, "mode": 1}], [{"name": "a", "size": -1, "mode": 1}]):
+            with case(files):
+                answer = AsyncMock(return_value=Reply({"files": files}, b"", {}))
+                monkeypatch.setattr(client.requests, "file_request", answer)
+                assert await executor.facts() == executor.known_facts
+        monkeypatch.setattr(facts_module, "DEADLINE_S", 0.2)
+        monkeypatch.setattr(client.requests, "file_request", lambda _: asyncio.sleep(50))
         assert await executor.facts() == executor.known_facts
+        monkeypatch.undo()
         agent = CodeActAgent("actor", executor, model_client=scripted(python("6 * 7"), "42"))
         result = await agent.run(task="Go.")
         assert result.messages[2].result.output == "42\n"  # type: ignore[union-attr]
@@ -207,25 +215,30 @@ async def test_failures_of_asking_leave_a_short_description(bubblewrap: None, mo
 
 async def test_forged_answers_are_checked(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     forged = {
+        "protocol": VERSION,
+        "uid": 1,
+        "workspace_writable": True,
+        "preload": {},
         "python": ["3"],
-        "packages": {"numpy": 1, "pandas": "2" * 1000},
-        "commands": ["bash", 7, "rm -rf /"],
-        "files": [["a", -1], ["b", "1"], ["f", 10**400], ["g", True], [3, 4], "c", ["d" * 1000, 5], ["e", 6, 7]],
-        "file_count": -4,
-        "data": 8,
-        "free": True,
+        "packages": {"numpy": 1, "pandas": "2" * 1000, **{str(number): "1" for number in range(200)}},
+        "commands": ["bash", 7, *["x" * 1000] * 200],
     }
-    monkeypatch.setattr(
-        facts_module, "PROBE", "import json; print(json.dumps(" + repr(forged).replace("%", "%%") + "))"
-    )
+    hello = Hello.parse(forged)
+    assert hello.python is None
+    assert (hello.packages["pandas"], len(hello.packages)) == ("2" * 200, 99)
+    assert hello.commands == ("bash", *["x" * 200] * 98)
+    assert Hello.parse({**forged, "packages": 1, "commands": {}}).packages == {}
+    files = [
+        {"name": name, "size": size, "mode": 1} for name, size in [("f", 10**400), ("d" * 1000, 5), (".hidden", 1)]
+    ]
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+        client = await executor.sandbox.ready()
+        answer = AsyncMock(return_value=Reply({"files": files, "free": True}, b"", {}))
+        monkeypatch.setattr(client.requests, "file_request", answer)
+        monkeypatch.setattr(client, "hello", replace(hello, commands=("rm -rf /", "bash")))
         facts = await executor.facts()
-    assert facts == replace(
-        executor.known_facts,
-        packages={"pandas": "2" * 200},
-        commands=("bash",),
-        files=SandboxFiles((("d" * 200, 5),), 1),
-    )
+    assert facts.files == SandboxFiles((("d" * 200, 5),), 1)
+    assert (facts.free_bytes, facts.commands) == (None, ("bash",))
 
 
 async def test_sandbox_that_does_not_start_is_an_error_only_when_code_runs(docker_engine: str) -> None:

@@ -141,10 +141,3 @@ def test_the_code_of_the_sessions_is_what_was_recorded(steps: list[Step]) -> Non
     assert differing == set(OTHER_CODE)
     assert unrecorded == set(UNRECORDED_CODE)
     assert agreeing == sum(step["code"] is not None for _, step in steps) - len(OTHER_CODE) > 2000
-
-
-def test_lines_point_at_the_code_of_the_sessions(steps: list[Step]) -> None:
-    for key, step in steps:
-        lines = step["assistant"].split("\n")
-        for block in extract_code_blocks(step["assistant"]):
-            assert block.code.partition("\n")[0].strip() in lines[block.line - 1], key

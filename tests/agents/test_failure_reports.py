@@ -25,8 +25,8 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import decision, received_by, scripted
-from tests.executors import reused
-from tests.executors.bubblewrapped import descendants, pid_one
+from tests.sandbox import reused
+from tests.sandbox.bubblewrapped import descendants, pid_one
 
 PAYS = "print('paying')\nprint(pay('Ann', 3))\n"
 RESTORED = (

@@ -27,8 +27,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.answer import Transfer
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
-from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers

@@ -10,7 +10,7 @@ from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.hints import hints_for
+from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, Limits
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.types.result import ErrorInfo
@@ -18,7 +18,7 @@ from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 WITHOUT = ": do without it, or say in the answer what is missing."

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autogen_agentchat.messages import MultiModalMessage
 from autogen_core import Image
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 from autogen_ext.models.openai._openai_client import calculate_vision_tokens  # what asks an image for its size
@@ -15,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image as PILImage
 
+from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.images import (
     MAX_BYTES,
     EncodedImage,
@@ -28,6 +31,7 @@ from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.tools.answers import as_tool_image
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ToolCall
+from tests.agents.support import received_by, scripted
 from tests.cases import case
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
@@ -275,3 +279,13 @@ async def test_images_that_code_has_shown_come_before_those_that_it_has_saved(tm
         "Images that you are not shown: figure-2.jpg (it is broken or cut off)."
     )
     assert [image.image.size for image in images if isinstance(image, Image)] == [(3, 3), (2, 2)]
+
+
+async def test_task_with_an_image_reaches_a_model_without_vision_without_it(executor: CodeExecutor) -> None:
+    client = scripted("ok")
+    image = Image.from_pil(PILImage.new("RGB", (2, 2)))
+    task = MultiModalMessage(content=["What is this?", image], source="user")
+
+    await CodeExecutorAgent("coder", executor, model_client=client).run(task=task)
+
+    assert received_by(client)[0][-1] == UserMessage(content="What is this?\n<image>", source="user")

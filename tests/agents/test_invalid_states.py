@@ -121,7 +121,7 @@ async def test_a_team_refuses_an_invalid_state_completely() -> None:
             agents = [actor(), coder()]
             team = Team(agents, termination_condition=MaxMessageTermination(3))
             good = json.loads(json.dumps(await team.save_state()))
-            await agents[0].model_context.add_message(scripted_message())
+            await agents[0].model_context.add_message(UserMessage(content="Remember.", source="user"))
             before = await team.save_state()
             states = good["agent_states"]
             states["coder"]["agent_state"] = with_type(agents[1], state)
@@ -132,12 +132,6 @@ async def test_a_team_refuses_an_invalid_state_completely() -> None:
             assert "agent_states.coder: " in str(caught.value)
             assert len(str(caught.value)) < 1_500
             assert await team.save_state() == before
-
-
-def scripted_message() -> Any:
-    from autogen_core.models import UserMessage  # noqa: PLC0415
-
-    return UserMessage(content="Remember.", source="user")
 
 
 async def test_a_team_names_an_invalid_field_of_its_own() -> None:
@@ -172,10 +166,8 @@ async def test_a_saved_state_can_be_loaded_again() -> None:
     for number in range(MAX_BLOCKS + 2):
         block = CodeBlock(code="x" * 4_000, language="python")
         files = {f"{name}{'n' * 100}": f"{number}:{'a' * 32}" for name in range(10)}
-        result = ExecutionResult(
-            exit_code=0, output="", code_file=None, number=number + 1, tool_calls=(call,) * (number == 0)
-        )
-        record.add_block(executor, block, result, None, files)
+        result = ExecutionResult(0, "", None, number=number + 1, tool_calls=(call,) * (number == 0), files_before=files)
+        record.add_block(executor, block, result, None)
     assert record.journal.left_out > 0
     saved = json.loads(json.dumps({"journal": record.journal.model_dump()}))
     assert Journal.model_validate(saved["journal"]) == record.journal

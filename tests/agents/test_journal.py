@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -22,11 +21,10 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolLimits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
-from tests import processes
 from tests.agents.codeact import from_agent, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 pytestmark = pytest.mark.slow
 
@@ -333,30 +331,12 @@ async def test_agents_that_share_a_session_rebuild_it_once(make: Make) -> None:
     assert [event.content for event in replays(result.messages)] == [SAME.format("2 blocks were")]
 
 
-async def test_rebuild_session_rebuilds_before_the_next_turn(make: Make) -> None:
-    state = await saved(await make(), "x = 1")
-    executor = await make()
-    agent = CodeActAgent("actor", executor, model_client=scripted())
-    await agent.load_state(state)
-
-    replayed = await agent.rebuild_session(CancellationToken())
-
-    assert replayed is not None
-    assert (replayed.blocks, replayed.same) == (1, True)
-    assert await agent.rebuild_session() is None
-
-
-async def test_reset_clears_the_journal(make: Make) -> None:
-    executor = await make()
-    agent = CodeActAgent("actor", executor, model_client=scripted(python("x = 1"), "Done."))
+async def test_reset_clears_the_journal_and_a_loaded_one(make: Make) -> None:
+    agent = CodeActAgent("actor", await make(), model_client=scripted(python("x = 1"), "Done.", "Hello."))
     await agent.run(task="Go.")
+    state = await agent.save_state()
     await agent.on_reset(CancellationToken())
     assert (await agent.save_state())["journal"]["entries"] == []
-
-
-async def test_reset_clears_a_loaded_journal(make: Make) -> None:
-    state = await saved(await make(), "x = 1")
-    agent = CodeActAgent("actor", await make(), model_client=scripted("Hello."))
     await agent.load_state(state)
     await agent.on_reset(CancellationToken())
     assert replays((await agent.run(task="Hello.")).messages) == []
@@ -374,51 +354,6 @@ async def test_journal_is_bounded_and_counts_what_is_left_out(make: Make, monkey
         "- 2 later blocks were too many to be recorded and were not run again; what they defined is missing."
     )
     assert (await other.save_state())["journal"]["left_out"] == 2
-
-
-async def test_invalid_journal_is_refused_and_changes_nothing(make: Make) -> None:
-    agent = CodeActAgent("actor", await make(), model_client=scripted())
-    with pytest.raises(ValueError, match=r"journal\.entries: Input should be a valid list"):
-        await agent.load_state({"type": "CodeActAgentState", "journal": {"entries": 7}})
-
-
-PROCESS = """
-import asyncio, json, sys
-from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_ext.models.replay import ReplayChatCompletionClient
-
-def price(name: str) -> float:
-    "Ask the shop."
-    print("asked for", name)
-    return 2.5
-
-async def main():
-    before, *answers = json.loads(sys.argv[1])
-    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
-        agent = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient(answers), tools=[price])
-        if before is not None:
-            await agent.load_state(before)
-        result = await agent.run(task="Go.")
-        print("answer:", result.messages[-1].to_text())
-        print("state:", json.dumps(await agent.save_state()))
-
-asyncio.run(main())
-"""
-
-
-async def test_session_is_rebuilt_in_another_process(bubblewrap: None) -> None:
-    def run(before: Any, *answers: str) -> list[str]:
-        arguments = json.dumps([before, *answers])
-        done = processes.run(["-c", PROCESS, arguments], env=os.environ, timeout=50)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    first = await asyncio.to_thread(run, None, python("cost = price('tea')\ndef total(n): return n * cost"), "Done.")
-    assert first[:2] == ["asked for tea", "answer: Done."]
-    state = json.loads(first[2].removeprefix("state: "))
-    second = await asyncio.to_thread(run, state, python("final_answer(total(4))"))
-    assert second[0] == "answer: 10.0"
 
 
 class Closed(ValueError):

@@ -1,26 +1,20 @@
 """What running code writes, as it writes it."""
 
-import asyncio
 from itertools import groupby
 from typing import Any
 
-import pytest
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
     TextMessage,
 )
-from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 
 SLOW = """\
@@ -82,30 +76,6 @@ async def test_executor_without_streaming_works(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor, stream_output=True)
     result = await agent.run(task="```python\nprint(1)\n```")
     assert result.messages[-1].to_text() == "1\n"
-
-
-@pytest.mark.parametrize("team_class", [RoundRobinGroupChat, Team])
-async def test_teams_and_console_accept_output_chunks(
-    session: SandboxCodeExecutor, team_class: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runner = CodeExecutorAgent("runner", session, stream_output=True)
-    team = team_class([runner], termination_condition=MaxMessageTermination(2))
-
-    result = await Console(team.run_stream(task="```python\nprint(6 * 7)\n```"))
-
-    assert [(message.source, message.to_text()) for message in result.messages[1:]] == [("runner", "42\n")]
-    assert "---------- ModelClientStreamingChunkEvent (runner) ----------\n42\n" in capsys.readouterr().out
-
-
-async def test_closing_the_stream_kills_running_code(session: SandboxCodeExecutor) -> None:
-    agent = CodeExecutorAgent("runner", session, stream_output=True)
-    stream = agent.on_messages_stream([user(SLOW)], CancellationToken())
-    assert is_output(await anext(stream))
-
-    await asyncio.wait_for(stream.aclose(), 10)  # type: ignore[attr-defined]
-
-    result = await agent.run(task="```python\nprint('next')\n```")
-    assert result.messages[-1].to_text() == "next\n"
 
 
 def user(words: str) -> TextMessage:

@@ -81,14 +81,6 @@ def test_failures_are_described() -> None:
             "those of this code are not.",
         ),
         (
-            result(
-                139, outcome="crashed", state="restored", number=9, restored_before=7, notes=("As before block 7.",)
-            ),
-            "The code crashed its process (exit code 139).\nIt printed nothing.\n\n"
-            "The session's memory was put back further than to before this code: variables and imports of the last blocks "
-            "before it are not there either. Run again what you need of them.\nAs before block 7.",
-        ),
-        (
             result(137, outcome="oom", state="lost", notes=("The limit is 512 MiB.",)),
             "The code was killed because it used more memory than the sandbox has.\nIt printed nothing.\n\n"
             "The session's memory is lost: import, load and define again what you need.\nThe limit is 512 MiB.",

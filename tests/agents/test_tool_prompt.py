@@ -40,11 +40,6 @@ def search(city: str, limit: int = 5) -> list[Flight]:
     return [Flight(number=f"{city[:2].upper()}{n}", seats=n) for n in range(limit)]
 
 
-async def book(flight: Flight, *passengers_: str) -> str:
-    """Never used."""
-    return ""
-
-
 def reserve(flight: Flight, passenger: Passenger) -> str:
     return f"{passenger.name} on {flight.number}"
 

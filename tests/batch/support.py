@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task, run_batch
+from autogen_codeact.batch.index import Results
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch
 
@@ -83,3 +85,9 @@ def lines(out: Path) -> list[dict[str, Any]]:
     data = (out / "results.jsonl").read_bytes()
     assert not data or data.endswith(b"\n")
     return [json.loads(line) for line in data.splitlines()]
+
+
+def load_rows(out: Path) -> list[Row]:
+    """The rows in the folder of a batch, as the product reads them."""
+    with closing(Results(out)) as results:
+        return list(results)

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,20 +20,6 @@ from tests import processes
 from tests.batch.support import MakeAgent, batch, double, lines, rows_of
 from tests.cases import case
 from tests.texts import ANY
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with the options of the test."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("this user can't mount a file system")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.mark.parametrize("disk", ["ro"], indirect=True)

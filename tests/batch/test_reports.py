@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autogen_codeact.batch import index
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.report import Change, compare, comparison_text, summary_text
-from autogen_codeact.batch.results import Results, load_rows
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
 from autogen_codeact.batch.summary import Group, Percentiles, pass_at, summarize, write_summary
+from tests.batch.support import load_rows
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -127,8 +128,8 @@ def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path)
 
 def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autogen_codeact.batch.index.MAX_LINE", 500)
-    results = Results(batch(tmp_path, row("a", answer="x" * 2000), row("b")))
-    assert [each.id for each in results] == ["b"]
+    batch(tmp_path, row("a", answer="x" * 2000), row("b"))
+    assert [each.id for each in load_rows(tmp_path)] == ["b"]
 
 
 def test_repeats_have_pass_at_k(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path) -> No
 
 
 def test_folder_without_results_is_an_error(tmp_path: Path) -> None:
-    for function in (summarize, write_summary, load_rows):
+    for function in (summarize, write_summary):
         with pytest.raises(BatchFolderError, match=r" is not the folder of a batch: there is no results\.jsonl\.$"):
             function(tmp_path / "none")
 
@@ -248,3 +249,10 @@ def test_percentiles_of_one_row(tmp_path: Path) -> None:
     assert summarize(batch(tmp_path, row("a", seconds=3))).seconds_percentiles == Percentiles(
         p50=3, p90=3, p99=3, max=3
     )
+
+
+def test_full_disk_of_the_index_is_an_error_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch(tmp_path, *(row(str(number), log="x" * 10_000) for number in range(30)))
+    monkeypatch.setattr("autogen_codeact.batch.index._SCHEMA", "PRAGMA max_page_count = 20;" + index._SCHEMA)
+    with pytest.raises(BatchFolderError, match=r"\(database or disk is full\): free some space there, or set TMPDIR"):
+        summarize(tmp_path)

@@ -17,11 +17,10 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchBudgetError, BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent, TaskFinished, TaskStarted
-from autogen_codeact.batch.results import load_rows
 from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, Row, shorten_texts
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
-from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, once, rows_of
+from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, load_rows, once, rows_of
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
@@ -266,30 +265,11 @@ async def test_stop_lets_running_tasks_end(server: OpenAIServer, make: MakeAgent
     assert running.ended == "stopped"
 
 
-@pytest.mark.parametrize("how", ["close", "cancel", "leave"])
-async def test_batch_that_is_left_can_be_continued(
-    server: OpenAIServer, make: MakeAgent, tmp_path: Path, how: str
-) -> None:
-    tasks = [double(number) for number in range(4)]
-    before = asyncio.all_tasks()
-
-    async def take(count: int) -> None:
-        taken = 0
-        async with aclosing(batch(make, tasks, tmp_path, concurrency=2)) as running:
-            async for _ in running:
-                taken += 1
-                if taken == count:
-                    break
-            if how == "cancel":
-                await asyncio.sleep(60)
-
-    work = asyncio.create_task(take(1))
-    if how == "cancel":
-        await server.requested(5)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    await asyncio.wait({work})
+async def test_batch_that_is_left_can_be_continued(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    """One that is cancelled, too: see test_cancellation.py."""
+    tasks, before = [double(number) for number in range(4)], asyncio.all_tasks()
+    async with aclosing(batch(make, tasks, tmp_path, concurrency=2)) as running:
+        await anext(running)
     assert asyncio.all_tasks() == before
     done = {line["id"] for line in lines(tmp_path)}
     rows = await rows_of(make, tasks, tmp_path)

@@ -137,28 +137,6 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
     ]
 
 
-def test_first_chunk_of_each_cell_comes_before_the_second_of_any(load, shared_data):
-    batch = load("batch")
-    order = batch.Run(seed=0).order(
-        {(1, "a"): batch.Chunk(1, 3), (8, "b"): batch.Chunk(9), (8, "a"): batch.Chunk(1, 2)}
-    )
-    assert [set(order[:3]), set(order[3:5]), order[5:]] == [
-        {(1, "a"), (8, "b"), (8, "a")},
-        {(1, "a"), (8, "a")},
-        [(1, "a")],
-    ]
-
-
-def test_plan_has_each_variant_at_each_concurrency_and_enough_tasks_for_it(load):
-    batch = load("batch")
-    echoes = {batch.ECHO, batch.ECHO_FRESH}
-    cells = {(concurrency, variant) for concurrency in (1, 8, 32) for variant in batch.VARIANTS}
-    assert batch.PLAN.keys() == {
-        (number, variant) for number, variant in cells if variant not in echoes or number == 32
-    }
-    assert all(batch.SESSIONS >= chunk.tasks >= concurrency for (concurrency, _), chunk in batch.PLAN.items())
-
-
 class Answers:
     """Stands for a worker, and gives prepared answers.
 
@@ -205,26 +183,6 @@ async def test_chunk_with_a_wrong_output_is_discarded_and_run_again_and_the_seco
     assert len(run.remotes["own"].samples) == 3
 
 
-def test_growth_counts_from_the_first_500_tasks(load):
-    page = load("sidebyside.batch_page")
-    samples = [
-        {"done": done, "rss": int(rss * 1e6), "descriptors": descriptors, "threads": 4, "seconds": done / 10}
-        for done, rss, descriptors in ((100, 50, 10), (500, 80, 20), (1000, 85, 24), (10000, 79, 20))
-    ]
-    found = {"tasks": 10000, "sandbox": "docker", "concurrency": 8, "samples": samples}
-    assert page.growth(found) == {
-        "low_mb": -1.0,
-        "high_mb": 5.0,
-        "descriptors_first": 20,
-        "descriptors_last": 20,
-    }
-    (line,) = page.memory([{**found, "sandbox_uses": 50}])
-    assert " ".join(line.split()) == (
-        "- 10,000 tasks, docker, reused: memory of the driver after the first 500 (± 20 MB) reached: -1.0 to +5.0 MB; "
-        "descriptors (no more) reached: 20 then, 20 at the end."
-    )
-
-
 @pytest.mark.usefixtures("bubblewrap")
 async def test_recorded_sessions_run_as_a_batch_and_their_logs_contain_the_recorded_outputs(load, shared_data):
     recorded, ours = load("sidebyside.recorded"), load("sidebyside.batch_ours")
@@ -266,18 +224,6 @@ async def test_blocks_after_pauses_are_measured(load, monkeypatch):
     assert all(seconds > 0 for blocks in found for seconds in blocks)
 
 
-def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
-    page = load("sidebyside.paused_page")
-    agents = {page.AUTOGEN: [0.08] * 5, page.PROCESS: [0.004] * 5, page.SESSION: [0.002] * 5}
-    figures = {"sandboxes": 16, "blocks": {page.AGENTS: agents, page.SAME: {page.PROCESS: [0.001] * 5}}}
-    lines = page.section(figures).splitlines()
-    assert f"| {page.AGENTS} | 80.00 ms | 4.00 ms (20×) | 2.00 ms (40×) | - |" in lines
-    assert f"| {page.SAME} | - | 1.00 ms | - | - |" in lines
-    assert lines[-1] == (
-        "Target of agents with pauses, ≥ 25× as fast as AutoGen: docker, process **missed**: 20×; docker, session reached: 40×."
-    )
-
-
 def test_prediction_counts_blocks_starts_idle_sandboxes_and_memory(load):
     page = load("sidebyside.scaling_page")
 
@@ -309,20 +255,6 @@ def test_prediction_counts_blocks_starts_idle_sandboxes_and_memory(load):
         }
     )
     assert page.costs([{**alive, "sandbox": "bubblewrap"}]) is None
-
-
-def test_limit_of_the_driver_follows_from_its_processor_time(load):
-    page = load("sidebyside.scaling_page")
-
-    def batch(concurrency, seconds):
-        return {**chunk([1.0] * 40, seconds, 16), "concurrency": concurrency, "memory": 2e8}
-
-    batches = [batch(32, 10), batch(8, 20)]
-    assert "| 32 | 240 | 0.400 | 1.00 | 200 MB |" in page._batches(batches)
-    # A quarter of 16 s for 40 tasks.
-    text = " ".join(page._model({"start": 0.2, "stop": 0.1, "block": 0.01}, batches).split())
-    assert "tasks a minute = 60 × processors / (0.300 + 0.0100 × blocks)" in text
-    assert "uses 0.100 s of one processor for a task: at most 600 tasks a minute, those of 2.5 engines" in text
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -34,11 +34,8 @@ def component(server, **config):
 
 @contextmanager
 def serving(reply):
-    server = OpenAIServer(lambda _: reply).start()
-    try:
+    with OpenAIServer(lambda _: reply) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

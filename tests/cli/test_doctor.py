@@ -15,8 +15,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.cli.support import codeact
-from tests.executors.sandboxes import without_landlock
 from tests.openai_server import OpenAIServer
+from tests.sandbox.sandboxes import without_landlock
 
 LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
 # These checks depend on this machine and on who else uses it.
@@ -208,11 +208,8 @@ def test_silent_model_server_is_a_lack_after_the_timeout():
 
 
 def test_base_url_option_has_priority_over_the_variable():
-    server = OpenAIServer([]).start()
-    try:
+    with OpenAIServer([]) as server:
         env = {**NOWHERE, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
         done = codeact("doctor", "--json", "--base-url", server.base_url, env=env)
-    finally:
-        server.stop()
     _, found = checks(done)
     assert found["model server"]["status"] == "ok"

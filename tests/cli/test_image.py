@@ -8,7 +8,7 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.cli.support import codeact
-from tests.executors.images import make_wheel
+from tests.sandbox.images import make_wheel
 
 
 def test_build_leaves_an_image_that_is_there_alone_and_prints_its_name(docker_engine):

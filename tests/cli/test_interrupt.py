@@ -88,15 +88,12 @@ def command_lines():
 
 @pytest.mark.parametrize("extra", [[], ["--team", *BOX], ["--stream", *BOX]])
 def test_ctrl_c_while_the_model_generates(extra):
-    server = OpenAIServer([Reply(silent=True)]).start()
-    try:
+    with OpenAIServer([Reply(silent=True)]) as server:
         arguments = ["--model", "gpt-4o", "--base-url", server.base_url, "--json", *extra]
         with start("run", "task", *arguments, env={"OPENAI_API_KEY": "sk-of-the-tests"}) as process:
             wait_until(lambda: server.requests, "the request")
             process.send_signal(signal.SIGINT)
             assert finish(process, as_json=True) == (130, STOPPING)
-    finally:
-        server.stop()
 
 
 def test_ctrl_c_while_the_sandbox_starts(tmp_path):

@@ -22,7 +22,7 @@ from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until
-from tests.executors.bubblewrapped import alive, pid_one
+from tests.sandbox.bubblewrapped import alive, pid_one
 
 ELSEWHERE = {KIND: SANDBOX, OWNER: "elsewhere:7", LIFE: "of-another-machine"}
 NO_SUCH_PID = 2**22 + 1

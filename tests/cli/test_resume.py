@@ -15,16 +15,13 @@ from tests.openai_server import OpenAIServer, Reply
 def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
     folder = tmp_path / "run"
     replies = [code("x = 6"), Reply("out of order", status=400), code("final_answer(x * 7)")]
-    server = OpenAIServer([replies[0], replies[1], replies[2]]).start()
-    key = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
-    model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
-    try:
+    with OpenAIServer([replies[0], replies[1], replies[2]]) as server:
+        key = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
+        model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
         failed = codeact("run", "--act", "What is 6*7?", *model, "--save", folder, env=key)
         without_key = codeact("resume", folder)
         done = codeact("resume", folder, "--json", env=key)
         again = codeact("resume", folder, env=key)
-    finally:
-        server.stop()
     assert failed.status == 2
     assert "out of order" in failed.err
     assert f"codeact: `codeact resume {folder}` continues the run\ncodeact: The run failed. " in failed.err
@@ -49,17 +46,14 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
 def test_model_of_a_continued_run_has_a_time_limit_retries_and_the_key_of_its_server(tmp_path):
     folder = tmp_path / "run"
     busy = Reply("later", status=429, headers={"retry-after": "0.1"})
-    server = OpenAIServer(
+    with OpenAIServer(
         [Reply("out of order", status=400), Reply(silent=True), busy, code("final_answer(42)")]
-    ).start()
-    env = {"OLLAMA_HOST": server.base_url.removeprefix("http://").removesuffix("/v1")}  # which needs no key
-    model = ["--model", "ollama/small", "--sandbox", "bubblewrap"]
-    try:
+    ) as server:
+        env = {"OLLAMA_HOST": server.base_url.removeprefix("http://").removesuffix("/v1")}  # which needs no key
+        model = ["--model", "ollama/small", "--sandbox", "bubblewrap"]
         failed = codeact("run", "--act", "What is 6*7?", *model, "--save", folder, env=env)
         silent = codeact("resume", folder, "--model-timeout", "0.5", env=env)
         done = codeact("resume", folder, env=env)
-    finally:
-        server.stop()
     assert "out of order" in failed.err
     assert silent.status == 2
     assert (
@@ -73,14 +67,11 @@ def test_model_of_a_continued_run_has_a_time_limit_retries_and_the_key_of_its_se
 @pytest.mark.usefixtures("bubblewrap")
 def test_a_continued_run_asks_before_code_runs_as_before(tmp_path):
     folder = tmp_path / "run"
-    server = OpenAIServer([Reply("out of order", status=400), code("print('r' 'an')"), "It may not run."]).start()
-    key = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
-    model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
-    try:
+    with OpenAIServer([Reply("out of order", status=400), code("print('r' 'an')"), "It may not run."]) as server:
+        key = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
+        model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
         failed = codeact("run", "--act", "--approve", "Run it", *model, "--save", folder, env=key)
         done = codeact("resume", folder, env=key)
-    finally:
-        server.stop()
     assert f"codeact: `codeact resume {folder}` continues the run\n" in failed.err
     assert "can't be continued" not in done.err
     assert "not approved" in done.out  # there is no terminal to ask in

@@ -3,7 +3,7 @@
 from codeact_sandbox.types.limits import Limits
 from tests.cases import case
 from tests.cli.support import code, codeact, decision, replay
-from tests.executors.images import make_wheel
+from tests.sandbox.images import make_wheel
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 WHERE = code("import os", "print(os.path.isdir('/home'), os.getuid())")

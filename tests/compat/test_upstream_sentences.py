@@ -15,9 +15,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 from tests.cases import case
-from tests.executors import reused
-
-from ..executors.sandboxes import block
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import block
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 

@@ -12,10 +12,9 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Executo
 from autogen_codeact.executors.capabilities import capabilities_of
 from codeact_sandbox import Sandbox
 from codeact_sandbox.protocols import ObservedExecutor
-
-from . import reused
-from .pooled import until
-from .sandboxes import out, run
+from tests.sandbox import reused
+from tests.sandbox.pool.pooled import until
+from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 

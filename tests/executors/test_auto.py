@@ -13,8 +13,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.auto import choose_executor
 from tests.cases import case
-
-from .sandboxes import out
+from tests.sandbox.sandboxes import out
 
 
 @pytest.fixture

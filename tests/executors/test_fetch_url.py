@@ -14,10 +14,9 @@ from autogen_core.tools import BaseTool
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
 from tests.cases import case
-
-from . import reused
-from .egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
-from .sandboxes import out
+from tests.sandbox import reused
+from tests.sandbox.egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
+from tests.sandbox.sandboxes import out
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ import pytest
 from autogen_core.tools import ToolSchema
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
-
-from . import reused
-from .sandboxes import run
-from .schema_workbench import SchemaWorkbench
+from tests.executors.schema_workbench import SchemaWorkbench
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import run
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 

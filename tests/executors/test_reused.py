@@ -4,10 +4,9 @@ from pathlib import Path
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from tests.cases import case
-
-from . import reused
-from .pooled import left, name_of, what_is_new
-from .sandboxes import out
+from tests.sandbox import reused
+from tests.sandbox.pool.pooled import left, name_of, what_is_new
+from tests.sandbox.sandboxes import out
 
 
 async def test_two_with_the_same_options_share_a_sandbox_that_is_reset(bubblewrap: None) -> None:

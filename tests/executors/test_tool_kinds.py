@@ -31,10 +31,9 @@ from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.tools import source
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
+from tests.executors.schema_workbench import SchemaWorkbench
 from tests.processes import address
-
-from .schema_workbench import SchemaWorkbench
-from .stub_host import StubHost
+from tests.sandbox.tools.stub_host import StubHost
 
 SERVER = Path(__file__).with_name("mcp_forked.py")
 
@@ -204,14 +203,6 @@ class TestWorkbenches:
         with pytest.raises(RuntimeError, match=r"^no such workbench$"):
             await tool.run({"key-word": "x"})
 
-    async def test_two_tools_of_one_name_are_refused_and_started_workbenches_are_stopped(self):
-        first, second = SchemaWorkbench([LOOK_UP]), SchemaWorkbench([LOOK_UP])
-        with pytest.raises(
-            ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the SchemaWorkbench\."
-        ):
-            await HostTools([first, second]).start()
-        assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
-
     async def test_any_tool_name_becomes_a_python_name(self) -> None:
         cases = [
             ("2fa", "tool_2fa"),
@@ -224,14 +215,6 @@ class TestWorkbenches:
             with case(name):
                 (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
                 assert tool.name == called
-
-    async def test_workbench_can_be_started_again(self):
-        tools = HostTools([double, SchemaWorkbench([LOOK_UP])])
-        for _ in range(2):
-            assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
-            assert await tools.start() == tools.known
-            await tools.stop()
-            assert tools.known is None
 
 
 @pytest.mark.asyncio(loop_scope="class")
@@ -284,8 +267,8 @@ class TestMcpServer:
             await HostTools([bench]).start()
 
     async def test_silent_mcp_server_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(source, "START_TIMEOUT_S", 3.0)
-        with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 3 s; see whether"):
+        monkeypatch.setattr(source, "START_TIMEOUT_S", 1.0)
+        with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 1 s; see whether"):
             await HostTools([mcp("deaf")]).start()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Calls that the model of AutoGen's `AssistantAgent` makes itself: logged, and never made again when a run is continued."""
 
 import json
-import shutil
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
@@ -11,10 +10,10 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.runs import load_run, recorded, resumed
+from autogen_codeact.runs import load_run, resumed
 from autogen_codeact.runs.recorded_workbench import UNKNOWN
 
-from .support import events_of, types_of
+from .support import cut, events_of, lines_of, run, types_of
 
 INFO = ModelInfo(
     vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
@@ -39,10 +38,6 @@ def make_agent(paid, answers=ANSWERS):
     return AssistantAgent("clerk", model, tools=[pay], max_tool_iterations=3)
 
 
-async def run(agent, path):
-    return [item async for item in recorded(agent, task="Pay.", path=path)]
-
-
 async def test_calls_of_a_model_are_logged(tmp_path):
     paid = []
     agent = make_agent(paid)
@@ -50,7 +45,7 @@ async def test_calls_of_a_model_are_logged(tmp_path):
     await run(agent, tmp_path / "run")
     assert paid == [1, 2, 3]
     assert agent._workbench is benches
-    shown = [each for each in types_of(tmp_path / "run") if each.startswith(("model", "host"))]
+    shown = types_of(tmp_path / "run", "model", "host")
     assert shown == [
         "model_call_started clerk 1",
         "model_call_finished clerk 1",
@@ -71,11 +66,8 @@ async def test_calls_of_a_model_are_logged(tmp_path):
 async def test_completed_calls_are_never_made_again(tmp_path):
     before = []
     await run(make_agent(before), tmp_path / "run")
-    lines = (tmp_path / "run" / "events.jsonl").read_bytes().splitlines(keepends=True)
-    for number in range(2, len(lines)):
-        folder = tmp_path / f"run-{number}"
-        shutil.copytree(tmp_path / "run", folder)
-        (folder / "events.jsonl").write_bytes(b"".join(lines[:number]))
+    for number in range(2, len(lines_of(tmp_path / "run"))):
+        folder = cut(tmp_path / "run", tmp_path / f"run-{number}", number)
         events = list(load_run(folder))
         started = [event.arguments["amount"] for event in events if event.type == "host_call_started"]
         answered = sum(event.type == "model_call_finished" for event in events)
@@ -97,8 +89,7 @@ async def test_tool_that_runs_an_agent_is_run_again_and_the_agent_answers_from_t
         return AssistantAgent("boss", ReplayChatCompletionClient(outer, INFO), tools=[AgentTool(helper)])
 
     await run(make([calls({"task": "Help."}, name="helper")], ["Helped."]), tmp_path / "run")
-    lines = (tmp_path / "run" / "events.jsonl").read_bytes().splitlines(keepends=True)
-    assert not [each for each in types_of(tmp_path / "run") if each.startswith("host_call")]
-    (tmp_path / "run" / "events.jsonl").write_bytes(b"".join(lines[:-3]))
-    items = [item async for item in resumed(tmp_path / "run", agent=make([], []))]
+    assert not types_of(tmp_path / "run", "host_call")
+    folder = cut(tmp_path / "run", tmp_path / "cut", -3)
+    items = [item async for item in resumed(folder, agent=make([], []))]
     assert "Helped." in items[-1].messages[-1].to_text()

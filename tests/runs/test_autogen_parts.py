@@ -1,6 +1,5 @@
 """Parts that are not ours: AutoGen's agent that runs code, and the models that choose the speakers of teams."""
 
-import shutil
 import warnings
 
 import pytest
@@ -11,12 +10,12 @@ from autogen_agentchat.teams import SelectorGroupChat
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.agents import ApprovalResponse
-from autogen_codeact.runs import load_run, recorded, resumed
+from autogen_codeact.runs import load_run, resumed
 from autogen_codeact.teams import Selector, Team
 from tests.agents.codeact import python
 from tests.agents.support import scripted
 
-from .support import types_of
+from .support import cut, lines_of, listed, run, types_of
 
 
 class Counter(CodeExecutor):
@@ -36,24 +35,6 @@ class Counter(CodeExecutor):
     async def restart(self): ...
 
 
-def calls_of(folder):
-    return [each for each in types_of(folder) if each.startswith(("model", "block"))]
-
-
-def lines_of(folder):
-    return (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
-
-
-def cut(folder, target, lines):
-    shutil.copytree(folder, target)
-    (target / "events.jsonl").write_bytes(b"".join(lines))
-    return sum(event.type == "model_call_finished" for event in load_run(target))
-
-
-async def run(agent_or_team, path):
-    return [item async for item in recorded(agent_or_team, task="Go.", path=path)]
-
-
 def coder(ran, answers):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of code without approval
@@ -68,19 +49,14 @@ async def test_code_of_autogens_agent_is_logged_and_not_run_again(tmp_path):
     answers = [python("first()"), "Done."]
     ran = []
     await run(coder(ran, answers), tmp_path / "run")
-    assert calls_of(tmp_path / "run") == [
-        "model_call_started coder 1",
-        "model_call_finished coder 1",
-        "block_started coder 1",
-        "block_finished coder 1",
-        "model_call_started coder 2",
-        "model_call_finished coder 2",
-    ]
-    lines = lines_of(tmp_path / "run")
-    for number in range(2, len(lines)):
-        folder = tmp_path / f"run-{number}"
-        answered = cut(tmp_path / "run", folder, lines[:number])
-        started = sum(event.type == "block_started" for event in load_run(folder))
+    assert types_of(tmp_path / "run", "model", "block") == listed(
+        "model_call_started coder 1, model_call_finished coder 1, block_started coder 1, block_finished coder 1, "
+        "model_call_started coder 2, model_call_finished coder 2"
+    )
+    for number in range(2, len(lines_of(tmp_path / "run"))):
+        folder = cut(tmp_path / "run", tmp_path / f"run-{number}", number)
+        types = [event.type for event in load_run(folder)]
+        started, answered = types.count("block_started"), types.count("model_call_finished")
         again = []
         items = [item async for item in resumed(folder, agent=coder(again, answers[answered:]))]
         assert items[-1].messages[-1].to_text() == "Done.", number
@@ -105,7 +81,9 @@ async def test_choices_of_speakers_are_logged(tmp_path, make):
     name = f"{team.name}.selector"
     expected = [("started", name, 1), ("finished", name, 1), ("started", "b", 1), ("finished", "b", 1)]
     expected += [("started", name, 2), ("finished", name, 2), ("started", "a", 1), ("finished", "a", 1)]
-    assert calls_of(tmp_path / "run") == [f"model_call_{what} {agent} {number}" for what, agent, number in expected]
+    assert types_of(tmp_path / "run", "model", "block") == [
+        f"model_call_{what} {agent} {number}" for what, agent, number in expected
+    ]
     assert client is (team.speakers._model_client if make is our_team else team._model_client)
 
 
@@ -114,7 +92,7 @@ async def test_choices_of_speakers_are_not_requested_again(tmp_path, make):
     await run(make(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
     lines = lines_of(tmp_path / "run")
     last = max(number for number, line in enumerate(lines) if b'"model_call_finished"' in line)
-    cut(tmp_path / "run", tmp_path / "again", lines[:last])
+    cut(tmp_path / "run", tmp_path / "again", last)
     # The choice was made: only the second speaker is asked again.
     items = [item async for item in resumed(tmp_path / "again", agent=make([], a=["From a."], b=[], c=[]))]
     assert [message.to_text() for message in items[-1].messages] == ["Go.", "From b.", "From a."]

@@ -6,7 +6,8 @@ import json
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, MessageLogged
 from autogen_codeact.runs.notebook import words_beside_code
-from autogen_codeact.runs.results import DisplayRecord, ErrorRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import DisplayRecord, ResultRecord, StoredFile
+from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
 from tests.runs.logs import lines, started, write_log
 
@@ -56,7 +57,7 @@ def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path_factory):
     for finished, name, message in [
         ([], "Interrupted", "the run ended while this code ran"),
         (
-            [BlockFinished(agent="a", number=1, error=ErrorRecord(type="SandboxDied", message="it is gone"))],
+            [BlockFinished(agent="a", number=1, error=ErrorInfo(type="SandboxDied", message="it is gone"))],
             "SandboxDied",
             "it is gone",
         ),

@@ -18,7 +18,7 @@ from codeact_sandbox import HostTool
 from tests.agents.codeact import python
 from tests.agents.support import scripted
 
-from .support import events_of, types_of
+from .support import events_of, run, types_of
 
 
 def add(a: int, b: int) -> int:
@@ -29,14 +29,6 @@ def add(a: int, b: int) -> int:
 def fail(name: str) -> None:
     """Fail."""
     raise KeyError(name)
-
-
-async def run(agent, path, **options):
-    return [item async for item in recorded(agent, task="Add.", path=path, **options)]
-
-
-def host_calls(folder):
-    return [each for each in types_of(folder) if each.startswith("host_call")]
 
 
 async def test_intent_and_result_of_each_host_call_are_logged(session, tmp_path):
@@ -63,12 +55,12 @@ async def test_intent_is_on_disk_before_the_tool_runs_and_its_result_before_the_
 
     def look() -> int:
         """Look at the log."""
-        found.append(host_calls(tmp_path / "run"))
+        found.append(types_of(tmp_path / "run", "host_call"))
         return len(found)
 
     agent = CodeActAgent("actor", session, model_client=scripted(python("look()\nlook()"), "Done."), tools=[look])
     await run(agent, tmp_path / "run")
-    names = [name.split()[0] for name in host_calls(tmp_path / "run")]
+    names = [name.split()[0] for name in types_of(tmp_path / "run", "host_call")]
     assert names == ["host_call_started", "host_call_finished"] * 2
     assert [len(each) for each in found] == [1, 3]
 
@@ -97,7 +89,7 @@ async def test_run_yields_what_run_stream_yields_and_the_log_has_it(session, tmp
     model = scripted(python("print(1)"), "One.", python("print(1)"), "One.")
     agent = CodeActAgent("actor", session, model_client=model, stream_output=True)
     items = await run(agent, tmp_path / "run")
-    expected = [item async for item in agent.run_stream(task="Add.")]
+    expected = [item async for item in agent.run_stream(task="Go.")]
     assert without_chunks(items) == without_chunks(expected)
     logged = [event for event in events_of(tmp_path / "run") if event.type in ("message", "chunk")]
     assert [event.message for event in logged] == [dump_message(item)[0] for item in items[:-1]]
@@ -115,7 +107,7 @@ async def test_first_events_describe_the_run(session, tmp_path):
     agent = CodeActAgent("actor", session, model_client=model, tools=[add], redact=lambda name, value: value)
     await run(agent, tmp_path / "run")
     started, boundary, *_, last = events_of(tmp_path / "run")
-    assert (started.kind, started.name, started.task[0]["content"]) == ("agent", "actor", "Add.")
+    assert (started.kind, started.name, started.task[0]["content"]) == ("agent", "actor", "Go.")
     assert started.component["provider"] == "autogen_codeact.agents.CodeActAgent"
     assert started.component["config"]["tools"] == []
     (info,) = started.agents
@@ -198,8 +190,9 @@ async def test_folder_that_is_not_empty_is_refused_before_the_run(session, tmp_p
     (tmp_path / "x").touch()
     model = scripted("3.")
     agent = CodeActAgent("actor", session, model_client=model)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="is not empty: give each run a folder of its own, or continue"):
         await run(agent, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert model.create_calls == []
 
 

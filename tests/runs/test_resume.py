@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -29,9 +28,10 @@ from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter
 from tests.cases import case
-from tests.executors import reused
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
+from tests.runs.support import cut, lines_of
+from tests.sandbox import reused
 
 STEPS = 2
 RESUMED = {
@@ -80,18 +80,6 @@ def whole_run(bubblewrap: None, server: OpenAIServer, tmp_path_factory: pytest.T
     assert isinstance(last, TaskResult)
     assert last.messages[-1].to_text() == expected(STEPS)
     return folder / "run"
-
-
-def lines_of(folder: Path) -> list[bytes]:
-    """The lines of a log."""
-    return (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
-
-
-def cut(whole: Path, folder: Path, number: int, rest: bytes = b"") -> Path:
-    """Copy a run, with the first lines of its log only."""
-    shutil.copytree(whole, folder)
-    (folder / "events.jsonl").write_bytes(b"".join(lines_of(whole)[:number]) + rest)
-    return folder
 
 
 def place(whole: Path, event: str, which: int = -1) -> int:

@@ -1,17 +1,17 @@
 """Continuing a turn of `CodeExecutorAgent` between its answer, its code, the decision to repair it and the reflection."""
 
 import json
-import shutil
 
 import pytest
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.runs import recorded, resume
+from autogen_codeact.runs import resume
 from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
-from tests.executors import reused
 from tests.runs.example_run import counted, counting_tool
+from tests.runs.support import cut, lines_of, listed, run
+from tests.sandbox import reused
 
 ANSWERS = [python("triple(1)\nraise SystemExit(3)"), decision(True), python("print(triple(2))"), "It is 6."]
 STEPS = ("model_call_started", "model_call_finished", "block_started", "host_call_started", "host_call_finished")
@@ -35,25 +35,18 @@ async def test_turn_continues_after_each_of_its_steps(bubblewrap: None, tmp_path
     whole = tmp_path / "whole"
     async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:
         agent = make_agent(executor, tmp_path / "calls", ANSWERS)
-        messages = [item async for item in recorded(agent, task="Triple 2.", path=whole)][-1].messages
+        messages = (await run(agent, whole))[-1].messages
     assert messages[-1].to_text() == "It is 6."
     assert counted(tmp_path / "calls") == [1, 2]
-    lines = (whole / "events.jsonl").read_bytes().splitlines(keepends=True)
-    types = [json.loads(line)["type"] for line in lines]
-    assert [kind for kind in types if kind in ("model_call_finished", "block_finished")] == [
-        "model_call_finished",
-        "block_finished",
-        "model_call_finished",
-        "model_call_finished",
-        "block_finished",
-        "model_call_finished",
-    ]
+    types = [json.loads(line)["type"] for line in lines_of(whole)]
+    assert [kind for kind in types if kind in ("model_call_finished", "block_finished")] == listed(
+        "model_call_finished, block_finished, model_call_finished, model_call_finished, block_finished, "
+        "model_call_finished"
+    )
     for number, kind in enumerate(types, 1):
         if kind not in (*STEPS, "block_finished"):
             continue
-        folder, calls = tmp_path / f"run-{number}", tmp_path / f"calls-{number}"
-        shutil.copytree(whole, folder)
-        (folder / "events.jsonl").write_bytes(b"".join(lines[:number]))
+        folder, calls = cut(whole, tmp_path / f"run-{number}", number), tmp_path / f"calls-{number}"
         answered = types[:number].count("model_call_finished")
         made = types[:number].count("host_call_started")
         async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:

@@ -8,12 +8,12 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.teams import DiGraphBuilder
 
-from autogen_codeact.runs import RunNotResumableError, recorded, resume, resumed
+from autogen_codeact.runs import RunNotResumableError, resume, resumed
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.teams import Graph, Team
 from tests.agents.support import scripted
 
-from .support import events_of
+from .support import events_of, lines_of, run
 
 
 class Ordered(AssistantAgent):
@@ -50,12 +50,8 @@ def messages_of(folder):
     return [event.message["content"] for event in events_of(folder) if event.type == "message"]
 
 
-async def run(agent_or_team, path, **options):
-    return [item async for item in recorded(agent_or_team, task="Go.", path=path, **options)]
-
-
 def cut_after(folder, text):
-    lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    lines = lines_of(folder)
     (at,) = [
         n
         for n, line in enumerate(lines)

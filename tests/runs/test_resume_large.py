@@ -1,18 +1,18 @@
 """Continuing a run with large results of host tools in its log."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.runs import RunNotResumableError, recorded, resume
+from autogen_codeact.runs import RunNotResumableError, resume
 from tests.abuse.test_h_tool_values import numbers, text
 from tests.agents.codeact import python
 from tests.agents.support import model_answer, scripted
-from tests.executors import reused
+from tests.runs.support import cut, lines_of, run
+from tests.sandbox import reused
 
 
 @pytest.mark.timeout(150)
@@ -27,13 +27,10 @@ async def test_run_with_large_results_continues_or_is_refused_in_one_line(
     async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=60) as executor:
         client = scripted(model_answer(code), model_answer("Done."))
         agent = CodeActAgent("actor", executor, model_client=client, tools=[numbers, text])
-        async for _ in recorded(agent, task="Call.", path=whole):
-            pass
-    lines = (whole / "events.jsonl").read_bytes().splitlines(keepends=True)
+        await run(agent, whole)
     for last in ("host_call_finished", "block_finished"):  # where the process of the run ended
-        end = max(number for number, line in enumerate(lines, 1) if f'"{last}"'.encode() in line)
-        folder = shutil.copytree(whole, tmp_path / last)
-        (folder / "events.jsonl").write_bytes(b"".join(lines[:end]))
+        end = max(number for number, line in enumerate(lines_of(whole), 1) if f'"{last}"'.encode() in line)
+        folder = cut(whole, tmp_path / last, end)
         async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=60) as executor:
             agent = CodeActAgent("actor", executor, model_client=scripted(model_answer("Done.")), tools=[numbers, text])
             if continues or (call, last) == ("text", "host_call_finished"):

@@ -14,9 +14,9 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
-from tests.executors import reused
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
+from tests.sandbox import reused
 
 STEPS = 3
 NAMES = ("ann", "bob", "cid")

@@ -8,7 +8,7 @@ from autogen_codeact.runs import recorded, resumed
 from autogen_codeact.runs.sessions import MAY_DIFFER
 from tests.agents.codeact import from_agent, python
 from tests.agents.support import received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 MADE = """
 import collections, datetime, decimal, json as j, random, time, uuid

@@ -4,8 +4,8 @@ import pytest
 
 from autogen_codeact.runs import RunFolderError, list_runs, load_run, summarize
 from autogen_codeact.runs.events import LogStopped, ProcessInfo, RunFinished, RunResumed
-from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
+from codeact_sandbox.types.result import ErrorInfo
 from tests.runs.logs import changed, lines, whole_run, write_log
 
 PROCESS = ProcessInfo(pid=2, host="here")
@@ -25,7 +25,7 @@ def test_the_time_between_two_processes_of_a_run_does_not_count(tmp_path):
 
 
 def test_a_run_that_is_resumed_after_its_end_and_not_ended_again_is_interrupted(tmp_path):
-    error = ErrorRecord(type="ValueError", message="no answer")
+    error = ErrorInfo(type="ValueError", message="no answer")
     content = [*whole_run()[:-1], RunFinished(outcome="failed", error=error)]
     failed = summary_of(tmp_path, lines(content))
     assert (failed.outcome, failed.error) == ("failed", "ValueError: no answer")

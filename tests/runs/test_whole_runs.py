@@ -15,7 +15,7 @@ from autogen_codeact.teams import Team
 from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
 
-from .support import events_of, types_of
+from .support import events_of, listed, run, types_of
 
 PLOT = """
 open('a.bin', 'wb').write(bytes(range(256)) * 100)
@@ -28,10 +28,6 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def run(agent_or_team, path, **options):
-    return [item async for item in recorded(agent_or_team, task="Add.", path=path, **options)]
-
-
 def named(folder, kind):
     return [event for event in events_of(folder) if event.type == kind]
 
@@ -40,30 +36,14 @@ async def test_events_of_an_agent_with_tools(session, tmp_path):
     model = scripted(python("x = add(1, 2)\nx"), python("print(x)"), "3.")
     agent = CodeActAgent("actor", session, model_client=model, tools=[add])
     items = await run(agent, tmp_path / "run")
-    assert types_of(tmp_path / "run") == [
-        "run_started",
-        "boundary start",
-        "message TextMessage",
-        "value actor",
-        "model_call_started actor 1",
-        "model_call_finished actor 1",
-        "message CodeGenerationEvent",
-        "block_started actor 1",
-        "host_call_started actor 1 1",
-        "host_call_finished actor 1 1",
-        "block_finished actor 1",
-        "message CodeExecutionEvent",
-        "model_call_started actor 2",
-        "model_call_finished actor 2",
-        "message CodeGenerationEvent",
-        "block_started actor 2",
-        "block_finished actor 2",
-        "message CodeExecutionEvent",
-        "model_call_started actor 3",
-        "model_call_finished actor 3",
-        "message TextMessage",
-        "run_finished",
-    ]
+    assert types_of(tmp_path / "run") == listed(
+        "run_started, boundary start, message TextMessage, value actor, model_call_started actor 1, "
+        "model_call_finished actor 1, message CodeGenerationEvent, block_started actor 1, "
+        "host_call_started actor 1 1, host_call_finished actor 1 1, block_finished actor 1, "
+        "message CodeExecutionEvent, model_call_started actor 2, model_call_finished actor 2, "
+        "message CodeGenerationEvent, block_started actor 2, block_finished actor 2, message CodeExecutionEvent, "
+        "model_call_started actor 3, model_call_finished actor 3, message TextMessage, run_finished"
+    )
     *_, last = events_of(tmp_path / "run")
     assert (last.model_calls, last.blocks, last.prompt_tokens, last.completion_tokens) == (3, 2, 0, 3)
     asked = named(tmp_path / "run", "model_call_started")
@@ -82,20 +62,12 @@ async def test_events_of_an_agent_that_tries_again(session, tmp_path):
     model = scripted(python("1 / 0"), decision(True), python("print(1)"), "One.", json_output=True)
     agent = CodeExecutorAgent("coder", session, model_client=model, max_retries_on_error=1)
     await run(agent, tmp_path / "run")
-    assert [each for each in types_of(tmp_path / "run") if each.startswith(("model", "block"))] == [
-        "model_call_started coder 1",
-        "model_call_finished coder 1",
-        "block_started coder 1",
-        "block_finished coder 1",
-        "model_call_started coder 2",
-        "model_call_finished coder 2",
-        "model_call_started coder 3",
-        "model_call_finished coder 3",
-        "block_started coder 2",
-        "block_finished coder 2",
-        "model_call_started coder 4",
-        "model_call_finished coder 4",
-    ]
+    assert types_of(tmp_path / "run", "model", "block") == listed(
+        "model_call_started coder 1, model_call_finished coder 1, block_started coder 1, block_finished coder 1, "
+        "model_call_started coder 2, model_call_finished coder 2, model_call_started coder 3, "
+        "model_call_finished coder 3, block_started coder 2, block_finished coder 2, model_call_started coder 4, "
+        "model_call_finished coder 4"
+    )
     first, second = named(tmp_path / "run", "block_finished")
     assert (first.result.outcome, first.result.error.type, second.result.outcome) == (
         "error",
@@ -112,24 +84,13 @@ async def test_events_of_a_team_of_two(session, tmp_path):
     await run(team, tmp_path / "run")
     assert team.on_boundary is before
     shown = types_of(tmp_path / "run")
-    assert [each for each in shown if not each.startswith("message")] == [
-        "run_started",
-        "boundary start",
-        "boundary turn",
-        "value actor",
-        "model_call_started actor 1",
-        "model_call_finished actor 1",
-        "block_started actor 1",
-        "host_call_started actor 1 1",
-        "host_call_finished actor 1 1",
-        "block_finished actor 1",
-        "model_call_started actor 2",
-        "model_call_finished actor 2",
-        "boundary turn",
-        "model_call_started critic 1",
-        "model_call_finished critic 1",
-        "run_finished",
-    ]
+    assert [each for each in shown if not each.startswith("message")] == listed(
+        "run_started, boundary start, boundary turn, value actor, model_call_started actor 1, "
+        "model_call_finished actor 1, block_started actor 1, host_call_started actor 1 1, "
+        "host_call_finished actor 1 1, block_finished actor 1, model_call_started actor 2, "
+        "model_call_finished actor 2, boundary turn, model_call_started critic 1, model_call_finished critic 1, "
+        "run_finished"
+    )
     started = events_of(tmp_path / "run")[0]
     assert [(info.name, info.kind, info.tools) for info in started.agents] == [
         ("actor", "CodeActAgent", ["add"]),

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import subprocess
 import threading
 
 import pytest
@@ -16,8 +15,6 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
-    BlockStarted,
-    CodeText,
     HostCallFinished,
     LogStopped,
     MessageLogged,
@@ -33,10 +30,8 @@ from autogen_codeact.runs.writer import LogLocked, LogWriter
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo, NetworkConnection, ToolCall
 from codeact_sandbox.types.tool import ToolImage
-
-
-def message(text):
-    return MessageLogged(message={"type": "TextMessage", "content": text, "source": "user"})
+from tests.runs.logs import text
+from tests.runs.support import events_of
 
 
 def lines_of(folder):
@@ -45,15 +40,11 @@ def lines_of(folder):
     return [json.loads(line) for line in data.splitlines()]
 
 
-def events_of(folder):
-    return [parse_event(line) for line in lines_of(folder)]
-
-
 async def test_events_are_whole_lines_in_the_order_written(tmp_path):
     writer = await LogWriter.create(tmp_path / "runs" / "42", Redaction())
     for number in range(300):
-        writer.put(message(f"{number}"))
-    await writer.write(message("last"), sync=True)
+        writer.put(text(f"{number}"))
+    await writer.write(text("last"), sync=True)
     assert len(lines_of(writer.folder)) == 301
     writer.put(RunFinished(outcome="completed"))
     await writer.close()
@@ -65,16 +56,9 @@ async def test_events_are_whole_lines_in_the_order_written(tmp_path):
     assert (writer.folder / "events.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-async def test_folder_with_content_is_refused(tmp_path):
-    (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="is not empty: give each run a folder of its own, or continue"):
-        await LogWriter.create(tmp_path, Redaction())
-    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
-
-
 async def test_one_process_at_a_time_writes_a_log(tmp_path):
     writer = await LogWriter.create(tmp_path / "run", Redaction())
-    await writer.write(message("one"))
+    await writer.write(text("one"))
     size = (writer.folder / "events.jsonl").stat().st_size
     with pytest.raises(LogLocked, match="is being written by another process: wait until that run has ended"):
         await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
@@ -82,7 +66,7 @@ async def test_one_process_at_a_time_writes_a_log(tmp_path):
     with (writer.folder / "events.jsonl").open("ab") as file:
         file.write(b'{"half of a li')
     second = await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
-    await second.write(message("two"))
+    await second.write(text("two"))
     await second.close()
     assert [event.message["content"] for event in events_of(writer.folder)] == ["one", "two"]
     assert [event.seq for event in events_of(writer.folder)] == [1, 2]
@@ -237,7 +221,7 @@ async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):
         raise KeyError(text)
 
     writer = await LogWriter.create(tmp_path / "run", Redaction(redact))
-    await writer.write(message("private"))
+    await writer.write(text("private"))
     await writer.close()
     assert "private" not in (writer.folder / "events.jsonl").read_text()
     assert [line["type"] for line in lines_of(writer.folder)] == ["message"]
@@ -276,24 +260,12 @@ async def test_lone_surrogates_and_objects_are_written(tmp_path):
 # Disks that fail
 
 
-@pytest.fixture
-def disk(tmp_path, request):
-    """A file system of its own, with the options of the test."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a file system can't be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 @pytest.mark.parametrize("disk", ["size=256k"], indirect=True)
 async def test_full_disk_ends_the_log_once_with_the_reason(disk, caplog):
     caplog.set_level(logging.WARNING)
     writer = await LogWriter.create(disk / "run", Redaction())
     for number in range(100):
-        await writer.write(message(f"{number}" * 5000), sync=True)
+        await writer.write(text(f"{number}" * 5000), sync=True)
     await writer.close()
     *events, last = events_of(disk / "run")
     assert 5 < len(events) < 100
@@ -305,18 +277,6 @@ async def test_full_disk_ends_the_log_once_with_the_reason(disk, caplog):
     ]
 
 
-@pytest.mark.parametrize("disk", ["ro,size=64k"], indirect=True)
-async def test_read_only_folder_is_said_once(disk, caplog):
-    writer = await LogWriter.create(disk / "run", Redaction())
-    await writer.write(message("a"), sync=True)
-    writer.put(message("b"))
-    await writer.close()
-    assert writer.stopped == f"OSError: [Errno 30] Read-only file system: '{disk}/run'"
-    assert [record.message for record in caplog.records] == [
-        f"the run goes on without a log in {disk}/run: {writer.stopped}"
-    ]
-
-
 async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("autogen_codeact.runs.writer.DEADLINE_S", 0.05)
     free = threading.Event()
@@ -324,11 +284,11 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
 
     def slow(files):
         free.wait(10)
-        return message("slow")
+        return text("slow")
 
     await writer.write(slow)
     assert writer.stopped == "the disk did not answer within 0.05 s"
-    await writer.write(message("dropped"))
+    await writer.write(text("dropped"))
     thread = writer._thread  # `close` forgets it once it has ended
     free.set()
     await writer.close()
@@ -337,15 +297,10 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
     assert len(caplog.records) == 1
 
 
-def test_code_with_several_blocks_is_one_event():
-    event = BlockStarted(agent="a", number=1, blocks=[CodeText(code="1", language="python")])
-    assert parse_event(event.model_dump_json().encode()) == event
-
-
 async def test_nothing_is_written_through_links_in_a_folder_of_somebody_else(tmp_path):
     folder, target = tmp_path / "run", tmp_path / "target"
     writer = await LogWriter.create(folder, Redaction())
-    await writer.write(message("first"))
+    await writer.write(text("first"))
     await writer.close()
     (folder / ".reserve").symlink_to(target)
     target_folder = tmp_path / "elsewhere"

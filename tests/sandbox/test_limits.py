@@ -29,6 +29,12 @@ def test_the_default_is_a_quarter_of_the_machine_and_at_most_4_gib() -> None:
             assert (found.memory, found.cpus) == (memory, 2)
 
 
+def test_an_invalid_limit_of_processor_time_is_refused() -> None:
+    for value in [0, -1, float("inf"), float("nan"), "much"]:
+        with case(value), pytest.raises(ValueError, match="cpu_seconds"):
+            Limits(cpu_seconds=value)  # type: ignore[arg-type]
+
+
 def test_a_chosen_limit_is_kept() -> None:
     limits = Limits(memory="9g")
     assert limits.resolved(GIB) is limits

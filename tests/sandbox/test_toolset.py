@@ -11,7 +11,7 @@ from codeact_sandbox.tools import source
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
-from tests.executors import reused
+from tests.sandbox import reused
 
 
 def double(number: int) -> int:

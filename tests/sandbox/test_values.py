@@ -16,7 +16,7 @@ from codeact_sandbox.runner.worker.values import encode
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 PLAIN = [
     0, -1, 2**200, True, 1.5, 1e300, 2 + 3j, "milk", "grüße 🎉\x00\n\"\\ud800", b"\x00\xff", [], (), {}, set(), frozenset({1}),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
@@ -166,16 +165,23 @@ async def cancelled(run: asyncio.Task[Any]) -> Any:
     return await ended(run)
 
 
+async def begun(team: Any, agent: SleepingAgent, task: str = "one") -> asyncio.Task[Any]:
+    """Begin a run, and wait until the agent's turn has begun."""
+    run = asyncio.create_task(team.run(task=task))
+    await agent.begun.wait()
+    return run
+
+
+async def cut_short(team: Any, agent: SleepingAgent, task: str = "one") -> None:
+    """Cancel a run in the middle of the agent's turn."""
+    assert isinstance(await cancelled(await begun(team, agent, task)), asyncio.CancelledError)
+
+
 async def listen(stream: AsyncGenerator[Any, None], heard: list[tuple[str, str]]) -> None:
     """Note what a stream yields, up to its failure."""
     async for event in stream:
         if not isinstance(event, TaskResult):
             heard.append((event.source, event.to_text()))  # noqa: PERF401 (what came before a failure must stay)
-
-
-async def appears(path: Path) -> None:
-    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 (another process makes it)
-        await asyncio.sleep(0.01)
 
 
 def others() -> set[asyncio.Task[Any]]:

@@ -4,16 +4,13 @@ import json
 import warnings
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import TextMessage
-from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import ComponentModel
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.cases import case
 
@@ -69,17 +66,6 @@ async def test_config_names_only_loadable_providers(executor):
         "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
         "autogen_ext.models.replay.ReplayChatCompletionClient",
     }
-
-
-async def test_autogens_own_team_with_our_agent_loads_and_runs_too(executor):
-    def participants():
-        return [
-            AssistantAgent("coder", ReplayChatCompletionClient([PRINT_42])),
-            CodeExecutorAgent("executor", executor, sources=["coder"]),
-        ]
-
-    loaded = through_json(RoundRobinGroupChat(participants(), termination_condition=MaxMessageTermination(3)))
-    assert texts_of(await loaded.run(task="go")) == [("user", "go"), ("coder", PRINT_42), ("executor", "42\n")]
 
 
 def test_every_argument_is_in_the_config():
@@ -151,11 +137,6 @@ def test_invalid_participant_is_named_with_its_index():
     ]:
         with case(participants, words), pytest.raises(ValueError, match=words):
             load(participants=participants)
-
-
-def test_invalid_termination_condition_is_named():
-    with pytest.raises(ValueError, match=r"^termination_condition: .*AssistantAgent is not a termination condition"):
-        load(participants=[GOOD], termination_condition=GOOD)
 
 
 def test_an_unknown_key_or_a_wrong_value_is_refused():

@@ -13,7 +13,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 from tests.cases import case
-from tests.executors import reused
+from tests.sandbox import reused
 
 from .support import PRINT_42, ScriptedModel, texts_of
 

@@ -21,6 +21,7 @@ from .support import (
     ScriptedAgent,
     ScriptedModel,
     SleepingAgent,
+    begun,
     cancelled,
     coder,
     others,
@@ -206,8 +207,7 @@ async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
     team = Team(
         [CountingAgent("a"), sleeping, quick, CountingAgent("d")], speakers=Graph(GRAPHS["fan out and join of all"][0])
     )
-    run = asyncio.create_task(team.run(task="go"))
-    await sleeping.begun.wait()
+    run = await begun(team, sleeping, "go")
     for _ in range(20):
         await asyncio.sleep(0)
     assert quick.heard == [["go", "heard 1"]]
@@ -316,13 +316,6 @@ def test_graph_is_dumped_and_loaded():
 # Bad input
 
 
-def test_autogens_builder_makes_the_graph():
-    a, b = CountingAgent("a"), CountingAgent("b")
-    builder = DiGraphBuilder()
-    builder.add_node(a).add_node(b).add_edge(a, b)
-    Team([a, b], speakers=Graph(builder.build()))
-
-
 def test_a_graph_that_cannot_work_is_a_typed_error_that_says_what_to_change():
     for plan, words in [
         (DiGraph(nodes={}), "no nodes"),
@@ -365,8 +358,7 @@ async def test_a_state_saved_in_mid_turn_takes_the_turn_again():
     sleeping = SleepingAgent("a")
     builder.add_node(sleeping).add_node(CountingAgent("b")).add_edge("a", "b")
     team = Team([sleeping, CountingAgent("b")], speakers=Graph(builder.build()))
-    run = asyncio.create_task(team.run(task="go"))
-    await sleeping.begun.wait()
+    run = await begun(team, sleeping, "go")
     state = json.loads(json.dumps(await team.save_state()))
     await cancelled(run)
     other = Team([CountingAgent("a"), CountingAgent("b")], speakers=Graph(builder.build()))

@@ -17,7 +17,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team, load_component
 from tests.agents.codeact import python
 from tests.agents.support import contains, received_by, scripted
-from tests.executors import reused
+from tests.sandbox import reused
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,7 +15,7 @@ from autogen_codeact.teams.errors import SpeakerError
 from autogen_codeact.teams.speakers import Position, Speakers
 from tests.cases import case
 
-from .support import CountingAgent, SleepingAgent, cancelled, coder, others, texts_of
+from .support import CountingAgent, SleepingAgent, begun, cancelled, coder, others, texts_of
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -126,8 +126,7 @@ async def test_two_runs_at_once_are_refused_while_several_speak():
     b = SleepingAgent("b")
     graph, parts = diamond()
     graph = Team([parts["a"], b, parts["c"], parts["d"]], speakers=graph.speakers)
-    run = asyncio.create_task(graph.run(task="one"))
-    await b.begun.wait()
+    run = await begun(graph, b)
     with pytest.raises(ValueError, match="already running"):
         await graph.run(task="two")
     assert isinstance(await cancelled(run), asyncio.CancelledError)

@@ -11,7 +11,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Team
 
-from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cancelled, others, texts_of
+from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cut_short, others, texts_of
 
 
 def society(team):
@@ -54,9 +54,7 @@ async def test_cancelling_a_run_in_autogens_team_ends_it_in_under_a_second_and_u
     sleeping, x = SleepingAgent(), CountingAgent("x")
     inner = NESTED[how](RoundRobinGroupChat([x, sleeping], name="inner", max_turns=2))
     team = Team([inner, CountingAgent("a")], max_turns=2)
-    run = asyncio.create_task(team.run(task="one"))
-    await sleeping.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, sleeping)
     assert others() == set()
     assert not sleeping.finished
     assert x.heard == []
@@ -86,9 +84,7 @@ async def test_a_runtime_of_the_users_is_left_alone():
     sleeping = SleepingAgent()
     inner = RoundRobinGroupChat([sleeping], name="inner", max_turns=1, runtime=runtime)
     team = Team([inner], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await sleeping.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, sleeping)
     assert inner._runtime is runtime
     for task in others():
         task.cancel()

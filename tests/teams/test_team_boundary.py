@@ -19,6 +19,7 @@ from .support import (
     SleepingAgent,
     Stateless,
     cancelled,
+    cut_short,
     listen,
     others,
     texts_of,
@@ -159,9 +160,7 @@ async def test_going_on_is_cancelled_like_a_run():
     states = []
     team = Team([CountingAgent(), sleeping], max_turns=2)
     noting(team, states)
-    run = asyncio.create_task(team.run(task="go"))
-    await sleeping.begun.wait()
-    await cancelled(run)
+    await cut_short(team, sleeping, "go")
 
     fresh = SleepingAgent()
     other = Team([CountingAgent(), fresh], max_turns=2)

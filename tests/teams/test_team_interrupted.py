@@ -8,12 +8,11 @@ from contextlib import aclosing
 import pytest
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.messages import BaseAgentEvent, TextMessage, ThoughtEvent
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.messages import BaseAgentEvent, TextMessage
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
+from autogen_codeact.teams import FinalWordTermination, Team
 from tests.cases import case
 
 from .support import (
@@ -23,10 +22,10 @@ from .support import (
     ScriptedAgent,
     ScriptedModel,
     SleepingAgent,
-    UncancellableAgent,
-    appears,
+    begun,
     cancelled,
     coder,
+    cut_short,
     ended,
     listen,
     others,
@@ -41,39 +40,6 @@ SYSTEM = ("system", "Write code.")
 def pair(model, executor, **kwargs):
     participants = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
     return Team(participants, termination_condition=FinalWordTermination(sources=["coder"]), **kwargs)
-
-
-# What AutoGen does, without which the rest of this file would prove little
-
-
-@pytest.mark.parametrize("reset", [False, True])
-async def test_control_autogens_team_is_stuck_after_an_exception(executor, reset):
-    model = ScriptedModel([NoQuotaLeft("none left"), PRINT_42, "It is 42. TERMINATE"])
-    participants = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
-    team = RoundRobinGroupChat(participants, termination_condition=FinalWordTermination(sources=["coder"]))
-    with pytest.raises(RuntimeError) as caught:
-        await team.run(task="six times seven")
-    assert not isinstance(caught.value, NoQuotaLeft)
-    if reset:
-        await team.reset()
-
-    second = await team.run(task="again")
-
-    assert len(texts_of(second)) == 2  # one turn, then it stops, whatever is said
-    assert second.stop_reason == "The group chat is stopped."
-
-
-async def test_control_autogens_team_waits_out_the_turn_when_its_task_is_cancelled():
-    sleeping = UncancellableAgent()
-    team = RoundRobinGroupChat([sleeping], max_turns=1)
-    run = asyncio.create_task(team.run(task="go"))
-    await sleeping.begun.wait()
-    run.cancel()
-    assert await asyncio.wait({run}, timeout=1) == (set(), {run})
-    sleeping.let_go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-    assert sleeping.finished
 
 
 # A participant raises
@@ -134,26 +100,9 @@ async def test_waiting_participant_receives_each_message_once():
     assert counting.heard == [["one"], ["two", "heard 3"]]
 
 
-async def test_what_was_yielded_before_the_failure_comes_out_in_order():
-    thoughts = [ThoughtEvent(content=str(n), source="scripted") for n in range(20)]
-    team = Team([ScriptedAgent([*thoughts, NoQuotaLeft()])])
-    heard = []
-    with pytest.raises(NoQuotaLeft):
-        await listen(team.run_stream(task="go"), heard)
-    assert heard == [("user", "go"), *(("scripted", str(n)) for n in range(20))]
-
-
-async def test_ten_failures_in_a_row_and_then_a_run():
-    scripted = ScriptedAgent([NoQuotaLeft(n) for n in range(10)])
-    team = Team([scripted, CountingAgent()], max_turns=2)
-    for n in range(10):
-        with pytest.raises(NoQuotaLeft, match=str(n)):
-            await team.run(task=str(n))
-    assert texts_of(await team.run()) == [("scripted", "heard 10"), ("counting", "heard 11")]
-
-
 async def test_special_exceptions_of_a_participant_come_out_too():
-    for error in [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()]:
+    beside_exception = pytest.fail.Exception("as test frameworks raise it")
+    for error in [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration(), beside_exception]:
         with case(error):
             team = Team([ScriptedAgent([error])], max_turns=1)
             async with asyncio.timeout(20):
@@ -198,56 +147,13 @@ async def test_a_participant_without_an_answer_is_a_clear_error():
 async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
     sleeping, counting = SleepingAgent(), CountingAgent()
     team = Team([sleeping, counting], max_turns=2)
-    run = asyncio.create_task(team.run(task="one"))
-    await sleeping.begun.wait()
-
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, sleeping)
 
     assert others() == set()
     assert not sleeping.finished
     assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2"), ("counting", "heard 3")]
     assert sleeping.heard == [["one", "two"]]
     assert counting.heard == [["one", "two", "heard 2"]]
-
-
-async def test_cancelling_the_model_call_restores_the_context(executor):
-    begun = asyncio.Event()
-
-    async def hang():
-        begun.set()
-        await asyncio.sleep(3600)
-
-    model = ScriptedModel([hang, "never said", PRINT_42, "It is 42. TERMINATE"])
-    team = pair(model, executor)
-    run = asyncio.create_task(team.run(task="six times seven"))
-    await begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert others() == set()
-    model.script.pop(0)
-
-    second = await team.run()
-
-    assert texts_of(second) == [("coder", PRINT_42), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
-    assert model.told[0] == [SYSTEM, ("user", "six times seven")]
-    assert model.told[1] == [*model.told[0], ("assistant", PRINT_42), ("executor", "42\n")]
-
-
-async def test_cancelling_while_code_runs_kills_it_and_the_next_run_runs_it_again(executor, tmp_path):
-    program = "from pathlib import Path\nimport time\n"
-    program += (
-        "started = Path('started')\nif not started.exists():\n    started.touch()\n    time.sleep(3600)\nprint(42)\n"
-    )
-    code = f"```python\n{program}```"
-    model = ScriptedModel([code, "It is 42. TERMINATE"])
-    team = pair(model, executor)
-    run = asyncio.create_task(team.run(task="go"))
-    await appears(tmp_path / "started")
-
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-
-    assert others() == set()
-    assert texts_of(await team.run()) == [("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
-    assert model.told[-1] == [SYSTEM, ("user", "go"), ("assistant", code), ("executor", "42\n")]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
@@ -332,20 +238,10 @@ async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled():
 # Ready-made team, and a run beside a run
 
 
-async def test_the_ready_made_team_recovers_too(executor):
-    model = ScriptedModel([PRINT_42, NoQuotaLeft(), "It is 42. TERMINATE"])
-    team = coder_executor_team(model, executor)
-    with pytest.raises(NoQuotaLeft):
-        await team.run(task="six times seven")
-    second = await team.run()
-    assert texts_of(second) == [("coder", "It is 42. TERMINATE")]
-
-
 async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
     sleeping = SleepingAgent()
     team = Team([sleeping, CountingAgent()], max_turns=2)
-    run = asyncio.create_task(team.run(task="one"))
-    await sleeping.begun.wait()
+    run = await begun(team, sleeping)
     with pytest.raises(ValueError, match="already running"):
         await team.run(task="two")
     with pytest.raises(RuntimeError, match="is running"):
@@ -365,19 +261,6 @@ async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable():
             assert others() == set()
             messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
             assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
-
-
-class Failed(BaseException):
-    """As test frameworks raise it, beside `Exception`."""
-
-
-async def test_an_exception_beside_exception_comes_out_too_and_the_next_run_works():
-    error = Failed()
-    team = Team([ScriptedAgent([error])], max_turns=1)
-    with pytest.raises(Failed) as caught:
-        await team.run(task="go")
-    assert caught.value is error
-    assert texts_of(await team.run()) == [("scripted", "heard 1")]
 
 
 async def test_cancelling_the_token_reaches_participants_while_the_reader_is_busy():
@@ -405,8 +288,7 @@ async def test_state_saved_in_mid_turn_is_that_before_the_turn():
 
     early = Early()
     team = Team([early], max_turns=1)
-    run = asyncio.create_task(team.run(task="go"))
-    await early.begun.wait()
+    run = await begun(team, early, "go")
     saved = (await team.save_state())["agent_states"]["sleeping"]
     await cancelled(run)
     assert (saved["agent_state"], len(saved["message_buffer"])) == ({"heard": []}, 1)
@@ -441,9 +323,7 @@ async def test_a_callback_of_the_token_that_fails_does_not_keep_the_run(caplog):
 
     linked = Linked()
     team = Team([linked], max_turns=1)
-    run = asyncio.create_task(team.run(task="go"))
-    await linked.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, linked, "go")
     assert others() == set()
     assert [record.message for record in caplog.records] == ["A callback of the run's cancellation token failed."]
     assert texts_of(await team.run()) == [("sleeping", "heard 1")]

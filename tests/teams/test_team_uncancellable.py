@@ -18,7 +18,9 @@ from .support import (
     SleepingAgent,
     Stateless,
     UncancellableAgent,
+    begun,
     cancelled,
+    cut_short,
     others,
     texts_of,
 )
@@ -33,8 +35,7 @@ async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_
         BUSY_WAIT_S = 0.05
 
     team = Impatient([uncancellable, counting], max_turns=2)
-    run = asyncio.create_task(team.run(task="one"))
-    await uncancellable.begun.wait()
+    run = await begun(team, uncancellable)
 
     with caplog.at_level(logging.WARNING):
         assert isinstance(await cancelled(run), asyncio.CancelledError)
@@ -64,8 +65,7 @@ async def test_second_cancellation_does_not_stop_the_clean_up():
         BUSY_WAIT_S = 0.05
 
     team = Impatient([uncancellable], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await uncancellable.begun.wait()
+    run = await begun(team, uncancellable)
     run.cancel()
     await asyncio.sleep(0.05)
     assert not run.done()
@@ -79,9 +79,7 @@ async def test_second_cancellation_does_not_stop_the_clean_up():
 async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
     uncancellable, other = UncancellableAgent(), CountingAgent("uncancellable")
     team = Team([uncancellable], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await uncancellable.begun.wait()
-    await cancelled(run)
+    await cut_short(team, uncancellable)
     uncancellable.heard.append(["half a turn"])
 
     saved = await team.save_state()
@@ -139,9 +137,7 @@ async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(ca
 async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one():
     stateless = Stateless()
     team = Team([stateless], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await stateless.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, stateless)
     assert texts_of(await team.run(task="two")) == [("user", "two"), ("sleeping", "heard 2")]
 
 
@@ -185,9 +181,7 @@ async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
 async def test_a_termination_condition_that_hangs_is_cut_short():
     condition = Faulty(1)
     team = Team([CountingAgent()], termination_condition=condition)
-    run = asyncio.create_task(team.run(task="one"))
-    await condition.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    await cut_short(team, condition)
     assert others() == set()
     assert (await team.run()).stop_reason == "enough"
 

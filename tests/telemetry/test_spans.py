@@ -21,8 +21,8 @@ from autogen_codeact.telemetry import instrument
 from codeact_sandbox import Sandbox
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, model_answer, scripted
-from tests.executors import reused
-from tests.executors.pooled import until
+from tests.sandbox import reused
+from tests.sandbox.pool.pooled import until
 
 from .trees import Exported, attributes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
+from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
+from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.teams import Handoff, Team
-from tests.executors import reused
+from tests.sandbox import reused
 
 SHOW = """\
 class Table:
@@ -48,6 +51,23 @@ REMOVE = "import os\nos.remove('data.bin')\nprint(degrees)"
 LOOP = "print('looping', flush=True)\nimport time\ntime.sleep(60)"
 FAILS = "import sys\nprint('boom')\nsys.exit(3)"
 WORKS = "print(42)"
+
+
+def block(number: int = 1, code: str = "1", **result: Any) -> list[BlockStarted | BlockFinished]:
+    """Return the events of a block with this result."""
+    found = ResultRecord(**{"kind": "sandbox", "exit_code": 0, "output": "", **result})
+    return [
+        BlockStarted(agent="coder", number=number, blocks=[CodeText(code=code, language="python")]),
+        BlockFinished(agent="coder", number=number, result=found),
+    ]
+
+
+def store(folder: Path, content: bytes) -> StoredFile:
+    """Store a file in the folder of a run."""
+    name = hashlib.sha256(content).hexdigest()
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    (folder / "files" / name).write_bytes(content)
+    return StoredFile(sha256=name, size=len(content))
 
 
 def look_up(city: str) -> int:

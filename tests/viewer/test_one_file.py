@@ -11,14 +11,16 @@ from html.parser import HTMLParser
 import pytest
 
 from autogen_codeact.runs import load_run
-from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, RunFinished
-from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.events import RunFinished
+from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord
 from autogen_codeact.viewer import one_file
 from autogen_codeact.viewer.one_file import export_html, to_json, write_html
 from autogen_codeact.viewer.static import page_script
 from autogen_codeact.viewer.steps import RunSteps
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
+
+from .runs import block, store
 
 HOSTILE = "</script><script>alert(1)</script><!-- <script> ]]>\u2028\u2029 &lt; 'x' \"y\""
 
@@ -64,25 +66,6 @@ class Elements(HTMLParser):
 def page_of(folder):
     write_html(load_run(folder), file := io.StringIO())
     return Elements(file.getvalue())
-
-
-def store(folder, content):
-    """Store a file in the folder of a run."""
-    name = hashlib.sha256(content).hexdigest()
-    (folder / "files").mkdir(parents=True, exist_ok=True)
-    (folder / "files" / name).write_bytes(content)
-    return StoredFile(sha256=name, size=len(content))
-
-
-def block(number, **result):
-    return [
-        BlockStarted(agent="coder", number=number, blocks=[CodeText(code="1", language="python")]),
-        BlockFinished(
-            agent="coder",
-            number=number,
-            result=ResultRecord(**{"kind": "sandbox", "exit_code": 0, "output": "", **result}),
-        ),
-    ]
 
 
 def test_the_page_has_the_documents_of_the_run(tmp_path):

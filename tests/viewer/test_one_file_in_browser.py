@@ -2,32 +2,22 @@
 
 import io
 import re
-from contextlib import contextmanager
 
 import pytest
 from PIL import Image
 from playwright.async_api import expect
 
 from autogen_codeact.runs import load_run
-from autogen_codeact.runs.events import AgentInfo, RunFinished
-from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ErrorRecord, StoredFile
+from autogen_codeact.runs.events import RunFinished
+from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, StoredFile
 from autogen_codeact.viewer.one_file import export_html
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
-from .test_one_file import block, store
+from .runs import block, store
+from .test_page_hostile import NOTHING, NOTHING_DONE, hostile_events, open_everything, show
+from .watching import Watched, listening
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-HACKS = "window.hacked = 1"
-ATTACKS = (
-    f"</script><script>{HACKS}</script>",
-    f"--><img src=x onerror='{HACKS}'><svg onload='{HACKS}'>",
-    "<img src='http://attack.invalid/a.png'><link rel=stylesheet href='//attack.invalid/a.css'>",
-    f"[a link](javascript:{HACKS.replace(' ', '')}) ![an image](http://attack.invalid/b.png)",
-    "<meta http-equiv=refresh content='0;url=http://attack.invalid'><base href='http://attack.invalid/'>",
-    f"<iframe srcdoc='<script>top.{HACKS}</script>'></iframe><form action='http://attack.invalid'><button autofocus>",
-    "\u202egnp.exe\u2066 \x1b]0;title\x07\x1b[2J \u2028",
-)
 
 
 def png(width, colour):
@@ -35,25 +25,15 @@ def png(width, colour):
     return file.getvalue()
 
 
-@contextmanager
-def watched(page):
-    """Collect everything that a page asks for, and everything that goes wrong in it."""
-    asked, wrong = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-    yield asked, wrong
-
-
 async def opened(page, tmp_path, folder, anchor=""):
     """Write the page of a run, open it, and return its address and what went wrong."""
     file = tmp_path / "run.html"
     export_html(load_run(folder), file)
-    with watched(page) as (asked, wrong):
-        await page.goto(file.as_uri() + anchor)
-        await expect(page.locator(".steps article").first).to_be_visible()
-    return file.as_uri(), asked, wrong
+    watched = Watched(page, "file:///")
+    page.on("request", lambda request: watched.requests.append(request.url))
+    await page.goto(file.as_uri() + anchor)
+    await expect(page.locator(".steps article").first).to_be_visible()
+    return file.as_uri(), watched.requests, watched.messages
 
 
 def only_itself(asked, address):
@@ -154,48 +134,22 @@ async def test_keys_search_and_permalinks_work(page, tmp_path):
 
 
 async def test_a_run_full_of_attacks_does_nothing(page, tmp_path):
-    figure = store(tmp_path / "run", b"<svg xmlns='http://www.w3.org/2000/svg' onload='top.hacked=1'/>")
-    events = [
-        started(" ".join(ATTACKS)).model_copy(
-            update={"name": ATTACKS[0], "agents": [AgentInfo(name=ATTACKS[1], kind="x")]}
-        )
-    ]
-    for number, attack in enumerate(ATTACKS, 1):
-        call = CallRecord(
-            name=attack, arguments={attack: attack}, outcome="error", error=ErrorRecord(type=attack, message=attack)
-        )
-        display = DisplayRecord(
-            name=attack,
-            data={"text/plain": attack, "text/html": f"<b>seen {number}</b>{attack}", "image/svg+xml": attack},
-            files={"image/png": figure},
-        )
-        artifact = ArtifactRecord(name=attack, size=3, media_type="image/svg+xml", file=figure, note=attack)
-        events += [
-            text(attack, attack),
-            *block(
-                number,
-                output=attack,
-                value_repr=attack,
-                error=ErrorRecord(type=attack, message=attack),
-                displays=[display, display.model_copy(update={"files": {}})],
-                tool_calls=[call],
-                artifacts=[artifact],
-            ),
-        ]
-    events.append(RunFinished(outcome="failed", error=ErrorRecord(type=ATTACKS[0], message=ATTACKS[0])))
-    folder = write_log(tmp_path / "run", lines(events))
-    address, asked, wrong = await opened(page, tmp_path, folder)
-    for number in range(1, len(ATTACKS) * 2 + 3):
-        await page.keyboard.press("j")
-        await expect(page.locator(f"#step-{min(number + 1, len(ATTACKS) * 2 + 2)}")).to_be_in_viewport()
-    for summary in await page.locator("details summary:visible").all():
-        await summary.click()
-    assert await page.evaluate("window.hacked") is None
-    assert only_itself(asked, address)
-    assert page.url.startswith(address)
-    # The browser complains of what it has blocked.
-    assert [each for each in wrong if "violates the following Content Security Policy" not in each] == []
-    assert await page.locator("script[src], link[href*=attack], base, form[action], img[src*=attack]").count() == 0
+    async with listening() as (port, received):
+        events = hostile_events(port)
+        folder = write_log(tmp_path / "run", lines(events))
+        address, asked, wrong = await opened(page, tmp_path, folder)
+        count = await page.evaluate("JSON.parse(exportedHeader.textContent).steps")
+        for number in range(1, count + 1):
+            await show(page, number)
+            await open_everything(page)
+            state = await page.evaluate(NOTHING_DONE)
+            assert set(state.pop("frames")) <= {""}
+            # The data of an exported page and its script are elements of its own.
+            assert state | {"injected": 0} == NOTHING, number
+        assert only_itself(asked, address)
+        assert page.url.startswith(address)
+        assert (wrong, received) == ([], [])
+        assert await page.locator("#injected, script[src], base, form[action]").count() == 0
 
 
 async def test_a_damaged_run_without_its_files_is_shown_as_far_as_it_goes(page, tmp_path):

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import json
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -19,17 +19,12 @@ from autogen_codeact.runs.events import (
     ModelCallFinished,
     RunFinished,
 )
-from autogen_codeact.runs.results import (
-    ArtifactRecord,
-    CallRecord,
-    ConnectionRecord,
-    DisplayRecord,
-    ErrorRecord,
-    ResultRecord,
-)
+from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ResultRecord
 from autogen_codeact.viewer import serve
+from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 from tests.runs.logs import lines, started, text, write_log
 
+from .runs import block
 from .watching import Watched, listening, serious_problems
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -76,7 +71,7 @@ def hostile_events(port: int):
     begin = started(evil).model_copy(
         update={"name": evil, "agents": [AgentInfo(name=evil, kind=evil, description=evil, executor=None, model=evil)]}
     )
-    error = ErrorRecord(type=evil, message=evil)
+    error = ErrorInfo(type=evil, message=evil)
     calls = [
         CallRecord(name=evil, arguments={evil: evil, "x": {"a": evil}}, outcome="ok", result=evil),
         CallRecord(name="tool", arguments={}, outcome="error", error=error),
@@ -97,7 +92,7 @@ def hostile_events(port: int):
         error=error,
         tool_calls=calls,
         displays=displays,
-        connections=[ConnectionRecord(host=evil, port=1, allowed=False, sent=0, received=0, reason=evil)],
+        connections=[NetworkConnection(host=evil, port=1, allowed=False, sent=0, received=0, reason=evil)],
         artifacts=[ArtifactRecord(name=evil, size=9, media_type=evil, note=evil)],
         notes=[evil],
         state="lost",
@@ -264,50 +259,42 @@ READ_AGAIN = {
 }
 
 
+@asynccontextmanager
+async def displaying(page, folder, *pages):
+    """Show a block that has displayed HTML; nothing in it may load, run or be complained of."""
+    displays = [DisplayRecord(name="d", data={"text/html": each, "text/plain": "d"}) for each in pages]
+    write_log(folder / "run", lines([started("t"), *block(displays=displays), RunFinished(outcome="completed")]))
+    async with serve(folder) as address:
+        watched = Watched(page, address)
+        await page.goto(f"{address}runs/run#step-2")
+        yield page.locator("#step-2 iframe")
+    assert (watched.messages, watched.requests, watched.dialogs) == ([], [], [])
+
+
 async def test_html_that_becomes_other_elements_when_it_is_read_again_loads_nothing(page, tmp_path):
     # The title keeps the page from seeing these tags before the text is parsed.
     loads = "<link title='<' rel=preconnect href='{0}'><meta title='<' http-equiv=refresh content='0;url={0}'>"
     async with listening() as (port, received):
         tags = loads.format(f"http://localhost:{port}/")
         pages = [f"<p>{name}</p>{html.format(tags)}" for name, html in READ_AGAIN.items()]
-        displays = [DisplayRecord(name="d", data={"text/html": each, "text/plain": "d"}) for each in pages]
-        events = [
-            started("t"),
-            BlockStarted(agent="coder", number=1, blocks=[CodeText(code="1", language="python")]),
-            BlockFinished(
-                agent="coder",
-                number=1,
-                result=ResultRecord(kind="sandbox", exit_code=0, output="", displays=displays),
-            ),
-            RunFinished(outcome="completed"),
-        ]
-        write_log(tmp_path / "twice", lines(events))
-        async with serve(tmp_path) as address:
-            watched = Watched(page, address)
-            await page.goto(f"{address}runs/twice#step-2")
+        async with displaying(page, tmp_path, *pages) as frames:
             for number, name in enumerate(READ_AGAIN):
-                frame = page.locator("#step-2 iframe").nth(number)
-                await frame.scroll_into_view_if_needed()
-                inside = frame.content_frame
+                await frames.nth(number).scroll_into_view_if_needed()
+                inside = frames.nth(number).content_frame
                 await expect(inside.locator("p")).to_have_text(name)
                 assert await inside.locator("link, meta[http-equiv=refresh]").count() == 0
-    assert (watched.messages, watched.requests, received) == ([], [], [])
+    assert received == []
 
 
-async def test_preformatted_html_with_empty_lines_is_shown(page, tmp_path):
+async def test_preformatted_html_and_images_that_are_none_are_shown_and_do_nothing(page, tmp_path):
+    data = base64.b64encode(b"<script>parent.harm=1</script>").decode()
     # Reading it again takes off an empty line each time.
-    shown = DisplayRecord(name="d", data={"text/html": "<pre>\n\n\nwords</pre>", "text/plain": "d"})
-    events = [
-        started("t"),
-        BlockStarted(agent="coder", number=1, blocks=[CodeText(code="1", language="python")]),
-        BlockFinished(
-            agent="coder", number=1, result=ResultRecord(kind="sandbox", exit_code=0, output="", displays=[shown])
-        ),
-    ]
-    write_log(tmp_path / "lines", lines(events))
-    async with serve(tmp_path) as address:
-        await page.goto(f"{address}runs/lines#step-2")
-        await expect(page.locator("#step-2 iframe").content_frame.locator("pre")).to_have_text("words")
+    pages = ["<pre>\n\n\nwords</pre>", f"<p>see</p><img src='data:image/png;base64,{data}'>"]
+    async with displaying(page, tmp_path, *pages) as frames:
+        await expect(frames.nth(0).content_frame.locator("pre")).to_have_text("words")
+        await expect(frames.nth(1).content_frame.locator("p")).to_have_text("see")
+        await expect(frames.nth(1).content_frame.locator("img")).to_have_count(1)
+        assert await page.evaluate("globalThis.harm ?? null") is None
 
 
 async def test_list_says_why_a_run_cannot_be_read(page, tmp_path):
@@ -346,24 +333,3 @@ async def test_markdown_that_is_hard_to_read_does_not_freeze_the_page(page, tmp_
         await expect(page.locator("article.kind-end")).to_be_visible()
         for number in range(1, len(events)):
             await show(page, number)
-
-
-async def test_image_that_is_none_and_html_called_an_image_do_nothing(page, tmp_path):
-    data = base64.b64encode(b"<script>parent.harm=1</script>").decode()
-    shown = DisplayRecord(name="x", data={"text/html": f"<p>see</p><img src='data:image/png;base64,{data}'>"})
-    result = ResultRecord(kind="sandbox", exit_code=0, output=json.dumps("<!-- <script>"), displays=[shown])
-    events = [
-        started("t"),
-        BlockStarted(agent="coder", number=1, blocks=[CodeText(code="1", language="python")]),
-        BlockFinished(agent="coder", number=1, result=result),
-        RunFinished(outcome="completed"),
-    ]
-    write_log(tmp_path / "image", lines(events))
-    async with serve(tmp_path) as address:
-        watched = Watched(page, address)
-        await page.goto(f"{address}runs/image")
-        frame = page.locator("iframe").content_frame
-        await expect(frame.locator("p")).to_have_text("see")
-        await expect(frame.locator("img")).to_have_count(1)
-        assert await page.evaluate("globalThis.harm ?? null") is None
-        assert (watched.requests, watched.dialogs) == ([], [])

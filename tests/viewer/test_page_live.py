@@ -11,8 +11,8 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
-from tests.executors import reused
 from tests.runs.logs import lines, whole_run, write_log
+from tests.sandbox import reused
 
 from .runs import model, python
 from .watching import Watched, serious_problems, until

@@ -4,11 +4,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, RunFinished
-from autogen_codeact.runs.results import ResultRecord
+from autogen_codeact.runs.events import RunFinished
 from autogen_codeact.viewer import open_run, serve
 from tests.runs.logs import lines, started, text, write_log
 
+from .runs import block
 from .watching import Watched, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,9 +26,7 @@ def long_events():
             events.append(text(words if number != 1234 else f"{words} needle in a haystack"))
             continue
         output = f"{'x' * LONG_LINE}\nend" if number % 500 == 0 else "line\n" * (number % 200)
-        result = ResultRecord(kind="sandbox", exit_code=0, output=output, duration_s=0.1)
-        events.append(BlockStarted(agent="coder", number=number, blocks=[CodeText(code="work()", language="python")]))
-        events.append(BlockFinished(agent="coder", number=number, result=result))
+        events += block(number, "work()", output=output)
     return [*events, RunFinished(outcome="completed")]
 
 

@@ -10,6 +10,10 @@ from ..abuse.test_k_invisible import IGNORABLE, LEGITIMATE
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+MARKS = "` ````a [a]( ![ **a _a ~~a | http:// \\ `a` \x1b[ \x1b[1; \x01 \u200b \r"
+LINES = "`a ````!*a **b !> !- !- a\n!\n!a\n!```\n!*a* ![a](http://b) "
+
+
 async def with_script(page):
     """Open a page with our functions."""
     await page.goto("about:blank")
@@ -27,39 +31,7 @@ async def test_every_invisible_character_is_an_escape_in_the_page(own_page):
 
 async def test_no_text_is_slow_to_render(own_page):
     page = await with_script(own_page)
-    seeds = [
-        *(
-            "`",
-            "````a",
-            "`a ````",
-            "[a](",
-            "![",
-            "**a",
-            "*a **b ",
-            "_a",
-            "~~a",
-            "> ",
-            "- ",
-            "- a\n",
-            "|",
-            "a|b\n|-|-\n|c|d\n",
-        ),
-        *(
-            "\n",
-            "a\n",
-            "http://",
-            "\\",
-            "```\n",
-            "`a`",
-            "*a* ",
-            "[a](http://b) ",
-            "\x1b[",
-            "\x1b[1;",
-            "\x01",
-            "\u200b",
-            "\r",
-        ),
-    ]
+    seeds = [*MARKS.split(" "), *LINES.split("!"), "a|b\n|-|-\n|c|d\n"]
     nested = [f"{'[' * depth}{'1,' * 90_000}1{']' * depth}" for depth in (2, 60, 2_000, 5_000)]
     found = await page.evaluate(
         """async ([seeds, nested, size]) => {

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
+from autogen_codeact.viewer import ApprovalQuestion, RunControl, app, connections, serve
 from autogen_codeact.viewer.server import ViewerServer
 from tests.cases import case
 from tests.runs.logs import started
@@ -173,25 +174,91 @@ async def test_server_that_ends_with_its_run_first_tells_how_the_run_has_ended(t
         await asyncio.to_thread(server.stop)
 
 
-async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_path):
+async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_path, monkeypatch):
     before = threads()
+    monkeypatch.setattr(connections, "STALL_S", 0.3)
+    lost, losing = [], connections.BoundedProtocol.connection_lost
+    monkeypatch.setattr(
+        connections.BoundedProtocol, "connection_lost", lambda *each: (lost.append(each), losing(*each))
+    )
     async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
-        host, port = client.base_url.host, client.base_url.port
-        path = f"{client.base_url.path}api/runs/live/changes"
-        request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
-        idle = [socket.create_connection((host, port)) for _ in range(5)]
-        for each in idle:
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            each.sendall(request)
-        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        vanishing = [Raw(client, "/api/runs/live/changes", rounds=1) for _ in range(5)]
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK), *[chunk("0123456789\n" * 300)] * 70)
+        async with asyncio.timeout(WAIT_S):
+            while len((await client.get("/api/runs/live/output/2")).text) < 231_000:
+                await Page(client).summary()
+        stalled = [Raw(client, "/api/runs/live/output/2", rounds=100) for _ in range(5)]
         for number in range(200):
             run.log.put(chunk(f"{number}" * 2_000))
         await run.write(chunk("last\n"))
         await Page(client).summary()  # others are not slowed down
-        for each in idle:
-            each.close()
+        async with asyncio.timeout(WAIT_S - 5):  # idle connections end after 30 s, too
+            while len(lost) < len(stalled):  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.05)
+        for each in vanishing + stalled:
+            each.socket.close()
         # A closed server has no tasks and no threads.
     assert threads() == before
+
+
+class Raw:
+    """A connection that sends requests, and reads no answer until it is waited for."""
+
+    def __init__(self, client, path="", rounds=0, more=b""):
+        url = client.base_url
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(WAIT_S)
+        self.socket.connect((url.host, url.port))
+        request = f"GET {url.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {url.host}\r\n\r\n".encode()
+        self.socket.sendall(request * rounds + more)
+
+    def wait_for_end(self):
+        """Wait until the server has closed the connection, and return what it has sent."""
+        received = b""
+        with self.socket, suppress(ConnectionError):
+            while data := self.socket.recv(65_536):
+                received += data
+        return received
+
+
+async def test_connections_without_a_request_make_room_for_pages(tmp_path):
+    async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
+        page = Page(client)
+        await page.changes()
+        waiting = asyncio.create_task(page.summary())
+        beginnings = (
+            b"",
+            b"GET /",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+            b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        idle = [Raw(client, more=beginnings[number % 4]) for number in range(4 * connections.MAX_CONNECTIONS)]
+        for each in idle[: -2 * connections.MAX_CONNECTIONS]:
+            await asyncio.to_thread(each.wait_for_end)
+        assert (await client.get("/api/runs/live")).status_code == 200
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        assert (await waiting)["number"] == 2
+        for each in idle:
+            each.socket.close()
+
+
+async def test_requests_that_take_too_much_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "_MAX_WAITING", 2)
+    async with Live(tmp_path / "live"), asking(tmp_path) as client:
+        address = "/api/runs/live/changes"
+        huge = Raw(client, more=b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000)
+        assert (await asyncio.to_thread(huge.wait_for_end)).startswith(b"HTTP/1.1 400")
+        answer = await client.get(f"{address}?questions={'9' * 20_000},\u0663,1")
+        assert (answer.status_code, answer.json()["questions"]) == (200, [])
+        assert (await client.get(f"{address}?since={'9' * 20_000}")).status_code == 400
+        waiting = [asyncio.create_task(client.get(f"{address}?since=99")) for _ in range(3)]
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        (answer,) = [each.result() for each in done]
+        assert (answer.status_code, answer.json()["error"]) == (503, "Too many pages wait for changes.")
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_server_ends_at_once_with_pages_that_wait(tmp_path):
@@ -271,13 +338,12 @@ async def test_stop_button_stops_the_run(tmp_path):
                 await stopped.wait()
 
 
-async def test_answer_that_is_none_is_refused(tmp_path_factory):
-    for body in [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]:
-        with case(body):
-            tmp_path = tmp_path_factory.mktemp("case")
-            async with Live(tmp_path / "live"):
-                control = RunControl(tmp_path / "live", lambda: None)
-                async with asking([tmp_path / "live"], control=control) as client:
+async def test_answer_that_is_none_is_refused(tmp_path):
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", lambda: None)
+        async with asking([tmp_path / "live"], control=control) as client:
+            for body in [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]:
+                with case(body):
                     headers = {"content-type": "application/json"}
                     answer = await client.post("/api/runs/live/answer", content=body, headers=headers)
                     assert answer.status_code in (400, 413)

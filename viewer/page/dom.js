@@ -85,15 +85,11 @@ function count(value, one, many = `${one}s`) {
   return `${(value || 0).toLocaleString("en")} ${value === 1 ? one : many}`;
 }
 
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
 /** A number in few characters, such as 12.3k. */
 function short(value) {
-  if (!value) return "0";
-  if (value < 1000) return String(value);
-  return value < 999_500 ? `${tenths(value / 1000)}k` : `${tenths(value / 1e6)}M`;
-}
-
-function tenths(value) {
-  return value < 99.95 ? value.toFixed(1).replace(".0", "") : value.toFixed(0);
+  return compact.format(value || 0).replace("K", "k");
 }
 
 function clock(iso) {

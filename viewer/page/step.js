@@ -5,6 +5,7 @@ const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Ba
 const SVG = "image/svg+xml";
 const SAVED = new Set([...IMAGE_TYPES, SVG]);
 const MOST_SAVED = 8;
+const SPOKEN = new Set(["task", "message", "model_call", "handoff", "block"]);
 
 /** What a step is, in a few words. */
 function kindWords(step) {
@@ -64,25 +65,23 @@ function stepMarks(step) {
 }
 
 function fillStep(step, body) {
-  const parts = {
-    task: words, message: words, model_call: words, handoff: words, event: quietText, resumed: quietText, gap: quietText,
-    block: blockStep, decision, end: endStep,
-  };
   if (step.thought) body.append(thought(step.thought));
-  (parts[step.kind] || quietText)(step, body);
+  if (step.kind === "block") blockStep(step, body);
+  else add(body, [said(step), listed(step.calls, calls), step.error ? failure(step.error) : null]);
   for (const note of step.notes || []) body.append(h("p.note", null, visible(note)));
+}
+
+function said(step) {
+  const text = step.text || step.stop_reason;
+  const [size, url] = [step.text_bytes ?? null, data.outputUrl(step.number)];
+  if (!text) return null;
+  return SPOKEN.has(step.kind) ? prose(text, size, url) : h("div.quiet-text", null, longText(text, { size, url }));
 }
 
 function thought(text) {
   const details = h("details.thought", null, h("summary", null, "thought"));
   details.addEventListener("toggle", () => details.childElementCount > 1 || details.append(prose(text, null, null)));
   return details;
-}
-
-function words(step, body) {
-  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, data.outputUrl(step.number)));
-  if (step.calls && step.calls.length) body.append(calls(step.calls));
-  if (step.error) body.append(failure(step.error));
 }
 
 // Markdown up to a size that nobody writes by hand; longer text as it is.
@@ -95,21 +94,6 @@ function failure(text) {
   const box = longText(text, { name: "error" });
   box.classList.add("output", "failed");
   return labelled("error", box);
-}
-
-function quietText(step, body) {
-  if (step.text) body.append(h("div.quiet-text", null, longText(step.text, { size: step.text_bytes ?? null, url: data.outputUrl(step.number) })));
-  if (step.error) body.append(failure(step.error));
-}
-
-function decision(step, body) {
-  if (step.text) body.append(h("p.reason", null, visible(step.text)));
-  if (step.error) body.append(failure(step.error));
-}
-
-function endStep(step, body) {
-  if (step.stop_reason) body.append(h("p.reason", null, visible(step.stop_reason)));
-  if (step.error) body.append(failure(step.error));
 }
 
 // Images that code has written into files are shown as those that it has displayed, unless they are the same.
@@ -129,17 +113,15 @@ function savedSvg(name, file) {
 }
 
 function blockStep(step, body) {
-  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, data.outputUrl(step.number)));
-  if (step.code) body.append(code(step));
-  add(body, output(step));
-  if (step.error) body.append(failure(step.error));
-  add(body, value(step));
   const displays = step.displays || [];
-  for (const shown of displays) body.append(display(shown));
-  body.append(...savedImages(step.files || [], displays));
-  if (step.calls && step.calls.length) body.append(calls(step.calls));
-  if (step.connections && step.connections.length) body.append(connections(step.connections));
-  if (step.files && step.files.length) body.append(files(step.files));
-  if (step.state === "lost") body.append(h("p.note", null, "The session's variables and imports were lost here."));
-  if (step.state === "restored") body.append(h("p.note", null, "The session was lost, and restored to what it was before this block."));
+  add(body, [
+    said(step), step.code ? code(step) : null, output(step), step.error ? failure(step.error) : null, value(step),
+    displays.map(display), savedImages(step.files || [], displays), listed(step.calls, calls), listed(step.connections, connections), listed(step.files, files),
+    step.state === "lost" ? h("p.note", null, "The session's variables and imports were lost here.") : null,
+    step.state === "restored" ? h("p.note", null, "The session was lost, and restored to what it was before this block.") : null,
+  ]);
+}
+
+function listed(list, draw) {
+  return list && list.length ? draw(list) : null;
 }

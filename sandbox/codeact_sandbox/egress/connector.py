@@ -23,17 +23,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def resolve_by_system(name: str) -> list[str]:
-    """Look up a name with this machine's resolver.
-
-    Args:
-        name: The name.
-
-    Returns:
-        Its IP addresses.
-
-    Raises:
-        OSError: It has none.
-    """
+    """Return the IP addresses of a name, by this machine's resolver; raise an OSError if it has none."""
     found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 

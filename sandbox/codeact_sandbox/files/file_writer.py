@@ -24,7 +24,8 @@ from codeact_sandbox.types.errors import SandboxDied
 from codeact_sandbox.types.filenames import PART_PREFIX, printable
 from codeact_sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
-DIGEST_MAX_BYTES = 1024**2
+MAX_HASHED_BYTES = 64 * 1024**2
+"""Larger files have no digest."""
 
 
 @dataclass(slots=True)
@@ -152,11 +153,11 @@ class FileWriter:
                 while rest:
                     rest = rest[os.write(self._descriptor, rest) :]
                 self._written += len(chunk)
-                if self._written <= DIGEST_MAX_BYTES:
+                if self._written <= MAX_HASHED_BYTES:
                     self._digest.update(chunk)
 
     def commit(self) -> tuple[os.stat_result | None, bytes | None]:
-        """Rename it; returns its status (None if it has been replaced already) and the digest of a small file's content."""
+        """Rename it; returns its status (None if it has been replaced already) and the digest of its content."""
         with self._used():
             old = self._old = _status(self._leaf, self._parent)
             self._quota.check_entry(old)
@@ -171,7 +172,7 @@ class FileWriter:
             status = _status(self._leaf, self._parent)
             os.close(self._parent)
             self._quota.count(old, self._written)
-        digest = self._digest.digest() if self._written <= DIGEST_MAX_BYTES else None
+        digest = self._digest.digest() if self._written <= MAX_HASHED_BYTES else None
         return (status if status is not None and status.st_ino == inode else None), digest
 
     def abandon(self) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from codeact_sandbox.files.host_folder import HostFolder
-from codeact_sandbox.files.workspace import Signature, Workspace, signature_of
+from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import safe_name
 
@@ -20,14 +16,11 @@ Manifest = dict[str, str]
 
 MAX_FILES = 1_000
 MAX_NAME_BYTES = 256 * 1024
-MAX_QUICK_FILES = 100
-MAX_HASHED_BYTES = 64 * 1024**2
-# For one manifest; hashing this much takes less than half a second, in a thread.
+# For the files that one block of a replay has changed; hashing this much takes less than half a second, in a thread.
 MAX_HASHED_AT_ONCE = 256 * 1024**2
 # For files that exist only in the sandbox: each is read in every block.
 MAX_READ_BYTES = 256 * 1024
 MAX_READ_FILES = 16
-_FRESH_NS = 50_000_000
 
 
 def fingerprint_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
@@ -55,12 +48,11 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
     if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
     sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
-    known = workspace.hashes
-    new = any(name in in_sandbox and (name not in known or known[name][0] != in_sandbox[name]) for name in sizes)
-    if new or len(sizes) > MAX_QUICK_FILES:
-        manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
-    else:
-        manifest = _marks(workspace, sizes, in_sandbox)  # nothing to hash: a thread would cost more
+    manifest = {}
+    for name, size in sizes.items():
+        known = in_sandbox.get(name)
+        digest = known.digest if known is not None and known.signature[0] == size else None
+        manifest[name] = f"{size}:{digest.hex()}" if digest is not None else fingerprint_of(size)
     left = MAX_READ_BYTES
     unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
     for name in unknown[:MAX_READ_FILES]:
@@ -92,38 +84,3 @@ def is_safe(name: str) -> bool:
         return safe_name(name) == name
     except ValueError:
         return False
-
-
-def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Signature]) -> Manifest:
-    known = workspace.hashes
-    for name in known.keys() - sizes.keys():
-        del known[name]
-    left = MAX_HASHED_AT_ONCE
-    manifest = {}
-    for name, size in sizes.items():
-        manifest[name] = fingerprint_of(size)
-        signature = in_sandbox.get(name)
-        if signature is None or signature[0] != size or size > MAX_HASHED_BYTES:
-            continue
-        if name in known and known[name][0] == signature:
-            manifest[name] = known[name][1]
-        elif size <= left:
-            left -= size
-            manifest[name] = _hash(workspace, name, signature)
-    return manifest
-
-
-def _hash(workspace: Workspace, name: str, signature: Signature) -> str:
-    """Hash a file of the host, if it is still the one that the sandbox has."""
-    size = signature[0]
-    try:
-        fingerprint = fingerprint_of(size, HostFolder(workspace.root).chunks(name, size))
-        status = os.lstat(workspace.root / name)
-    except (OSError, SandboxFileError):
-        return fingerprint_of(size)
-    if signature_of(status) != signature:
-        return fingerprint_of(size)
-    # The timestamps of a file that was just written may not change with another write.
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
-        workspace.hashes[name] = (signature, fingerprint)
-    return fingerprint

@@ -16,7 +16,7 @@ from codeact_sandbox.files.workspace import HostFile, Workspace
 from codeact_sandbox.host.blocks import BlockRequest, artifact
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.messages import checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError
 from codeact_sandbox.types.filenames import printable

@@ -1,11 +1,10 @@
-"""Single files that users copy into and out of a sandbox."""
+"""Single files that users copy into and out of a sandbox: methods of `ManagedSandbox`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
-from functools import wraps
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Protocol
 
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.workspace import Workspace
@@ -17,9 +16,6 @@ from codeact_sandbox.types.protected_names import ProtectedNames
 
 MAX_READ_BYTES = 256 * 1024**2
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 class HasClient(Protocol):
     """What is started when it is needed."""
@@ -28,23 +24,11 @@ class HasClient(Protocol):
         """Return the running sandbox, or a new one if it has ended."""
 
 
-def method(
-    function: Callable[Concatenate[RunnerClient, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[HasClient, P], Coroutine[Any, Any, T]]:
-    """Make a method of one of the functions below, which calls it with the sandbox."""
-
-    @wraps(function)
-    async def call(self: HasClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await function(await self.ready(), *args, **kwargs)
-
-    return call
-
-
-async def put(client: RunnerClient, source: Path | str, name: str | None = None) -> None:
+async def put(sandbox: HasClient, source: Path | str, name: str | None = None) -> None:
     """Copy a file from the host into the workspace.
 
     Args:
-        client: The sandbox.
+        sandbox: The sandbox.
         source: The file on the host.
         name: Its path relative to the workspace. Default: its own name.
 
@@ -54,14 +38,14 @@ async def put(client: RunnerClient, source: Path | str, name: str | None = None)
     """
     source = Path(source)
     name = safe_name(name if name is not None else source.name)
-    await client.requests.write_file(name, 0o644, in_threads(_chunks(source)))
+    await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
 
 
-async def get(client: RunnerClient, name: str, target: Path | str) -> Path:
+async def get(sandbox: HasClient, name: str, target: Path | str) -> Path:
     """Copy a file from the workspace to the host.
 
     Args:
-        client: The sandbox.
+        sandbox: The sandbox.
         name: Its path relative to the workspace.
         target: The file on the host; it is replaced if it exists.
 
@@ -76,14 +60,14 @@ async def get(client: RunnerClient, name: str, target: Path | str) -> Path:
     # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
     folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
     await in_thread(folder.prepare)
-    return await sync.copy_out(folder, client, safe_name(name), target.name, 0o644)
+    return await sync.copy_out(folder, await sandbox.ready(), safe_name(name), target.name, 0o644)
 
 
-async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
+async def write(sandbox: HasClient, name: str, data: bytes | str) -> None:
     """Write a file into the workspace; text is encoded as UTF-8.
 
     Args:
-        client: The sandbox.
+        sandbox: The sandbox.
         name: Its path relative to the workspace.
         data: Its content.
 
@@ -93,14 +77,14 @@ async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
     """
     content = data.encode() if isinstance(data, str) else data
     pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-    await client.requests.write_file(safe_name(name), 0o644, pieces)
+    await (await sandbox.ready()).requests.write_file(safe_name(name), 0o644, pieces)
 
 
-async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+async def read(sandbox: HasClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     """Read a file of the workspace.
 
     Args:
-        client: The sandbox.
+        sandbox: The sandbox.
         name: Its path relative to the workspace.
         max_bytes: How many bytes it may have. Default: 256 MiB.
 
@@ -109,16 +93,16 @@ async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES)
         SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
     """
     content = bytearray()
-    async for chunk, size in client.requests.read_file(safe_name(name)):
+    async for chunk, size in (await sandbox.ready()).requests.read_file(safe_name(name)):
         content += chunk
         if max(size, len(content)) > max_bytes:
             raise SandboxFileError(f"{name} has {size:,} bytes; at most {max_bytes:,} are read into memory")
     return bytes(content)
 
 
-async def list_files(client: RunnerClient) -> list[str]:
+async def list_files(sandbox: HasClient) -> list[str]:
     """List the regular files in the workspace."""
-    return [entry["name"] for entry in await client.requests.list_files()]
+    return [entry["name"] for entry in await (await sandbox.ready()).requests.list_files()]
 
 
 def _chunks(source: Path) -> Generator[bytes]:

@@ -22,7 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from weakref import WeakSet
 
-from codeact_sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
+from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, Quota
 from codeact_sandbox.files.host_folder import (
     USE_MOUNT,
     HostFolder,
@@ -40,6 +40,7 @@ from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedN
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
+_COMPARED_BYTES = 1024**2
 Signature = tuple[int, int, int, int]
 
 
@@ -66,9 +67,18 @@ class HostFile:
 
 
 @dataclass(slots=True)
-class _Synced:
+class Synced:
+    """A file that both sides have.
+
+    Args:
+        signature: Its version on the host.
+        digest: The digest of its content; None if it is large.
+        fresh: Whether it may still change on the host without a new signature.
+    """
+
     signature: Signature
-    digest: bytes | None  # only while the file may have changed without a new signature
+    digest: bytes | None
+    fresh: bool
 
 
 class Workspace:
@@ -100,8 +110,6 @@ class Workspace:
         """Files that the last `outgoing` left out: because of a limit each time, for another reason once."""
         self.transfer_lock = CrossLoopSemaphore()
         """For callers with several transfers that belong together."""
-        self.hashes: dict[str, tuple[Signature, str]] = {}
-        """Hashes of files by name, with the version that they belong to: for manifests."""
         self._folder = HostFolder(self.root)
         self._lock = threading.RLock()
         self._closed = False
@@ -112,7 +120,7 @@ class Workspace:
         """The notes for the next result, in their order."""
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
-        self._synced: dict[str, _Synced] = {}
+        self._synced: dict[str, Synced] = {}
         self._changed_in_sandbox: set[str] = set()
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
@@ -184,9 +192,9 @@ class Workspace:
         return bool(settled)
 
     @property
-    def in_sandbox(self) -> dict[str, Signature]:
+    def in_sandbox(self) -> dict[str, Synced]:
         """The files of the host that the sandbox has, in their last transferred version."""
-        return {name: entry.signature for name, entry in self._synced.items() if name not in self._changed_in_sandbox}
+        return {name: entry for name, entry in self._synced.items() if name not in self._changed_in_sandbox}
 
     def differs(self, name: str) -> None:
         """Record that the sandbox's file of this name differs from the host's."""
@@ -202,12 +210,12 @@ class Workspace:
         """Yield the content of a file that `outgoing` found, never more than its size then. The next call finds later changes."""
         name = self._checked(file.name)
         digest = blake2b(digest_size=16)
-        small = file.size <= DIGEST_MAX_BYTES
+        hashed = file.size <= MAX_HASHED_BYTES
         for chunk in self._folder.chunks(name, file.size):
-            if small:
+            if hashed:
                 digest.update(chunk)
             yield chunk
-        if small:
+        if hashed:
             self._digests[name] = digest.digest()
 
     def mark_synced(self, names: Iterable[str]) -> None:
@@ -218,11 +226,12 @@ class Workspace:
                 with suppress(OSError):
                     status = os.lstat(self.root / name)
             if status is not None:
-                self._mark(name, status, self._digests.get(name) if self._is_fresh(status) else None)
+                self._mark(name, status, self._digests.get(name), fresh=self._is_fresh(status))
 
-    def _mark(self, name: str, status: os.stat_result, digest: bytes | None) -> None:
+    def _mark(self, name: str, status: os.stat_result, digest: bytes | None, *, fresh: bool) -> None:
         self._changed_in_sandbox.discard(name)
-        self._synced[name] = _Synced(signature_of(status), digest)
+        compared = fresh and digest is not None and status.st_size <= _COMPARED_BYTES
+        self._synced[name] = Synced(signature_of(status), digest, compared)
 
     def first_report(self, name: str) -> bool:
         """Return whether it was not reported before that a protected name is not stored; afterwards it counts as reported."""
@@ -281,7 +290,7 @@ class Workspace:
         with self._used():
             status, digest = writer.commit()
             if status is not None:
-                self._mark(writer.name, status, digest)
+                self._mark(writer.name, status, digest, fresh=True)
             return self.root / writer.name
 
     def remove(self, name: str) -> None:
@@ -313,12 +322,11 @@ class Workspace:
         known = self._synced.get(name)
         if known is None or known.signature != signature_of(status):
             return False
-        if known.digest is not None:
+        if known.fresh:
             # An empty file of the same size has the same content.
             if status.st_size and known.digest != self._digest(name, status.st_size):
                 return False
-            if not self._is_fresh(status):
-                known.digest = None
+            known.fresh = self._is_fresh(status)
         return True
 
     def _digest(self, name: str, size: int) -> bytes | None:

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
-from codeact_sandbox.host.messages import Hello, RunnerSettings
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import Frame, Hello, RunnerSettings
 from codeact_sandbox.host.requests import Requests, RunningBlocks
 from codeact_sandbox.host.runner_modules import RunnerModules
 from codeact_sandbox.host.stream import ByteStream, Launcher
@@ -109,11 +108,6 @@ class RunnerClient:
     def engine(self) -> str | None:
         """Name of the engine that runs it, if the user has chosen one."""
         return self._launcher.host_name
-
-    @property
-    def python(self) -> Hashable | None:
-        """What identifies its Python and the packages of its image; None if that is not known."""
-        return self._launcher.python
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
         """Call a function when a started sandbox has ended, for whatever reason."""

@@ -21,8 +21,7 @@ from typing import Any
 
 from codeact_sandbox.host import forked, plain_values, protocol
 from codeact_sandbox.host.display_frames import Displays
-from codeact_sandbox.host.messages import DisplayMessage
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import DisplayMessage, Frame
 from codeact_sandbox.host.stream import ByteStream
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.displays import Display

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from codeact_sandbox.host.messages import DisplayMessage
-from codeact_sandbox.host.protocol import decoded
+from codeact_sandbox.host.protocol import DisplayMessage, decoded
 from codeact_sandbox.types.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.json_nesting import check_nesting

@@ -1,4 +1,4 @@
-"""Frames between the host and a runner: docs/protocol.md."""
+"""Frames between the host and a runner (docs/protocol.md), and messages, validated before anything else reads them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import codecs
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any
 
-from codeact_sandbox.types.errors import SandboxProtocolError
+from codeact_sandbox.types.errors import SandboxProtocolError, SandboxStartError
 from codeact_sandbox.types.json_nesting import check_nesting
 from codeact_sandbox.types.limits import MAX_PAYLOAD
 
@@ -49,6 +51,8 @@ MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 DECODED_BYTES = 64 * 1024
 MAX_NESTING = 32  # the runner uses five levels
+MAX_FACTS = 100
+MAX_FACT_CHARS = 200
 _from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
@@ -113,3 +117,177 @@ class Parser:
             start = end
         del self._buffer[:start]
         return frames
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How the runner behaves: its configuration message.
+
+    Args:
+        mode: `process` or `session`.
+        workspace: The working directory in the sandbox.
+        preload: Modules that are imported before any code runs.
+        output_limit: Bytes of output kept of each stream of a block.
+        split_streams: Whether standard output and error are kept apart.
+        checkpoint: Whether a session is checkpointed before each block.
+        memory_bytes: The sandbox's memory limit, or None.
+        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
+        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
+        concurrency: Blocks that run at the same time in process mode; further blocks wait.
+        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
+        no_index: What pip shows where it has neither a network nor an index; None where it has one.
+        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
+            streams choose their own (`ByteStream.lease_s`). None for no such limit.
+        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
+        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
+        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
+        reusable: Whether it may be reset for another use.
+        find_packages: Packages whose versions are looked up at the start.
+        find_commands: Commands that are looked for at the start.
+    """
+
+    mode: str
+    workspace: str
+    preload: tuple[str, ...]
+    output_limit: int
+    split_streams: bool
+    checkpoint: bool
+    memory_bytes: int | None
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+    rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
+    concurrency: int = 32
+    proxy: Mapping[str, int] | None = None
+    no_index: str | None = None
+    lease_s: float | None = None
+    tools: Mapping[str, Any] | None = None
+    own_shm: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reusable: bool = False
+    find_packages: tuple[str, ...] = ()
+    find_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The runner's first message. What it tells of Python, packages and commands is not trustworthy.
+
+    Args:
+        user: Id of the user that the code runs as.
+        workspace_writable: Whether that user may write to the workspace.
+        preload: Modules that could not be imported, each with the reason.
+        tools: Sources of host tools that could not be run, each with the reason.
+        memory: The memory limit in bytes, 0 if the runner does not say.
+        python: Version of Python.
+        packages: Versions of those packages of `find_packages` that are installed.
+        commands: Those of `find_commands` that are there.
+    """
+
+    user: int
+    workspace_writable: bool
+    preload: Mapping[str, str]
+    tools: Mapping[str, str]
+    memory: int = 0
+    python: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> Hello:
+        """Make it of a message."""
+        if message.get("protocol") != VERSION:
+            raise SandboxProtocolError(f"the runner speaks protocol {message.get('protocol')!r}, not {VERSION}")
+        preload, tools = message.get("preload"), message.get("tools", {})
+        if not isinstance(preload, dict) or not isinstance(tools, dict):
+            raise SandboxProtocolError("the runner's first message does not say what became of `preload` and `tools`")
+        memory = number_of({"memory": message.get("memory") or 0}, "memory")
+        writable = message.get("workspace_writable") is True
+        python, packages, commands = (message.get(name) for name in ("python", "packages", "commands"))
+        return cls(
+            number_of(message, "uid"),
+            writable,
+            preload,
+            tools,
+            memory,
+            python=python[:MAX_FACT_CHARS] if isinstance(python, str) else None,
+            packages={
+                name[:MAX_FACT_CHARS]: version[:MAX_FACT_CHARS]
+                for name, version in islice(packages.items() if isinstance(packages, dict) else (), MAX_FACTS)
+                if isinstance(version, str)
+            },
+            commands=tuple(
+                name[:MAX_FACT_CHARS]
+                for name in (commands[:MAX_FACTS] if isinstance(commands, list) else ())
+                if isinstance(name, str)
+            ),
+        )
+
+    def check(self) -> None:
+        """Check that the sandbox can run code."""
+        if self.preload:
+            problems = "; ".join(f"{name}: {text}" for name, text in self.preload.items())
+            raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
+        if self.tools:
+            raise SandboxStartError(f"the source of host tools failed in the sandbox: {dict(self.tools)}")
+        if not self.workspace_writable:
+            raise SandboxStartError(
+                f"the workspace is not writable for user {self.user} in the sandbox: change the folder's owner or "
+                "permissions, or with Docker pass `user=`"
+            )
+
+
+@dataclass(frozen=True)
+class DisplayMessage:
+    """Something that a block has shown, or (`clear`) that it drops what it has shown.
+
+    Args:
+        clear: Whether the displays so far are dropped; then the other fields are empty.
+        parts: MIME types and sizes of the values, in the order of the frame's bytes.
+        metadata: JSON text of the code, unchecked.
+        number: Number for the name of its file, 0 for no file.
+        replaces: The number in the block of the display that it replaces, or None.
+        line: Bytes of the line that stands for it in the output: the last ones of the frame. 0 for none.
+        at: Bytes of the output before it.
+    """
+
+    clear: bool
+    parts: tuple[tuple[str, int], ...] = ()
+    metadata: str = "{}"
+    number: int = 0
+    replaces: int | None = None
+    line: int = 0
+    at: int = 0
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:
+        """Make it of a message."""
+        if message.get("clear") is True:
+            return cls(clear=True)
+        parts, metadata = message.get("parts"), message.get("metadata")
+        if not isinstance(parts, list) or not all(isinstance(part, list) and len(part) == 2 for part in parts):
+            raise SandboxProtocolError("the sandbox sent a malformed display")
+        sizes = tuple((str(kind), number_of({str(kind): length}, str(kind))) for kind, length in parts)
+        line = number_of(message, "line")
+        if sum(length for _, length in sizes) + line != size or not isinstance(metadata, str):
+            raise SandboxProtocolError("the sandbox sent a malformed display")
+        replaces = number_of(message, "replaces") if message.get("replaces") is not None else None
+        return cls(False, sizes, metadata, number_of(message, "number"), replaces, line, number_of(message, "at"))
+
+
+def checked_entries(files: Any) -> list[dict[str, Any]]:
+    """Validate a list of files."""
+    if not isinstance(files, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in files
+    ):
+        raise SandboxProtocolError("the sandbox sent a malformed list of files")
+    for entry in files:
+        for key in ("size", "mode", "inline") if entry.get("inline") is not None else ("size", "mode"):
+            number_of(entry, key)
+    return files
+
+
+def number_of(message: Mapping[str, Any], key: str) -> int:
+    """Return an integer of a message, at least 0."""
+    value = message.get(key)
+    if not isinstance(value, int) or value < 0:
+        raise SandboxProtocolError(f"the sandbox sent {value!r} instead of a number ({key})")
+    return value

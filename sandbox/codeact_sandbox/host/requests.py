@@ -14,8 +14,7 @@ from typing import Any
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
-from codeact_sandbox.host.messages import checked_entries, number_of
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.protocol import Frame, checked_entries, number_of
 from codeact_sandbox.host.stream import Calls
 from codeact_sandbox.host.waiting import iterating, wait_for
 from codeact_sandbox.types.errors import (

@@ -22,7 +22,7 @@ supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadli
              supervisor (requests of the host), scheduler (which block runs when), event_loop,
              block, process_block, session_block (from a request to its result), block_report, display_relay,
              output_capture, cpu_time,
-             session, checkpoints, session_environment, listener (a session and its checkpoints),
+             session, checkpoints, session_environment (a session and its checkpoints),
              worker_processes, process_connection (the zygote and the workers),
              tool_relay, proxy (calls of host tools and network connections on their way to the host),
              files, replay_files, home_folders, ipc (files, and what blocks leave behind),

@@ -91,7 +91,6 @@ class HostTool(StubbedTool):
         self.idempotent = idempotent
         self._threads = OwnThread() if thread == "own" else Threads()
         name = _name_of(function)
-        self.origin = f"the function {_location_of(function)}"
         self._is_async = _is_async(function)
         hints = _hints(function, name)
         parameters = _parameters(function, name)
@@ -115,7 +114,7 @@ class HostTool(StubbedTool):
             check_result(name, returned)
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
-        self.stub = self._write(name, shown, hints)
+        super().__init__(self._write(name, shown, hints), f"the function {_location_of(function)}")
         weakref.finalize(self, self._threads.close)
 
     async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
@@ -136,7 +135,7 @@ class HostTool(StubbedTool):
             name: await self._rich[name].load(name, arguments[name], files) for name in self._rich.keys() & arguments
         }
         validate = self._arguments.validate
-        values |= validate(plain) if is_small(plain) else await offload(True, lambda: validate(plain))
+        values |= await offload(not is_small(plain), lambda: validate(plain))
         if self._token is None:
             value = await self._call(values)
         else:
@@ -153,9 +152,7 @@ class HostTool(StubbedTool):
                 images = (await offload(True, lambda: to_answer(value, self.name))).images
             return ToolAnswer(await self._rich_result.dump(value, files), images)
         dump = self._result.dump if self._result is not None else None
-        if is_small(value):
-            return to_answer(value, self.name, dump)
-        return await offload(True, lambda: to_answer(value, self.name, dump))
+        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump))
 
     async def _call(self, values: dict[str, Any]) -> Any:
         positional = [values.pop(each.name, each.default) for each in self._positional]

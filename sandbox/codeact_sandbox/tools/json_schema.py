@@ -18,7 +18,6 @@ from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from codeact_sandbox.tools.payloads import offload
@@ -67,13 +66,13 @@ class ArgumentSchema:
     """Checks arguments against a schema."""
 
     def __init__(self, schema: Mapping[str, Any], origin: str) -> None:
-        kind: Any = validator_for(schema, default=Draft202012Validator)
-        current = kind not in (Draft3Validator, Draft4Validator)
-        schema = {**_adapted(schema, current=current), "type": "object"}
         try:
+            kind: Any = validator_for(schema, default=Draft202012Validator)
+            current = kind not in (Draft3Validator, Draft4Validator)
+            schema = {**_adapted(schema, current=current), "type": "object"}
             kind.check_schema(schema, format_checker=None)
             _drop_unknown_references(schema, origin)
-        except (SchemaError, RecursionError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a malformed schema makes of the libraries
             raise ValueError(
                 f"The JSON schema of {origin} is not valid: {_describe_schema_error(error)}. Correct it there."
             ) from None
@@ -100,9 +99,9 @@ class ArgumentSchema:
                 found |= dict.fromkeys(_sentences(error))
                 if len(found) >= MAX_PROBLEMS:
                     break
-        except RecursionError:
+        except (RecursionError, _TooManySteps):
             raise _TooManySteps from None
-        except (ArithmeticError, Unresolvable, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - definitions are not checked before
             return [f"the arguments can't be checked against the tool's JSON schema: {reprlib.repr(str(error))}"]
         return list(found)
 
@@ -276,7 +275,7 @@ def _limit(error: Any) -> str:
 
 def _describe_schema_error(error: Exception) -> str:
     if not isinstance(error, SchemaError):
-        return "it refers to itself" if isinstance(error, RecursionError) else str(error)[:200]
+        return "it refers to itself" if isinstance(error, RecursionError) else f"it is malformed: {str(error)[:200]}"
     return f"{_path(error) or 'the schema'}: {error.message[:200]}"
 
 

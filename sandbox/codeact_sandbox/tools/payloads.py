@@ -53,9 +53,7 @@ class Request:
 
 async def read_call(payload: bytes, copies: int) -> Request:
     """Read a call."""
-    if len(payload) <= SMALL_BYTES:
-        return _read_call(payload, copies)
-    return await offload(True, lambda: _read_call(payload, copies))
+    return await offload(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
 def _read_call(payload: bytes, copies: int) -> Request:
@@ -86,9 +84,7 @@ def _decode(payload: bytes) -> Any:
 
 async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     """Write a result."""
-    if is_small(value):
-        return _write_answer(value, limit)
-    return await offload(True, lambda: _write_answer(value, limit))
+    return await offload(not is_small(value), lambda: _write_answer(value, limit))
 
 
 def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:

@@ -29,19 +29,20 @@ class SchemaHostTool(StubbedTool):
         result: Mapping[str, Any] | None = None,
     ) -> None:
         self._call = call
-        self.origin = f"`{name}` of {origin}"
+        origin = f"`{name}` of {origin}"
         python_name = identifier(name)
-        parameters = plain_schema(parameters, self.origin)
-        self._schema = ArgumentSchema(parameters, self.origin)
+        parameters = plain_schema(parameters, origin)
+        self._schema = ArgumentSchema(parameters, origin)
         texts = TypeTexts(definitions_of(parameters))
         returned, classes = "str", []
         if result is not None:
-            result = plain_schema(result, self.origin)
+            result = plain_schema(result, origin)
             result_texts = TypeTexts(definitions_of(result))
             returned = result_texts.of(result, f"{python_name}_result")
             classes = result_texts.classes
         listed = parameters_of(parameters, texts, python_name)
-        self.stub = write_stub(python_name, listed, returned, description, [*texts.classes, *classes])
+        stub = write_stub(python_name, listed, returned, description, [*texts.classes, *classes])
+        super().__init__(stub, origin)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run the tool."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeact_sandbox.tools.names import parameter_name
 from codeact_sandbox.tools.type_text import TypeTexts, is_nullable, note_of, required_by, shown_default
@@ -52,49 +52,33 @@ class Parameter:
     rich: str = ""
 
 
-@dataclass(frozen=True)
-class Stub:
+class Stub(NamedTuple):
     """A tool as the sandbox sees it.
 
     Args:
         name: Its name.
         signature: Its parameters and result.
         description: Its docstring.
-        data: The function, as data.
+        source: The function, as data.
     """
 
     name: str
     signature: str
     description: str
-    data: dict[str, Any]
+    source: Mapping[str, Any]
 
 
 class StubbedTool:
-    """A host tool that has a stub."""
+    """A host tool that has a stub.
 
-    stub: Stub
-    origin: str
-    """Where it comes from, for errors."""
+    Args:
+        stub: The stub.
+        origin: Where the tool comes from, for errors.
+    """
 
-    @property
-    def name(self) -> str:
-        """Its name in Python."""
-        return self.stub.name
-
-    @property
-    def signature(self) -> str:
-        """Its parameters and result."""
-        return self.stub.signature
-
-    @property
-    def description(self) -> str:
-        """Its docstring."""
-        return self.stub.description
-
-    @property
-    def source(self) -> Mapping[str, Any]:
-        """Its definition for the sandbox."""
-        return self.stub.data
+    def __init__(self, stub: Stub, origin: str) -> None:
+        self.name, self.signature, self.description, self.source = stub
+        self.origin = origin
 
 
 def sources(tools: Sequence[HostToolProtocol]) -> list[tuple[str, str | dict[str, Any]]]:

@@ -11,8 +11,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerC
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.agents.replay.support import Make
-from tests.executors import reused
-from tests.executors.egress.servers import Hosts, hosts_in
+from tests.sandbox import reused
+from tests.sandbox.egress.servers import Hosts, hosts_in
 
 ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 

@@ -12,9 +12,9 @@ import pytest
 from autogen_codeact.agents import CodeActAgent
 from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make, contents, run_turn
 from tests.agents.support import scripted
-from tests.executors.egress.servers import Hosts, answer, read_request
-from tests.executors.packages.conftest import configure, make_index
-from tests.executors.sandboxes import out
+from tests.sandbox.egress.servers import Hosts, answer, read_request
+from tests.sandbox.packages.conftest import configure, make_index
+from tests.sandbox.sandboxes import out
 
 pytestmark = pytest.mark.slow
 

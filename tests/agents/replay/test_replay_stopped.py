@@ -12,7 +12,7 @@ from autogen_codeact.executors import Limits
 from tests.agents.codeact import python
 from tests.agents.replay.support import Make, contents, run_turn
 from tests.agents.support import scripted
-from tests.executors.sandboxes import out, run
+from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from codeact_sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import MOST_DEFAULT_MEMORY

@@ -18,7 +18,7 @@ from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from codeact_sandbox.egress.connection_log import ConnectionLog
 from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.messages import RunnerSettings
+from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.packages.index import PackageIndex
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.types.docker_hosts import EngineAddress

@@ -99,19 +99,10 @@ class OldApiError(Exception):
 
 
 def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.APIClient:
-    """Connect to a Docker engine and check that it answers.
+    """Connect to a Docker engine, for its own API version; raise `SandboxUnavailable` if it does not answer in `timeout` seconds.
 
-    Args:
-        engine: The engine. A `DockerHost` is reached as it says. An address, such as `unix:///var/run/docker.sock` or
-            `tcp://host:2376`, has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default what the `docker`
-            command would use: DOCKER_HOST with these, else the current Docker context, else the platform's socket.
-        timeout: Seconds within which the engine answers or this function raises (default 5).
-
-    Returns:
-        A client for the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
-
-    Raises:
-        SandboxUnavailable: No engine answers; the message says why and what to do.
+    A `DockerHost` is reached as it says. An address has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default it
+    is what the `docker` command would use: DOCKER_HOST with these, else the current context, else the platform's socket.
     """
     client, version = _reach(engine, None, timeout * 0.9)
     vars(client)["_version"] = version

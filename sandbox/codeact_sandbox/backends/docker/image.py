@@ -80,23 +80,9 @@ def resolve_image(
 ) -> str:
     """Return an image with these packages; pull or build it if it does not exist.
 
-    Args:
-        client: The engine.
-        image: Reference or id. A missing one is pulled; instead of a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is used.
-        packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
-            installed without any index (default none). The others come from what the host's pip is configured for: the host
-            fetches them and passes them on to the build.
-        progress: Called with a line for each step that takes long.
-        engine: The same engine, as the user gave it (default None).
-        cancelled: Completed to let the installation fail early (default None: never).
-
-    Returns:
-        A reference that the engine can run.
-
-    Raises:
-        ValueError: `image` can't be an image's name, or a package is neither a requirement nor a wheel that exists.
-        SandboxUnavailable: There is no such image, or it can't be pulled.
-        SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
+    Packages are requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are installed
+    without an index. The host fetches the others from what its pip is configured for, and passes them on to the build.
+    Instead of a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is used. Complete `cancelled` to let the installation fail early.
     """
     requested = parse_packages(packages)
     found = _find(client, image, progress)

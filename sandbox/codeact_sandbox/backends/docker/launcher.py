@@ -56,13 +56,8 @@ NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 class DockerLauncher:
     """Starts one container.
 
-    Args:
-        options: The sandbox's options.
-        name: The container's name.
-        engine: The engine.
-        progress: Called with a line for each step that takes long.
-        resolve: Returns the image to run; it may pull or build it, and is given a future that is completed when the start has
-            been cancelled.
+    `resolve` returns the image to run. It may pull or build it, and is given a future that is completed when the start has been
+    cancelled. `progress` is called with a line for each step that takes long.
     """
 
     def __init__(

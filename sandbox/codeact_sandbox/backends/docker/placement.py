@@ -165,19 +165,10 @@ class Placement:
     def take(
         self, hosts: Sequence[DockerHost], tried: Mapping[Address, str], until: float, cancelled: Future[Any]
     ) -> Slot:
-        """Wait for an engine with room; blocks.
+        """Wait for an engine with room until a time, and return a place there, which is in use until its `release`.
 
-        Args:
-            hosts: The engines to choose from.
-            tried: Those that have refused this sandbox, with their errors.
-            until: How long to wait, as `time.monotonic` counts.
-            cancelled: Completed to give up; call `wake` then.
-
-        Returns:
-            A place on one of them, which is in use until its `release`.
-
-        Raises:
-            SandboxUnavailable: There is none, or not in time; the message says why for each engine.
+        `tried` has those that have refused this sandbox, with their errors. To give up, complete `cancelled` and call `wake`.
+        Raises `SandboxUnavailable` if there is none in time; the message says why for each engine.
         """
         with self.changed:
             self._use(hosts)

@@ -8,6 +8,7 @@ import shlex
 import sys
 
 FOLDER = "/packages"
+SITE = os.path.join(FOLDER, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
 SHELLS = (["sh", "{file}"], ["bash", "{file}"])
 PYTHONS = ("python", "python3")
 PIPS = ("pip", "pip3")
@@ -46,6 +47,29 @@ HOW_TO = (
 )
 
 
+def versions(names, path):
+    """Return the versions of packages that are installed in folders; importlib.metadata takes longer to import than this."""
+    found = {}
+    for folder in path:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            stem, kind = os.path.splitext(entry)
+            name, _, version = stem.partition("-")
+            if kind in (".dist-info", ".egg-info"):
+                name = name.lower().replace("_", "-").replace(".", "-")
+                found.setdefault(name, version.partition("-")[0].partition("+")[0])
+    return {name: found[name] for name in names if name in found}
+
+
+def commands(names):
+    """Return the commands that are found by their names."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    return [name for name in names if any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)]
+
+
 def refuse(reason):
     """Let pip end at once with a reason, unless it is told of an index; there is no network."""
     global _refusal  # noqa: PLW0603
@@ -77,8 +101,7 @@ def prepare_folder(config):
     )
     config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
     index = (config.get("proxy") or {}).get("index")
-    folder = os.path.join(FOLDER, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-    config["site"] = folder if found and index and config["user_site"] else None
+    config["site"] = SITE if found and index and config["user_site"] else None
     if found:
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:
@@ -94,8 +117,7 @@ def use_index(url, folder):
         os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + os.path.join(folder, "bin")
         if _in_closed_environment():
             os.environ["PIP_PREFIX"] = folder
-            found = os.path.join(folder, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), found)))
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), SITE)))
 
 
 def _in_closed_environment():

@@ -166,20 +166,13 @@ def list_pids():
 
 def parents():
     """Return the parent of each living process."""
-    return {pid: parent for pid, parent, dead in _processes() if not dead}
+    return _read_parents()[0]
 
 
 def children():
     """Return the children of this process that it has not waited for, zombies included."""
-    this = os.getpid()
-    return {pid for pid, parent, _ in _processes() if parent == this}
-
-
-def _processes():
-    """Yield each process, its parent (0 if it is gone), and whether it is dead."""
-    for pid in list_pids():
-        fields = stat_fields(pid)
-        yield pid, int(fields[1]) if fields else 0, _is_dead(fields)
+    this = b"%d" % os.getpid()
+    return {pid for pid in list_pids() if stat_fields(pid)[1:2] == [this]}
 
 
 def stat_fields(pid):
@@ -214,6 +207,11 @@ def allow_all_processors(pids):
             pass  # it has ended, or the set of processors has changed
 
 
+def signal_name(number):
+    """Return the name of a signal."""
+    return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
+
+
 def send_signal(pid, number):
     """Send a signal to a process that may be gone."""
     try:
@@ -239,10 +237,10 @@ def kill_trees(find_roots, keep=(), seconds=2.0):
             parent_of, dead = _read_parents()
             # A process that has died since it was listed may have forked before, and its child is not in the list.
             died = not dead <= known
-            left = _descendants(parent_of, find_roots, keep)
+            left = descendants(parent_of, find_roots, keep)
             for pid in left:
                 send_signal(pid, signal.SIGSTOP)
-            for pid in _descendants(parents(), find_roots, keep) if left else ():
+            for pid in descendants(parents(), find_roots, keep) if left else ():
                 send_signal(pid, signal.SIGKILL)
         if last or not (left or died):
             return
@@ -256,7 +254,7 @@ def _kill_frozen(find_roots, keep):
     """Stop every process at once: the only way to kill one that forks faster than it can be found."""
     send_signal(-1, signal.SIGSTOP)
     try:
-        tree = _descendants(parents(), find_roots, keep)
+        tree = descendants(parents(), find_roots, keep)
         for pid in tree:
             send_signal(pid, signal.SIGKILL)
     finally:
@@ -267,15 +265,17 @@ def _kill_frozen(find_roots, keep):
 def _read_parents():
     """Return the parent of each living process, and the dead ones."""
     parent_of, gone = {}, set()
-    for pid, parent, dead in _processes():
-        if dead:
+    for pid in list_pids():
+        fields = stat_fields(pid)
+        if _is_dead(fields):
             gone.add(pid)
         else:
-            parent_of[pid] = parent
+            parent_of[pid] = int(fields[1])
     return parent_of, gone
 
 
-def _descendants(parent_of, find_roots, keep):
+def descendants(parent_of, find_roots, keep=()):
+    """Return processes and all their descendants, without those to keep, of which the descendants are included."""
     children = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)

@@ -1,5 +1,6 @@
 """One block from its request to its result; `process_block` and `session_block` add what differs between them."""
 
+import functools
 import os
 import signal
 import time
@@ -75,7 +76,10 @@ class Block:
         config = self.supervisor.config
         kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
         self.captures = [
-            output_capture.OutputCapture(kind, config["output_limit"], self._send_output) for kind in kinds
+            output_capture.OutputCapture(
+                config["output_limit"], functools.partial(self.supervisor.send, kind, self.ident, None)
+            )
+            for kind in kinds
         ]
         fds = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
@@ -100,9 +104,6 @@ class Block:
         self._start_timers()
         if self.worker.status is not None:
             self.on_worker_exit()
-
-    def _send_output(self, kind, data):
-        self.supervisor.send(kind, self.ident, data)
 
     def retry(self):
         """Start again if the worker was killed before it had read the request; return False if it may have read it."""
@@ -245,7 +246,7 @@ class Block:
     def _outcome_of_signal(self, number):
         if number == signal.SIGKILL and self._out_of_memory():
             return block_report.out_of_memory()
-        name = signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
+        name = system.signal_name(number)
         error = {"type": name, "message": "the process was ended by %s" % name, "line": None}
         return "crashed", 128 + number, error
 
@@ -287,7 +288,7 @@ class Block:
         if self.request.get("delete"):
             self._delete_code()
         contents = self._add_changed_files(message) if self.request.get("scan") else b""
-        self.supervisor.send_message(wire.BLOCK_RESULT, self.ident, message, contents)
+        self.supervisor.send(wire.BLOCK_RESULT, self.ident, message, contents)
         self.supervisor.flush()
         self.on_result_sent()
         self.scheduler.finished(self)

@@ -54,13 +54,4 @@ def tree_seconds(find_roots):
         if fields:
             parent_of[pid] = int(fields[1])
             seconds[pid] = sum(map(int, fields[11:15])) * TICK_S
-    children = {}
-    for pid, parent in parent_of.items():
-        children.setdefault(parent, []).append(pid)
-    todo = [pid for pid in find_roots(parent_of) if pid in parent_of]
-    total = 0.0
-    while todo:
-        pid = todo.pop()
-        total += seconds[pid]
-        todo.extend(children.get(pid, ()))
-    return total
+    return sum(seconds[pid] for pid in system.descendants(parent_of, find_roots))

@@ -17,7 +17,7 @@ class DisplayRelay:
         if message.get("clear") is True:
             self._clears += 1
             if self._clears <= wire.MAX_DISPLAYS:
-                self._supervisor.send_message(wire.DISPLAY, self._ident, {"clear": True})
+                self._supervisor.send(wire.DISPLAY, self._ident, {"clear": True})
             return False
         checked = _checked(message, data) if isinstance(data, bytes) else None
         if checked is None:
@@ -28,7 +28,7 @@ class DisplayRelay:
         if self._count > wire.MAX_DISPLAYS or self._size > wire.MAX_DISPLAY_BYTES:
             return False
         capture.drain()
-        self._supervisor.send_message(wire.DISPLAY, self._ident, dict(checked, at=capture.received), data)
+        self._supervisor.send(wire.DISPLAY, self._ident, dict(checked, at=capture.received), data)
         capture.keep(data[end:])
         return True
 

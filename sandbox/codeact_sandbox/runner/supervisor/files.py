@@ -7,6 +7,8 @@ import os
 import stat
 import time
 
+from . import replay_files
+
 CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
 INLINE_TOTAL = 256 * 1024
@@ -34,17 +36,22 @@ class Files:
     def handle(self, ident, request, data):
         """Answer one request of the host, with a message and bytes; the message has `error` if it could not be done."""
         try:
-            if request["op"] == "write":
-                return self._write(ident, request, data), b""
-            if request["op"] == "read":
+            op = request["op"]
+            if op == "read":
                 return self._read(request)
-            if request["op"] == "list":
-                return self._list(request.get("most", SCAN_LIMIT)), b""
-            return {"error": "unknown operation", "errno": 22}, b""
+            if op == "write":
+                answer = self._write(ident, request, data)
+            elif op == "list":
+                answer = self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT))
+            elif op in replay_files.OPERATIONS:
+                answer = replay_files.handle(self, request)
+            else:
+                answer = {"error": "unknown operation", "errno": 22}
+            return answer, b""
         except OSError as error:
             self._drop(ident)
             return {"error": error.strerror or str(error), "errno": error.errno or 5}, b""
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             self._drop(ident)
             return {"error": "bad request: %s" % error, "errno": 22}, b""
 
@@ -165,8 +172,8 @@ class Files:
         finally:
             os.close(fd)
 
-    def _list(self, most):
-        listing, found, listed = Listing(self.root), [], 0
+    def _list(self, folder, most):
+        listing, found, listed = Listing(folder), [], 0
         for name, info in listing.files():
             found.append(_entry(name, info))
             listed += _length(found[-1])

@@ -24,8 +24,7 @@ F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 class OutputCapture:
     """One pipe of a block, and what is kept of its bytes."""
 
-    def __init__(self, kind, limit, emit):
-        self.kind = kind
+    def __init__(self, limit, emit):
         self.fd, self.write_fd = os.pipe()
         os.set_blocking(self.fd, False)
         self._emit = emit
@@ -89,7 +88,7 @@ class OutputCapture:
         self.done = True
         tail, self._tail = bytes(self._tail), bytearray()
         for start in range(0, len(tail), wire.MAX_PAYLOAD):
-            self._emit(self.kind, tail[start : start + wire.MAX_PAYLOAD])
+            self._emit(tail[start : start + wire.MAX_PAYLOAD])
         return self.dropped, len(tail)
 
     def keep(self, data):
@@ -98,7 +97,7 @@ class OutputCapture:
         if self._head_room:
             head, data = data[: self._head_room], data[self._head_room :]
             self._head_room -= len(head)
-            self._emit(self.kind, head)
+            self._emit(head)
         if not data:
             return
         self._tail += data

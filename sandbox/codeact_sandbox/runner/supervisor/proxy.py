@@ -4,6 +4,7 @@ The bytes are forwarded unread: the host parses them, and decides what is allowe
 """
 
 import collections
+import contextlib
 import os
 import selectors
 import socket
@@ -79,7 +80,7 @@ class Proxy:
 
     def send(self, ident, op, data=b"", **more):
         """Send the host a message about a channel."""
-        self.supervisor.send_message(wire.CHANNEL, ident, dict(more, op=op), data)
+        self.supervisor.send(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def on_message(self, ident, message, data):
         """Handle a message of the host about a channel, which may have ended meanwhile."""
@@ -156,7 +157,9 @@ class Channel:
     def __init__(self, proxy, ident, sock):
         self.proxy = proxy
         self.ident = ident
-        self.port = sock.getpeername()[1] if _connected(sock) else 0
+        self.port = 0
+        with contextlib.suppress(OSError):  # the other side has closed it already
+            self.port = sock.getpeername()[1]
         self._loop = proxy.supervisor.loop
         self._sock = sock
         self._credit = proxy.window
@@ -269,11 +272,3 @@ class Channel:
             self._loop.set_events(self._sock, self._events, 0, self._on_ready)
             self._sock.close()
             self.proxy.remove(self)
-
-
-def _connected(sock):
-    try:
-        sock.getpeername()
-    except OSError:  # the other side has closed it already
-        return False
-    return True

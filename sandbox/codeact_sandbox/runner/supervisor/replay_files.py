@@ -15,16 +15,11 @@ CACHES_S = 1.0
 
 def handle(workspace, request):
     """Answer one request of the host."""
-    try:
-        if request["op"] == "empty":
-            return remove_temporary_files()
-        if request["op"] == "forget":
-            return remove_compiled_modules(workspace.root)
-        return {"files": [_remove(workspace, file) for file in request["files"]]}
-    except OSError as error:
-        return {"error": error.strerror or str(error), "errno": error.errno or 5}
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        return {"error": "bad request: %s" % error, "errno": 22}
+    if request["op"] == "empty":
+        return remove_temporary_files()
+    if request["op"] == "forget":
+        return remove_compiled_modules(workspace.root)
+    return {"files": [_remove(workspace, file) for file in request["files"]]}
 
 
 def _remove(workspace, file):

@@ -45,33 +45,34 @@ class Reset:
             return problem
         if supervisor.session is not None:
             supervisor.session.drop_checkpoints()
-        pause = PAUSE_S
-        while not supervisor.workers.kill_all(min(KILL_S, self._until - time.monotonic())):
-            if self._is_late():
-                return "processes are left"
-            yield pause
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+        workers = supervisor.workers
+        if not (
+            yield from self._wait(lambda: workers.kill_all(min(KILL_S, self._until - time.monotonic())), self._until)
+        ):
+            return "processes are left"
         supervisor.forget_blocks()
         for _ in supervisor.fresh.restore():
             if self._is_late():
                 return "there are too many files to remove"
             yield 0
-        pause, until = PAUSE_S, time.monotonic() + WAITING_PART * self._seconds
-        difference = supervisor.fresh.difference()
-        while difference:
-            if time.monotonic() > until or self._is_late():
-                return difference
-            yield pause
-            pause = min(2 * pause, 5 * LONGEST_PAUSE_S)
-            difference = supervisor.fresh.difference()
+        until = min(self._until, time.monotonic() + WAITING_PART * self._seconds)
+        if not (yield from self._wait(lambda: not supervisor.fresh.difference(), until, 5 * LONGEST_PAUSE_S)):
+            return supervisor.fresh.difference() or "what blocks have left was gone too late"
         supervisor.begin()
-        pause = PAUSE_S
-        while not supervisor.workers.has_forked():
-            if self._is_late() or supervisor.workers.was_replaced():
-                return "the process that starts blocks does not answer"
-            yield pause
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+        yield from self._wait(lambda: workers.has_forked() or workers.was_replaced(), self._until)
+        if not workers.has_forked():
+            return "the process that starts blocks does not answer"
         return None
+
+    def _wait(self, is_done, until, longest_pause=LONGEST_PAUSE_S):
+        """Yield pauses until something is done; return False if it is not in time."""
+        pause = PAUSE_S
+        while not is_done():
+            if time.monotonic() > until:
+                return False
+            yield pause
+            pause = min(2 * pause, longest_pause)
+        return True
 
     def _why_not(self):
         supervisor = self._supervisor

@@ -1,9 +1,19 @@
-"""The supervisor's view of a session: its live interpreter, its checkpoints, its directory and environment."""
+"""The supervisor's view of a session: its live interpreter, its checkpoints, its directory and environment.
+
+Processes that a block has started inherit its interpreter's socket. So the next request uses a new connection, which the
+interpreter opens after the block to a listening socket in the abstract namespace, which code can't remove. The kernel reports
+the owner of a connection.
+"""
+
+import os
+import selectors
+import socket
 
 from ..shared import system, wire
 from ..worker import checkpoint_fork
-from . import checkpoints, listener, session_environment
+from . import checkpoints, session_environment
 
+BACKLOG = 8
 CANCELLED = "These tasks of asyncio were pending and have been cancelled, and there is a new event loop: %s."
 
 
@@ -15,8 +25,12 @@ class Session:
         self.loop = supervisor.loop
         self.scheduler = supervisor.scheduler
         self.forget()
-        self._listener = listener.Listener(self.loop.selector, self._on_connection)
-        supervisor.config["listener"] = self._listener.name
+        name = supervisor.config["listener"] = "codeact-" + os.urandom(8).hex()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind("\0" + name)
+        self._listener.listen(BACKLOG)
+        self._listener.setblocking(False)
+        self.loop.selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def forget(self):
         """Forget the blocks so far; their interpreter and its checkpoints have ended."""
@@ -44,12 +58,25 @@ class Session:
         self.environment.resend_all()
 
     def await_connection(self):
-        """Close the connection after a block, because processes of the block share it; the interpreter then reconnects."""
+        """Close the connection after a block; the interpreter then reconnects."""
         # A connection opened during the block may belong to processes that the block has started.
-        self._listener.close_waiting()
+        self._close_waiting()
         self.worker.connection.disconnect()
 
-    def _on_connection(self, sock, pid):
+    def _close_waiting(self):
+        for _ in range(BACKLOG + 1):
+            try:
+                self._listener.accept()[0].close()
+            except OSError:
+                return
+
+    def _accept(self, _events):
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, wire.CREDENTIALS.size)
+        pid = wire.CREDENTIALS.unpack(credentials)[0]
         if self.worker is not None and self.worker.pid == pid and self.worker.connection.reconnecting:
             self.worker.connection.connect(sock, pid)
         else:
@@ -117,7 +144,7 @@ class Session:
         if self._kept is not None:
             self._kept.drop()
             self._kept = None
-        self._listener.close_waiting()
+        self._close_waiting()
 
     def take_notes(self):
         """Return, once, what a block's result has to say about the last restored checkpoint."""
@@ -176,4 +203,4 @@ class Session:
             self.scheduler.start_next()
 
     def _answer(self, ident, error):
-        self.supervisor.send_message(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})
+        self.supervisor.send(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})

@@ -1,7 +1,7 @@
 """A Python block in the live interpreter of a session, with a checkpoint to go back to."""
 
 from ..shared import wire
-from . import block, block_report, process_block
+from . import block, process_block
 
 # A closed connection and a dead process are reported in any order.
 DISCONNECT_GRACE_S = 1.0
@@ -49,15 +49,11 @@ class SessionBlock(block.Block):
             self.checkpoint.set_taken(message)
             if self.postponed_kill:
                 self.kill(self.postponed_kill)
-        elif kind == wire.CODE_NOT_SAVED and ident == self.token:
-            self.code_not_saved = True
-        elif kind == wire.DISPLAY and ident == self.token:
-            self.show(message)
-        elif kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
-            self.report = block_report.check(message)
-            # The signal at the deadline can end what the block waited for, but does not give it more time.
-            if not self.killed and not self.overdue:
-                self._complete()
+            return
+        super().on_frame(kind, ident, message)
+        # The signal at the deadline can end what the block waited for, but does not give it more time.
+        if self.report is not None and not self.killed and not self.overdue:
+            self._complete()
 
     def _complete(self):
         """Finish a block that has reported its end."""

@@ -17,7 +17,6 @@ from . import (
     output_capture,
     process_block,
     proxy,
-    replay_files,
     reset,
     scheduler,
     session,
@@ -42,7 +41,6 @@ REQUEST_FIELDS = (
     "tools",
     "tool_sources",
     "cpu_seconds",
-    "aside",
 )
 
 
@@ -133,7 +131,8 @@ class Supervisor:
         elif kind == wire.KILL_BLOCK:
             self.scheduler.cancel(ident)
         elif kind == wire.FILE_REQUEST:
-            self._answer_file_request(ident, message, data)
+            answer, content = self.files.handle(ident, message, data)
+            self.send(wire.ANSWER, ident, answer, content)
         elif kind == wire.TAKE_CHECKPOINT:
             self._session_for(ident).take_checkpoint(ident)
         elif kind == wire.ROLL_BACK:
@@ -150,7 +149,7 @@ class Supervisor:
         """Complete a request to run a block, and submit it."""
         for name in REQUEST_FIELDS:
             request.setdefault(name, None)
-        self._block_count += not request["aside"]
+        self._block_count += 1
         request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
         request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
         if self.session is None:
@@ -165,13 +164,6 @@ class Supervisor:
         block = self.scheduler.running.get(ident)
         if block is not None and block.relay is not None:
             block.relay.answer(payload)
-
-    def _answer_file_request(self, ident, message, data):
-        if message.get("op") in replay_files.OPERATIONS:
-            answer, content = replay_files.handle(self.files, message), b""
-        else:
-            answer, content = self.files.handle(ident, message, data)
-        self.send_message(wire.ANSWER, ident, answer, content)
 
     def _session_for(self, ident):
         if self.session is None:
@@ -190,7 +182,7 @@ class Supervisor:
     def _on_reset(self, ident, problem):
         """Answer the host. After a reset that has failed, it only ends the sandbox."""
         self._resetting = problem is not None
-        self.send_message(wire.ANSWER, ident, {"problem": problem})
+        self.send(wire.ANSWER, ident, {"problem": problem})
 
     def forget_blocks(self):
         """Forget everything of the blocks so far, whose processes have ended."""
@@ -200,7 +192,7 @@ class Supervisor:
         self.paused_relays.clear()
         self.output_reader.forget()
         self.homes.forget()
-        self.workers.forget()
+        self.workers.ending.clear()
         self.scheduler.forget()
         if self.session is not None:
             self.session.forget()
@@ -217,19 +209,15 @@ class Supervisor:
 
     # Frames to the host
 
-    def send(self, kind, ident, data):
-        """Send bytes to the host."""
-        self.outbox.put(wire.pack(kind, ident, None, data))
-
-    def send_message(self, kind, ident, message, data=b""):
-        """Send a message to the host, with bytes after it."""
+    def send(self, kind, ident, message, data=b""):
+        """Send a message to the host, with bytes after it; or only bytes."""
         self.outbox.put(wire.pack(kind, ident, message, data))
 
     def flush(self):
         """Write what the stream has room for, and then let those go on that wait for room."""
         writing = not self.outbox.flush()
         while self.paused_relays and not writing:
-            self.paused_relays.pop().resume()
+            self.paused_relays.pop().forward()
             writing = not self.outbox.flush()
         if writing != self._writing:
             self._writing = writing
@@ -243,7 +231,7 @@ class Supervisor:
     def fatal(self, text):
         """Send the host the reason, and exit."""
         os.set_blocking(1, True)
-        self.send_message(wire.FATAL_ERROR, 0, {"error": text})
+        self.send(wire.FATAL_ERROR, 0, {"error": text})
         self.outbox.flush()
         os._exit(INTERNAL_ERROR)
 
@@ -255,7 +243,7 @@ class Supervisor:
             unfit = message.pop("unfit", None)
             if self.config.get("reusable"):
                 self.fresh = fresh_state.FreshState(self, unfit)
-            self.send_message(wire.HELLO, 0, dict(describe(self.config), **message))
+            self.send(wire.HELLO, 0, dict(describe(self.config), **message))
             self.begin()
         else:
             self.scheduler.fork_next_worker()
@@ -270,7 +258,6 @@ def describe(config):
     return {
         "protocol": PROTOCOL,
         "python": ".".join(map(str, sys.version_info[:3])),
-        "executable": sys.executable,
         "uid": os.getuid(),
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,

@@ -41,11 +41,7 @@ class ToolRelay:
         if self._calls.pop(number, None) is None or self._stopped:
             return
         self._outbox.put(wire.pack(wire.TOOL_ANSWER, number, None, payload[CALL_NUMBER.size :]))
-        self._forward()
-
-    def resume(self):
-        """Continue after the stream had no room."""
-        self._forward()
+        self.forward()
 
     def stop(self):
         """Forward nothing any more; the connection stays open."""
@@ -63,7 +59,7 @@ class ToolRelay:
     def _on_ready(self, events):
         if events & selectors.EVENT_READ and not self._frames:
             self._read()
-        self._forward()
+        self.forward()
 
     def _read(self):
         try:
@@ -78,7 +74,7 @@ class ToolRelay:
         if not data:
             self.close()
 
-    def _forward(self):
+    def forward(self):
         """Forward what there is room for, in both directions."""
         try:
             if not self._stopped:
@@ -105,12 +101,12 @@ class ToolRelay:
         head = CALL_NUMBER.pack(number)
         if kind == wire.TOOL_CALL and number not in self._calls:
             self._calls[number] = True
-            self.supervisor.send(wire.TOOL_CALL, self.ident, head + payload)
+            self.supervisor.send(wire.TOOL_CALL, self.ident, None, head + payload)
         elif kind == wire.CANCEL_CALL:
             # Once for each call; the host answers it all the same, and it is in flight until then.
             if self._calls.get(number):
                 self._calls[number] = False
-                self.supervisor.send(wire.CANCEL_CALL, self.ident, head)
+                self.supervisor.send(wire.CANCEL_CALL, self.ident, None, head)
         else:
             return False
         return True

@@ -28,16 +28,6 @@ class WorkerProcess:
         # There was no space for a home when it was forked, so its Landlock domain has no rule for one.
         self.lacks_home = False
 
-    def deliver(self, kind, ident, message):
-        """Pass on a frame of the process."""
-        if self.on_frame is not None:
-            self.on_frame(kind, ident, message)
-
-    def disconnected(self):
-        """Report that its connection was closed, by either side."""
-        if self.on_disconnect is not None and self.status is None:
-            self.on_disconnect()
-
     def resume(self):
         """Let it run if code of the same user has stopped it."""
         if self.pid is not None and self.status is None:
@@ -192,11 +182,13 @@ class WorkerProcesses:
         # The zygote reports how a worker ended, and the block may have stopped the zygote.
         def on_frame(*frame):
             self.resume_zygote()
-            worker.deliver(*frame)
+            if worker.on_frame is not None:
+                worker.on_frame(*frame)
 
         def on_close():
             self.resume_zygote()
-            worker.disconnected()
+            if worker.on_disconnect is not None and worker.status is None:
+                worker.on_disconnect()
 
         # Without a known owner, frames wait: a block may kill the zygote before that has reported the worker's process.
         worker.connection = process_connection.ProcessConnection(self._selector, on_frame, on_close)
@@ -217,10 +209,6 @@ class WorkerProcesses:
         system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in spared], seconds=seconds)
         self.collect()
         return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
-
-    def forget(self):
-        """Forget the processes of earlier blocks, of which none is left."""
-        self.ending.clear()
 
     def has_forked(self):
         """Return whether the zygote has answered all requests for workers."""

@@ -1,11 +1,10 @@
 """Commands of cells: `!command`, `x = !command` and scripts such as `%%bash`."""
 
 import os
-import signal
 import string
 import sys
 
-from ..shared import packages
+from ..shared import packages, system
 
 SHELLS = ("/bin/bash", "/usr/bin/bash")
 
@@ -107,8 +106,4 @@ def _tell(status):
     if status > 0:
         sys.stderr.write("the command ended with exit status %d\n" % status)
     elif status < 0:
-        sys.stderr.write("the command was ended by %s\n" % _signal_name(-status))
-
-
-def _signal_name(number):
-    return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
+        sys.stderr.write("the command was ended by %s\n" % system.signal_name(-status))

@@ -24,7 +24,6 @@ WARM_UP_REQUEST = {
     "timeout": 60.0,
     "tools": False,
     "tool_sources": None,
-    "aside": None,
     "number": 1000,
     "cwd": "/workspace",
     "environment": {WARM_UP_NAME: "/tmp"},

@@ -136,14 +136,6 @@ _CLASSES = {
 }
 
 
-def _shower(kind):
-    def function(*things, **options):
-        for thing in things:
-            display.display(kind(thing) if options.pop("raw", True) else thing, **options)
-
-    return function
-
-
 def get_ipython():
     """Return None: no shell of IPython runs."""
 
@@ -151,8 +143,6 @@ def get_ipython():
 _DISPLAY = {
     **_CLASSES,
     **{name: getattr(display, name) for name in FUNCTIONS},
-    **{"display_%s" % name.lower(): _shower(kind) for name, kind in _CLASSES.items() if name in _KINDS},
-    "set_matplotlib_formats": lambda *formats, **_options: _set_formats(formats),
 }
 _CONTENT = {
     "IPython": {"get_ipython": get_ipython, "version_info": (0, 0, 0), "__version__": "0.0.0"},
@@ -160,7 +150,3 @@ _CONTENT = {
     "IPython.core.display": _DISPLAY,
     "IPython.display": _DISPLAY,
 }
-
-
-def _set_formats(formats):
-    sys.modules["codeact_runner.worker.figures"].Settings.formats = tuple(formats)

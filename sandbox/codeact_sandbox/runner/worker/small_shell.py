@@ -93,12 +93,6 @@ class ZMQLikeSmallShell:
         text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
         return Lines(text.splitlines())
 
-    def run_cell(self, text):
-        """Run a cell inside a cell, and show the value of its last expression."""
-        value = self._cells.evaluate(text, "<cell in a cell>")
-        if value is not None:
-            self._cells.show(value)
-
     def _visible(self):
         """Return the variables that the code of the calling cell sees."""
         caller = sys._getframe(2)

@@ -52,20 +52,12 @@ def _define(name, data):
     result = _decoded if data["bytes"] else _unpacked_as(data["rich"]) if data["rich"] else lambda value: value
 
     def function(*args, **kwargs):
-        values = stub.arguments(args, kwargs)
-        try:
-            return result(_call(name, values))  # noqa: F821 - a name of the module
-        finally:
-            if stub.rich:
-                _remove_files(list(values.values()))
+        with _Files() as files:
+            return result(_call(name, stub.arguments(args, kwargs, files)))  # noqa: F821 - a name of the module
 
     async def awaitable(*args, **kwargs):
-        values = stub.arguments(args, kwargs)
-        try:
-            return result(await _call_async(name, values))  # noqa: F821
-        finally:
-            if stub.rich:
-                _remove_files(list(values.values()))
+        with _Files() as files:
+            return result(await _call_async(name, stub.arguments(args, kwargs, files)))  # noqa: F821
 
     for each, title in ((function, name), (awaitable, name + ".aio")):
         each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
@@ -80,7 +72,6 @@ class _Stub:
     def __init__(self, name, data):
         self.name = name
         self.rows = {row["name"]: row for row in data["parameters"]}
-        self.rich = any(row["rich"] for row in data["parameters"])
         types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
         self.annotations = {key: _type_of(text) for key, text in types if text is not None}
         self.signature = _inspect.Signature(
@@ -98,8 +89,8 @@ class _Stub:
         kind = getattr(_inspect.Parameter, row["kind"])
         return _inspect.Parameter(row["name"], kind, default=default, annotation=annotation)
 
-    def arguments(self, args, kwargs):
-        """The passed arguments as JSON values, by the host's names."""
+    def arguments(self, args, kwargs, files):
+        """The passed arguments as JSON values, by the host's names; large ones are written to files."""
         try:
             bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -108,14 +99,14 @@ class _Stub:
         for name, value in bound.items():
             row = self.rows[name]
             if not isinstance(value, _Default) and not (value is None and row["omitted"]):
-                values[row["key"]] = self._converted(row, value)
+                values[row["key"]] = self._converted(row, value, files)
         return values
 
-    def _converted(self, row, value):
+    def _converted(self, row, value, files):
         if not row["rich"]:
             return _plain(_with_base64(value) if row["bytes"] else value)
         try:
-            return _packed(row["rich"], value)
+            return _packed(row["rich"], value, files)
         except (TypeError, OSError) as error:
             text = "%s(): the argument %r can't be sent to the host: %s" % (self.name, row["name"], error)
             raise type(error)(text) from None
@@ -211,48 +202,38 @@ def _codec():
     return module
 
 
-def _packed(rich, value):
+class _Files(list):  # type: ignore[type-arg]
+    """The files that were written for the arguments of a call; removed after it."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for path in self:
+            _remove(path)
+
+
+def _packed(rich, value, files):
     """Make an argument into what JSON can hold; `rich` is its kind, after "list " or "dict " for several."""
     container, _, kind = rich.rpartition(" ")
     if container == "list" and isinstance(value, (list, tuple)):
-        return [_packed(kind, item) for item in value]
+        return [_packed(kind, item, files) for item in value]
     if container == "dict" and isinstance(value, dict):
-        return {_plain_key(key): _packed(kind, item) for key, item in value.items()}
-    if value is None:
-        return None
-    if kind == "path":
+        return {_plain_key(key): _packed(kind, item, files) for key, item in value.items()}
+    if kind == "path" and value is not None:
         return _file_of(value)
-    return _packed_one(kind, value) if _is_of(kind, value) else _as_json(kind, value)
-
-
-def _as_json(kind, value):
-    """Lists in place of an array or a table: from code that has no numpy or pandas."""
-    if kind == "image":
-        raise TypeError("it must be an image of Pillow, not a %s" % type(value).__name__)
-    return _plain(value)
-
-
-def _packed_one(kind, value):
+    if value is None or not _is_of(kind, value):
+        if kind == "image" and value is not None:
+            raise TypeError("it must be an image of Pillow, not a %s" % type(value).__name__)
+        return _plain(value)  # lists in place of an array or a table: from code that has no numpy or pandas
     data = _codec().pack(kind, value)
     if len(data) <= _INLINE_BYTES:
         return {"codeact": "value", "data": _base64.b64encode(data).decode()}
     fd, path = _tempfile.mkstemp(prefix=_VALUE_FILE, dir="/tmp")
+    files.append(path)
     with open(fd, "wb") as file:
         file.write(data)
     return {"codeact": "file", "path": path}
-
-
-def _remove_files(value):
-    """Remove the files that were written for arguments."""
-    if isinstance(value, list):
-        for item in value:
-            _remove_files(item)
-    elif isinstance(value, dict) and value.get("codeact") == "file":
-        if _os.path.basename(value["path"]).startswith(_VALUE_FILE):
-            _remove(value["path"])
-    elif isinstance(value, dict) and "codeact" not in value:
-        for item in value.values():
-            _remove_files(item)
 
 
 def _remove(path):

@@ -1,9 +1,7 @@
 """The module `host_tools`, with which code calls host tools: its functions and exceptions."""
 
 import _socket
-import ast
 import builtins
-import copy
 import functools
 import importlib.machinery
 import json
@@ -138,41 +136,28 @@ def _define(module, name, source):
         vars(module)["_define"](name, source)
         return
     filename = "<%s.%s>" % (MODULE, name)
-    tree = ast.parse(source, filename)
-    exec(compile(tree, filename, "exec", dont_inherit=True), vars(module))
+    exec(compile(source, filename, "exec", dont_inherit=True), vars(module))
     if name == STUBS:
         return
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    if not definitions:
+    function = vars(module).get(name)
+    if not isinstance(function, types.FunctionType) or function.__code__.co_filename != filename:
         raise ValueError("the source defines no function of that name")
-    function = getattr(module, name)
-    function.aio = _awaitable(module, function, definitions[-1], filename)
+    function.aio = _awaitable(module, function)
 
 
-def _awaitable(module, function, definition, filename):
-    """Return the same function as a coroutine function: its calls of `_call` are awaited."""
-    node = _Awaited().visit(copy.deepcopy(definition))
-    for argument in ast.walk(node.args):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
-    fields = {field: getattr(node, field, None) for field in node._fields}
-    twin = ast.AsyncFunctionDef(**dict(fields, returns=None, decorator_list=[]))
-    tree = ast.Module(body=[ast.copy_location(twin, node)], type_ignores=[])
-    scope = {}
-    exec(compile(ast.fix_missing_locations(tree), filename, "exec", dont_inherit=True), vars(module), scope)
-    made = functools.wraps(function)(scope[definition.name])
-    made.__qualname__ = definition.name + ".aio"
-    return made
+def _awaitable(module, function):
+    """Return the same function as a coroutine function: what its `_call` returns is awaited."""
+    names = dict(vars(module), _call=call_async)
+    twin = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    twin.__kwdefaults__ = function.__kwdefaults__
 
+    @functools.wraps(function)
+    async def awaitable(*args, **kwargs):
+        return await twin(*args, **kwargs)
 
-class _Awaited(ast.NodeTransformer):
-    def visit_Call(self, node):
-        self.generic_visit(node)
-        if not isinstance(node.func, ast.Name) or node.func.id != "_call":
-            return node
-        node.func.id = "_call_async"
-        return ast.copy_location(ast.Await(value=node), node)
+    awaitable.__qualname__ = function.__name__ + ".aio"
+    return awaitable
 
 
 def public():
@@ -193,20 +178,7 @@ def close_client():
 
 
 def call(name, arguments):
-    """Call a tool of the host and wait for its result.
-
-    Args:
-        name: Its name.
-        arguments: Its arguments by name; what JSON can hold.
-
-    Returns:
-        Its result.
-
-    Raises:
-        ToolError: It failed; also an instance of the builtin exception that the tool raised.
-        TypeError: The arguments can't be sent, or don't fit.
-        RuntimeError: No host tool can be called now, or in this process.
-    """
+    """Call a tool of the host, with arguments by name that JSON can hold, and wait for its result."""
     client = _current()
     return _result(client.call(_request(client, name, arguments)))
 

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-from ..shared import system, wire
+from ..shared import packages, system, wire
 from ..worker import imports, stdio, tools, worker
 from . import immortal, shared_state
 
@@ -47,7 +47,8 @@ def run(sock, config):
     immortal.make_immortal()
     gc.freeze()
     gc.enable()
-    report = {"preload": problems, "tools": broken_tools}
+    report = {"preload": problems, "tools": broken_tools, "commands": packages.commands(config["find_commands"])}
+    report["packages"] = packages.versions(config["find_packages"], sys.path)
     if config.get("reusable"):
         report["unfit"] = shared_state.find({0, 1, 2, sock.fileno(), null, wakeup_read, wakeup_write})
     sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, report))

@@ -1,0 +1,181 @@
+"""The messages of a run as `--json` prints them, with the files and displays of results of code; docs/runs.md describes them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.cli.json_output import absolute
+from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.transcript import Message
+from autogen_codeact.runs import Run, RunError, RunFileError, load_run
+from autogen_codeact.runs.events import BlockFinished
+from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.reader import LogReader, RawEvent
+from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
+from codeact_sandbox.files.regular_files import open_regular
+from codeact_sandbox.types.result import Artifact, Result
+
+MAX_INLINE = 256 * 1024
+"""Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
+LOG_S = 5.0
+"""Seconds to wait until the result of a block is in the log."""
+MAX_MISSES = 2
+"""Results that were not found in the log, after which it is not read any more: it has ended because the disk is full."""
+
+
+def tells_result(message: dict[str, Any]) -> bool:
+    """Return whether a message, as AutoGen dumps it, tells how code has ended."""
+    if message.get("type") == "CodeExecutionEvent":
+        return True
+    metadata = message.get("metadata")
+    return message.get("type") == "TextMessage" and isinstance(metadata, dict) and "exit_code" in metadata
+
+
+class JsonPrinter:
+    """Prints the messages of a run, those about results of code with the files and displays of it."""
+
+    def __init__(self, folder: Path | None, *, files_stay: bool) -> None:
+        self.watcher = _Results()
+        """An observer for `executor.attach(observers=[…])`."""
+        self._log = _LoggedResults(folder) if folder is not None else None
+        self._files_stay = files_stay
+
+    async def show(self, message: Message) -> None:
+        """Print a message."""
+        value = dict(message.dump())
+        if tells_result(value):
+            value |= await asyncio.to_thread(self._attached, getattr(message, "result", None))
+        print_json(value)
+
+    def _attached(self, result: object) -> dict[str, Any]:
+        results, self.watcher.results = self.watcher.results, []
+        if self._log is not None and self._log.misses < MAX_MISSES and (logged := self._log.next()) is not None:
+            return record_fields(logged, self._log.run)
+        if isinstance(result, Result):
+            results = [result]
+        files = {each.name: each for one in results for each in one.artifacts}.values()
+        return {
+            "artifacts": [_artifact(each, _hash(each.path), each.path if self._files_stay else None) for each in files],
+            "displays": [_display(each.name, each.forms) for one in results for each in one.displays],
+        }
+
+
+class _Results:
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+
+    def block_finished(self, event: Any) -> None:
+        if event.result is not None:
+            self.results.append(event.result)
+
+    def _ignore(self, event: Any) -> None:
+        pass
+
+    sandbox_started = sandbox_stopped = block_started = call_started = call_finished = _ignore
+
+
+class _LoggedResults:
+    """Reads the results of blocks from a log while it is being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.misses = 0
+        self._folder = folder
+        self._reader = LogReader(RunFolder(folder))
+        with suppress(RunError):
+            for _ in self._reader.read(follow=True):  # what a run that is continued has had
+                pass
+
+    @cached_property
+    def run(self) -> Run:
+        return load_run(self._folder)
+
+    def next(self) -> ResultRecord | None:
+        """Return the next result; None if there is none within `LOG_S`."""
+        until = time.monotonic() + LOG_S
+        while time.monotonic() < until:
+            try:
+                for raw in self._reader.read(follow=True):
+                    if isinstance(raw, RawEvent) and raw.name == "block_finished":
+                        event = self.run.parse(raw)
+                        if isinstance(event, BlockFinished):
+                            return event.result
+            except RunError:
+                break
+            time.sleep(0.01)
+        self.misses += 1
+        return None
+
+
+def record_fields(record: ResultRecord | None, run: Run) -> dict[str, Any]:
+    """Return the files and displays of a result in a log."""
+    if record is None:
+        return {"artifacts": [], "displays": []}
+    artifacts = []
+    for each in record.artifacts:
+        file = each.file or StoredFile(sha256=None, size=each.size)
+        artifacts.append(_artifact(each, file.sha256, run.folder.path_of(file), file.note))
+    displays = []
+    for shown in record.displays:
+        display = _display(shown.name, shown.data)
+        display["forms"] += [_stored_form(kind, file, run) for kind, file in shown.files.items()]
+        displays.append(display)
+    return {"artifacts": artifacts, "displays": displays}
+
+
+def _stored_form(kind: str, file: StoredFile, run: Run) -> dict[str, Any]:
+    data = None
+    if file.size <= MAX_INLINE:
+        with suppress(RunFileError):
+            data = run.read_file(file)
+    return _binary_form(kind, file, run.folder.path_of(file), data)
+
+
+def _artifact(
+    artifact: Artifact | ArtifactRecord, sha256: str | None, path: Path | None, note: str | None = None
+) -> dict[str, Any]:
+    return {
+        "name": artifact.name,
+        "size": artifact.size,
+        "media_type": artifact.media_type,
+        "sha256": sha256,
+        "path": absolute(path),
+        "note": artifact.note or note,
+    }
+
+
+def _display(name: str, forms: Mapping[str, Any]) -> dict[str, Any]:
+    shown, binary = [], []
+    for kind, value in forms.items():
+        if isinstance(value, bytes):
+            large = len(value) > MAX_INLINE
+            note = f"of more than {MAX_INLINE:,} bytes; a run that is kept has it" if large else None
+            file = StoredFile(sha256=hashlib.sha256(value).hexdigest(), size=len(value), note=note)
+            binary.append(_binary_form(kind, file, None, None if large else value))
+        else:
+            shown.append({"type": kind, "text" if isinstance(value, str) else "json": value})
+    return {"name": name, "forms": [*shown, *binary]}
+
+
+def _binary_form(kind: str, file: StoredFile, path: Path | None, data: bytes | None) -> dict[str, Any]:
+    text = base64.b64encode(data).decode("ascii") if data is not None else None
+    known = {"size": file.size, "sha256": file.sha256, "note": file.note}
+    return {"type": kind, **known, "path": absolute(path), "base64": text}
+
+
+def _hash(path: Path | None) -> str | None:
+    """Return the hash of a file that code has written; None if it is gone, or no regular file."""
+    try:
+        if path is not None:
+            with open_regular(path) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        pass
+    return None

@@ -1,0 +1,275 @@
+"""What code in a bubblewrap sandbox can't do; each refusal beside a control that shows what would be possible without it."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
+from codeact_sandbox.backends.bubblewrap.interpreter import HostUser
+from tests.cases import case
+from tests.sandbox.bubblewrapped import open_folder, pid_one, sandbox_user
+from tests.sandbox.sandboxes import out, run
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap")]
+
+MYSELF = HostUser(os.geteuid(), os.getegid(), changed=False)
+CANARY = "sk-canary-0123456789"
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root has files that others can't read and may give them away"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(bubblewrap: None) -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", CANARY)
+        async with BubblewrapCommandLineCodeExecutor(timeout=20) as started:
+            yield started
+
+
+def text(path: Path | str) -> str:
+    return Path(path).read_text()
+
+
+def command_lines() -> list[bytes]:
+    """Those of all processes of this machine."""
+    return [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+
+
+async def seen(executor: BubblewrapCommandLineCodeExecutor, code: str):
+    """What the code prints as JSON."""
+    return json.loads(await out(executor, code))
+
+
+def on_the_host(*command: str, user: HostUser | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in no sandbox, as the user that sandboxes belong to or another."""
+    user = sandbox_user() if user is None else user
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user.popen_options())
+
+
+class TestPrivileges:
+    async def test_no_new_namespaces_even_without_the_filter_of_system_calls(self, executor):
+        # In the sandbox's own user namespace the kernel counts how many more there may be.
+        assert await out(executor, "print(open('/proc/sys/user/max_user_namespaces').read())") != "0\n\n"
+        inside = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--ro-bind", "/", "/")
+        assert on_the_host("bwrap", *inside, "unshare", "--user", "true").returncode == 0
+        refused = on_the_host("bwrap", *inside, "--disable-userns", "unshare", "--user", "true")
+        assert (refused.returncode, "No space left" in refused.stderr) == (1, True)
+
+    @as_root
+    async def test_a_setuid_program_gains_nothing(self):
+        with open_folder() as folder:
+            program = shutil.copy("/usr/bin/id", folder / "id")
+            os.chmod(program, 0o4755)
+            assert on_the_host(program, "-u").stdout == "0\n"
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
+                assert await out(executor, f"stat -c %a {program}; {program} -u", language="sh") == "4755\n65534\n"
+
+    @as_root
+    async def test_a_file_that_only_root_may_read_stays_unread(self):
+        with open_folder() as folder:
+            secret, known = folder / "secret", folder / "known"
+            for path, mode in ((secret, 0o600), (known, 0o644)):
+                path.write_text("hidden treasure")
+                path.chmod(mode)
+            # User id 65534 of a namespace alone is still the host's root.
+            naive = ("--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--ro-bind", "/", "/")
+            assert on_the_host("bwrap", *naive, "cat", str(secret), user=MYSELF).stdout == "hidden treasure"
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
+                assert await out(executor, f"print(open('{known}').read())") == "hidden treasure\n"
+                result = await run(executor, f"open('{secret}')")
+            assert result.error is not None
+            assert result.error.type == "PermissionError"
+
+
+class TestFilesystem:
+    async def test_only_files_that_programs_need_are_visible(self, executor):
+        places = await seen(executor, "import json, os; print(json.dumps(sorted(os.listdir('/'))))")
+        assert set(places) <= {
+            *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "tmp", "usr", "workspace"),
+            "packages",
+        }
+        known = await seen(executor, "import json, os; print(json.dumps(os.listdir('/etc')))")
+        assert not {"shadow", "sudoers", "ssh", "hostname", "machine-id", "resolv.conf", "environment"} & set(known)
+        assert await out(executor, "cat /etc/passwd | cut -d: -f1; hostname", language="sh") == (
+            "root\nnobody\nsandbox\n"
+        )
+
+    async def test_sys_shows_only_its_own_control_groups(self, executor):
+        found = await seen(
+            executor,
+            """
+            import json, os
+            print(json.dumps([os.listdir(path) if os.path.isdir(path) else [] for path in ("/sys", "/sys/fs", "/sys/firmware")]))
+            """,
+        )
+        assert found in ([["fs"], ["cgroup"], []], [[], [], []])
+
+    async def test_names_of_users_and_hosts_are_known(self, executor):
+        assert await seen(
+            executor,
+            """
+            import getpass, grp, json, os, pwd, socket
+            user = pwd.getpwuid(os.getuid())
+            home = os.path.expanduser("~") == os.environ["HOME"]
+            print(json.dumps([user.pw_name, user.pw_dir, home, grp.getgrgid(os.getgid()).gr_name,
+                getpass.getuser(), socket.gethostbyname("localhost"), socket.gethostbyname(socket.gethostname())]))
+            """,
+        ) == ["nobody", "/tmp/home", True, "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
+
+    async def test_readable_folders_can_be_read_and_not_written(self):
+        with open_folder() as folder:
+            (folder / "deep").mkdir()
+            (folder / "deep" / "data.txt").write_text("mine")
+            (folder / "link").symlink_to("deep")
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder / "link"]) as executor:
+                assert await out(executor, f"print(open('{folder}/link/data.txt').read())") == "mine\n"
+                for path in (folder, folder / "deep", folder / "link"):
+                    assert (await run(executor, f"open('{path}/new', 'w')")).exit_code == 1
+                # Nor can the place be swapped for another.
+                assert (await run(executor, f"mv {folder} /tmp/other", language="sh")).exit_code != 0
+            assert (folder / "deep" / "data.txt").read_text() == "mine"
+
+    async def test_unusable_readable_folders_are_refused(self, tmp_path) -> None:
+        for path in ["/", "/tmp", "/etc", "/proc", "/proc/1", "/sys", "/dev/shm", "/workspace/x"]:
+            with case(path):
+                link = tmp_path / f"link to {path.replace('/', '_')}"
+                link.symlink_to(path)
+                for given in (path, link):
+                    with pytest.raises(ValueError, match="can't be shown"):
+                        BubblewrapCommandLineCodeExecutor(readable=[given])
+
+
+class TestSecrets:
+    async def test_environment_of_the_host_is_not_visible(self, executor):
+        assert os.environ["OPENAI_API_KEY"] == CANARY
+        found = await seen(
+            executor,
+            """
+            import glob, json, os
+            texts = [repr(dict(os.environ))]
+            for pattern in ("environ", "cmdline", "comm", "stat", "mountinfo"):
+                for path in glob.glob(f"/proc/*/{pattern}") + glob.glob(f"/proc/*/task/*/{pattern}"):
+                    try:
+                        texts.append(open(path, errors="replace").read())
+                    except OSError:
+                        pass
+            print(json.dumps(["".join(texts), sorted(os.environ)]))
+            """,
+        )
+        assert CANARY not in found[0]
+        assert "PATH=" in found[0]  # so environments were read at all
+        assert set(found[1]) - {"PWD"} == {
+            *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
+            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONUSERBASE"),
+        }
+
+    async def test_a_value_for_the_sandbox_is_on_no_command_line_of_the_host(self):
+        async with BubblewrapCommandLineCodeExecutor(environment={"TOKEN": CANARY}) as executor:
+            assert await out(executor, "import os; print(os.environ['TOKEN'])") == f"{CANARY}\n"
+            lines = command_lines()
+            assert any(b"bwrap" in line for line in lines)
+            assert not [line for line in lines if CANARY.encode() in line]
+
+    @as_root
+    async def test_pid_1_holds_nothing_of_the_host_but_its_pipes(self, executor):
+        fds = Path(f"/proc/{pid_one(os.getpid())}/fd")
+        held = {name: os.readlink(fds / name) for name in os.listdir(fds)}
+        kinds = {target.partition(":")[0] for target in held.values()}
+        assert {held[number].partition(":")[0] for number in "012"} == {"pipe"}
+        # And, only to read, files of the kernel about the sandbox itself, which all code in it can read.
+        counters = [
+            name for name, target in held.items() if target.startswith(("/sys/fs/cgroup/memory", "/proc/sysvipc/"))
+        ]
+        assert all(
+            re.search(r"^flags:\s+0\d*0$", (fds.parent / "fdinfo" / name).read_text(), re.MULTILINE)
+            for name in counters
+        )
+        assert kinds - {held[name] for name in counters} <= {"pipe", "socket", "anon_inode"}, held
+
+
+class TestNamespaces:
+    async def test_only_its_own_processes_are_visible(self, executor):
+        stranger = await asyncio.create_subprocess_exec("sleep", "98765")
+        try:
+            assert any(b"98765" in line for line in command_lines())
+            texts = await out(executor, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", language="sh")
+        finally:
+            stranger.kill()
+            await stranger.wait()
+        assert "98765" not in texts
+        assert int(await out(executor, "ls -d /proc/[0-9]* | wc -l", language="sh")) < 8
+
+    async def test_shared_memory_and_queues_are_not_those_of_the_host(self, executor):
+        # SysV shared memory, semaphores and queues; a POSIX queue. Each asks for one that is there and makes none.
+        code = """
+            import ctypes, json
+            libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
+            key, name = {key}, b"/codeact-test-{key}"
+            print(json.dumps([found != -1 for found in (
+                libc.shmget(key, 0, 0), libc.semget(key, 0, 0), libc.msgget(key, 0), rt.mq_open(name, 0))]))
+        """.format(key=0x5EED0000 + os.getpid() % 65536)
+        made = "libc.shmget(key, 4096, 950), libc.semget(key, 1, 950), libc.msgget(key, 950), rt.mq_open(name, 66, 438, None)"
+        make = code.replace("print(", f"_ = {made}; print(")
+        gone = "libc.shmctl(libc.shmget(key, 0, 0), 0, None), libc.semctl(libc.semget(key, 0, 0), 0, 0)"
+        gone += ", libc.msgctl(libc.msgget(key, 0), 0, None), rt.mq_unlink(name)"
+        remove = code.replace("print(", f"_ = {gone}; print(")
+
+        def here(code: str):
+            done = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+            )
+            return json.loads(done.stdout)
+
+        try:
+            assert here(make) == [True] * 4
+            assert await seen(executor, code) == [False] * 4
+        finally:
+            here(remove)
+        # And it can have its own.
+        assert await seen(executor, make) == [True] * 4
+
+
+class TestLimits:
+    async def test_folders_have_their_size_and_number_of_files(self):
+        limits = Limits(workspace="8m", tmp="4m", files=300)
+        code = """
+            import json, os
+            found = map(os.statvfs, ("/workspace", "/tmp", "/dev/shm"))
+            print(json.dumps([[each.f_blocks * each.f_frsize >> 20, each.f_files] for each in found]))
+        """
+        async with BubblewrapCommandLineCodeExecutor(limits=limits) as executor:
+            assert await seen(executor, code) == [[8, 300], [4, 300], [64, 300]]
+
+    async def test_rlimit_nproc_limits_processes(self, monkeypatch, tmp_path):
+        # Without control groups, so that this limit stands alone.
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
+        code = """
+            import os, time
+            count = 0
+            try:
+                while count < 200:
+                    if os.fork() == 0:
+                        time.sleep(60)
+                    count += 1
+            except BlockingIOError:
+                pass
+            print(count)
+        """
+        forked = []
+        for pids in (40, 120):
+            async with BubblewrapCommandLineCodeExecutor(limits=Limits(pids=pids)) as executor:
+                forked.append(int(await out(executor, code)))
+                assert await out(executor, "print('next')") == "next\n"
+        assert 20 < forked[0] < 40
+        assert 100 < forked[1] < 120

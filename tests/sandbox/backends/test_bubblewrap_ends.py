@@ -1,0 +1,236 @@
+"""How bubblewrap sandboxes end, and that nothing is left of them, however they do; and where none can be started."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    SandboxError,
+    SandboxStartError,
+    SandboxUnavailable,
+)
+from codeact_sandbox.backends.bubblewrap.launcher import explain
+from tests import processes
+from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder
+from tests.sandbox.sandboxes import out
+
+pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "nothing_left")
+
+HOST = """
+import asyncio, os, sys
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+async def main():
+    executor = BubblewrapCommandLineCodeExecutor()
+    await executor.start()
+    code = CodeBlock(code="setsid sleep 600 & echo up; sleep 600", language="sh")
+    stream = executor.execute_stream([code], CancellationToken())
+    await anext(stream)
+    print("ready", flush=True)
+    await anext(stream)
+
+asyncio.run(main())
+"""
+
+
+def state() -> tuple[set[int], set[str], set[str], int]:
+    """Processes below this one, its control groups (others' come and go meanwhile), threads of ours, descriptors."""
+    gc.collect()
+    names = {thread.name for thread in threading.enumerate()}
+    # This one ends later: it waits for the ends of other programs' processes.
+    threads = {name for name in names if name.startswith("codeact-") and name != "codeact-leftovers"}
+    groups = {group for group in cgroups() if f"-{os.getpid()}-" in group}
+    return descendants(os.getpid()), groups, threads, len(os.listdir("/proc/self/fd"))
+
+
+def zombies() -> list[int]:
+    """Children of this process that nobody has waited for."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in children if not alive(int(pid))]
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    before = state()
+    yield
+    until = time.monotonic() + 30
+    while (after := state()) != before and time.monotonic() < until:
+        time.sleep(0.02)
+    assert [now - then for now, then in zip(after[:3], before[:3], strict=True)] == [set(), set(), set()]
+    assert after[3] <= before[3]
+    assert zombies() == []
+
+
+class TestEnd:
+    async def test_ends_with_stop_whatever_runs(self):
+        executor = BubblewrapCommandLineCodeExecutor(mode="session")
+        await executor.start()
+        await out(executor, "import subprocess; p = subprocess.Popen(['setsid', 'sleep', '600'])")
+        below = descendants(os.getpid())
+        assert len(below) >= 4
+        await executor.stop()
+        assert not [pid for pid in below if alive(pid)]
+        await executor.stop()
+
+    def test_ends_with_the_death_of_its_host(self):
+        with processes.start(["-c", HOST], env=os.environ) as host:
+            assert host.stdout is not None
+            assert host.stdout.readline() == "ready\n"
+            below = descendants(host.pid)
+            groups = cgroups()
+            assert len(below) >= 4
+            host.kill()
+        wait_until(lambda: not [pid for pid in below if alive(pid)])
+
+        async def next_start() -> None:
+            async with BubblewrapCommandLineCodeExecutor():
+                # Groups of the dead are swept away; those of others that live are not.
+                wait_until(lambda: not {group for group in groups if f"-{host.pid}-" in group} & cgroups())
+
+        asyncio.run(next_start())
+
+    async def test_does_not_end_with_the_thread_that_started_it(self):
+        executor = BubblewrapCommandLineCodeExecutor()
+        starter = threading.Thread(target=lambda: asyncio.run(executor.start()))
+        starter.start()
+        await asyncio.to_thread(starter.join)
+        await asyncio.sleep(0.1)
+        assert await out(executor, "print(1)") == "1\n"
+        await executor.stop()
+
+
+class TestFailedStart:
+    async def test_does_not_start_with_a_folder_that_is_not_there(self):
+        with pytest.raises(SandboxStartError, match="/no/such/folder can't be shown to the sandbox: there is no such"):
+            await BubblewrapCommandLineCodeExecutor(readable=["/no/such/folder"]).start()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
+    async def test_does_not_start_with_a_folder_that_its_user_can_not_reach(self, tmp_path):
+        (tmp_path / "closed").mkdir(mode=0o700)
+        (tmp_path / "closed" / "inner").mkdir()
+        with pytest.raises(SandboxStartError, match="must be able to reach this path"):
+            await BubblewrapCommandLineCodeExecutor(readable=[tmp_path / "closed" / "inner"]).start()
+
+    async def test_does_not_start_with_a_python_that_is_none(self):
+        for python, words in (
+            ("/bin/false", "it does not run"),
+            ("/bin/true", "it is not Python"),
+            ("/no/py", "no such"),
+        ):
+            with pytest.raises(SandboxUnavailable, match=words):
+                await BubblewrapCommandLineCodeExecutor(python=python).start()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
+    async def test_does_not_start_with_a_bound_folder_of_root(self):
+        with open_folder() as folder:
+            with pytest.raises(SandboxStartError, match="the workspace is not writable for user 65534"):
+                await BubblewrapCommandLineCodeExecutor(bind_dir=folder).start()
+            os.chown(folder, 12345, 12345)
+            async with BubblewrapCommandLineCodeExecutor(bind_dir=folder) as executor:
+                await out(executor, "open('made', 'w').write('x')")
+            assert (folder / "made").stat().st_uid == 12345
+
+
+def fake(folder: Path, script: str) -> str:
+    """A PATH that begins with a bwrap of our own."""
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+# What bubblewrap 0.8.0 said, word for word, in the places named.
+REFUSALS = {
+    "a container with Docker's own seccomp profile": (
+        "bwrap: No permissions to create new namespace, likely because the kernel does not allow non-privileged user "
+        "namespaces. See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>."
+    ),
+    "a container without a seccomp profile": "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
+    "a container with CAP_SYS_ADMIN": "bwrap: pivot_root: Operation not permitted",
+    "user.max_user_namespaces=0": (
+        "bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"
+    ),
+}
+
+
+class TestRefusal:
+    @pytest.mark.parametrize("place", REFUSALS)
+    async def test_is_refused_where_namespaces_are_forbidden(self, monkeypatch, place):
+        with open_folder() as folder:
+            monkeypatch.setenv("PATH", fake(folder, f'echo "{REFUSALS[place]}" >&2; exit 1'))
+            with pytest.raises(SandboxUnavailable, match="does not let bubblewrap make a sandbox") as caught:
+                await BubblewrapCommandLineCodeExecutor().start()
+        assert REFUSALS[place] in str(caught.value)
+        assert "or use Docker" in str(caught.value)
+
+    async def test_is_refused_by_a_bubblewrap_that_is_too_old(self, monkeypatch):
+        with open_folder() as folder:
+            monkeypatch.setenv("PATH", fake(folder, 'echo "bwrap: Unknown option --disable-userns" >&2; exit 1'))
+            with pytest.raises(SandboxUnavailable, match=r"too old .* version 0\.8 or later is needed"):
+                await BubblewrapCommandLineCodeExecutor().start()
+
+    async def test_is_refused_by_a_bubblewrap_that_hangs(self, monkeypatch):
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
+        with open_folder() as folder:
+            monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
+            with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
+                await BubblewrapCommandLineCodeExecutor().start()
+
+    async def test_is_refused_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
+        with open_folder() as folder:
+            monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
+            with pytest.raises(SandboxError) as caught:
+                await BubblewrapCommandLineCodeExecutor().start()
+        assert len(str(caught.value)) < 100_000
+
+    def test_is_refused_where_the_kernel_allows_no_more_namespaces(self):
+        code = (
+            "import asyncio\nfrom autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor\n"
+            "try:\n    asyncio.run(Executor().start())\nexcept ConnectionError as error:\n    print(type(error).__name__, error)"
+        )
+        inner = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "sh", "-c", inner, "sh", sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+        assert done.stdout.startswith(
+            "SandboxUnavailable this machine does not let bubblewrap make a sandbox (bwrap: Creat"
+        )
+        assert "user.max_user_namespaces above 0" in done.stdout
+
+    def test_unknown_messages_are_passed_on(self):
+        assert str(explain("bwrap: something new")) == "bubblewrap did not start: bwrap: something new"
+        assert type(explain("bwrap: something new")) is SandboxStartError
+
+
+class TestWithoutUnshare:
+    async def test_the_number_of_files_is_not_limited_and_a_warning_is_logged(self, monkeypatch, caplog):
+        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
+        caplog.set_level("WARNING", logger="codeact_sandbox")
+        async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
+            assert await out(executor, "df --output=size /workspace | tail -1", language="sh") == "   262144\n"
+            # The rest holds all the same.
+            assert await out(executor, "id -u; mkdir /usr/x 2>/dev/null || echo no", language="sh") == "65534\nno\n"
+        assert "the number of files in a bubblewrap sandbox is not bounded" in caplog.text

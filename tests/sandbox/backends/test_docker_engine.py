@@ -1,0 +1,291 @@
+"""Every way in which no engine answers, for real where this machine can bring it about, and what is then said."""
+
+import errno
+import hashlib
+import json
+import re
+import shutil
+import socket
+import socketserver
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import requests
+import urllib3.exceptions
+from docker.errors import APIError, DockerException, TLSParameterError
+
+from codeact_sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
+from codeact_sandbox.types.docker_hosts import DockerHost
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from tests.cases import case
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short, because the path of a socket is limited to some hundred characters."""
+    made = Path(tempfile.mkdtemp(prefix="dk"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+
+
+@contextmanager
+def listening(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A unix socket whose connections go to `serve`, one thread each, all ended on leaving."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # the other side has gone, as it should
+                serve(self.request)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = False
+
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def engine_of_version(path: Path, version: str) -> Iterator[str]:
+    """An HTTP server that answers `/_ping` as an engine of that API version would."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"OK"
+            self.send_response(200 if self.path == "/_ping" else 404)
+            self.send_header("Api-Version", version)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with listening(path, lambda connection: Answer(connection, ("", 0), None)) as address:
+        yield address
+
+
+def context_file(folder: Path, name: str, text: str) -> None:
+    (folder / "config.json").write_text(json.dumps({"currentContext": name}))
+    place = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    place.mkdir(parents=True)
+    (place / "meta.json").write_text(text)
+
+
+def context_of(host: str, name: str = "elsewhere") -> str:
+    return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}})
+
+
+def test_connect_returns_a_client_with_a_long_request_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_CONFIG")
+    client = connect()
+    try:
+        assert client.ping()
+        assert tuple(map(int, client.api_version.split("."))) >= (1, 24)
+        assert client.timeout == 60
+    finally:
+        client.close()
+
+
+def test_the_argument_overrides_docker_host_which_overrides_the_context(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        engine_of_version(folder / "a", "1.31") as argument,
+        engine_of_version(folder / "b", "1.32") as environment,
+        engine_of_version(folder / "c", "1.33") as context,
+    ):
+        context_file(folder, "elsewhere", context_of(context))
+        with connect() as client:
+            assert client.api_version == "1.33"
+        monkeypatch.setenv("DOCKER_HOST", environment)
+        with connect() as client:
+            assert client.api_version == "1.32"
+        with connect(argument) as client:
+            assert client.api_version == "1.31"
+
+
+def test_docker_context_names_another_one_than_the_current(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine_of_version(folder / "c", "1.33") as address:
+        context_file(folder, "other", context_of(address, "other"))
+        (folder / "config.json").write_text("{}")
+        monkeypatch.setenv("DOCKER_CONTEXT", "other")
+        with connect() as client:
+            assert client.api_version == "1.33"
+
+
+def test_a_context_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
+    with pytest.raises(SandboxUnavailable, match=r"context nowhere does not exist.*docker context ls"):
+        connect()
+
+
+@pytest.mark.parametrize("text", ["{", '{"Name": "elsewhere"}', context_of("gopher://x")])
+def test_a_broken_context(folder: Path, text: str) -> None:
+    context_file(folder, "elsewhere", text)
+    with pytest.raises(SandboxUnavailable, match="context is not the address of a Docker engine"):
+        connect()
+
+
+def test_an_invalid_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"]:
+        with case(host):
+            monkeypatch.setenv("DOCKER_HOST", host)
+            with pytest.raises(SandboxUnavailable) as caught:
+                connect()
+            assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
+            assert "unix:///var/run/docker.sock" in str(caught.value)
+
+
+def test_a_port_that_refuses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(SandboxUnavailable, match=f"No Docker engine at tcp://127.0.0.1:{port}: nothing listens there"):
+        connect(f"tcp://127.0.0.1:{port}")
+
+
+def test_an_engine_that_sends_byte_after_byte_exceeds_the_timeout(folder: Path) -> None:
+    released = threading.Event()
+
+    def trickle(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not released.wait(0.05):
+            connection.sendall(b"x")
+
+    with listening(folder / "s", trickle) as address:
+        with pytest.raises(SandboxUnavailable, match="does not answer in time"):
+            connect(address, timeout=1)
+        released.set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"220 mail.example ESMTP\r\n",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"",
+    ],
+)
+def test_a_server_that_is_not_docker(folder: Path, words: bytes) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(words)
+
+    with (
+        listening(folder / "s", answer) as address,
+        pytest.raises(SandboxUnavailable, match="does not speak as a Docker"),
+    ):
+        connect(address)
+
+
+def test_tls_without_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
+    with pytest.raises(SandboxUnavailable, match=r"No TLS connection.*DOCKER_CERT_PATH"):
+        connect("tcp://127.0.0.1:1")
+
+
+def wrapped(inner: BaseException) -> DockerException:
+    """As it arrives from the SDK: in urllib3's, in requests', in the SDK's own."""
+    outer = DockerException("Error while fetching server API version")
+    outer.__cause__ = requests.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", inner))
+    return outer
+
+
+def of_pool(reason: Exception) -> requests.ConnectionError:
+    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(SimpleNamespace(), "/_ping", reason))
+
+
+def not_made(reason: Exception) -> requests.ConnectionError:
+    """A connection that could not be made: urllib3's own error is a timeout by its class."""
+    error = urllib3.exceptions.NewConnectionError(SimpleNamespace(), "Failed to establish a new connection")
+    error.__cause__ = reason
+    return of_pool(error)
+
+
+CLASSIFIED: list[tuple[BaseException, EngineFailure]] = [
+    (not_made(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
+    (wrapped(FileNotFoundError(errno.ENOENT, "No such file or directory")), EngineFailure.NO_SOCKET),
+    (wrapped(PermissionError(errno.EACCES, "Permission denied")), EngineFailure.NO_PERMISSION),
+    (wrapped(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")), EngineFailure.REFUSED),
+    (wrapped(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
+    (wrapped(TimeoutError("timed out")), EngineFailure.NO_ANSWER),
+    (requests.ReadTimeout("Read timed out. (read timeout=4)"), EngineFailure.NO_ANSWER),
+    (requests.ConnectTimeout("timed out"), EngineFailure.NO_ANSWER),
+    (requests.ConnectionError(urllib3.exceptions.ReadTimeoutError(None, None, "x")), EngineFailure.NO_ANSWER),
+    (of_pool(OSError(errno.EHOSTUNREACH, "No route to host")), EngineFailure.UNREACHABLE),
+    (wrapped(socket.gaierror(-2, "Name or service not known")), EngineFailure.UNREACHABLE),
+    (wrapped(ssl.SSLCertVerificationError("self-signed certificate")), EngineFailure.TLS),
+    (TLSParameterError("Path to a certificate"), EngineFailure.TLS),
+    (requests.exceptions.InvalidURL("no host"), EngineFailure.BAD_ADDRESS),
+    (requests.exceptions.JSONDecodeError("Expecting value", "no", 0), EngineFailure.NOT_DOCKER),
+    (DockerException("Install paramiko package to enable ssh:// support"), EngineFailure.OTHER),
+]
+
+
+def test_classification_of_errors() -> None:
+    for error, failure in CLASSIFIED:
+        assert classify(error) is failure, error
+
+
+def test_an_exception_that_wraps_itself_is_examined_once() -> None:
+    error = OSError("round and round")
+    error.__context__ = error
+    assert classify(error) is EngineFailure.OTHER
+
+
+def test_each_failure_names_the_engine_and_a_next_step() -> None:
+    cause, host = OSError("the cause"), DockerHost(url="tcp://engine:2376", name="b")
+    steps = ("docker_host", "DOCKER_HOST", "systemctl", "usermod", "DOCKER_CERT_PATH", "docker version")
+    for failure in EngineFailure:
+        for platform in ("linux", "darwin", "win32", "freebsd14"):
+            text = advice(failure, "tcp://engine:2376", cause, platform=platform)
+            assert "tcp://engine:2376" in text, (failure, text)
+            assert any(step in text for step in steps), (failure, text)
+        text = advice(failure, host, cause)
+        assert re.search(r"\bb\b", text), (failure, text)
+        assert "DOCKER_" not in text, (failure, text)
+    for failure, platform, words in [
+        (EngineFailure.NO_SOCKET, "linux", "systemctl start docker"),
+        (EngineFailure.NO_SOCKET, "darwin", "Docker Desktop"),
+        (EngineFailure.NO_PERMISSION, "linux", "rootless"),
+        (EngineFailure.NO_ANSWER, "linux", "restart"),
+    ]:
+        assert words in advice(failure, "tcp://engine:2376", cause, platform=platform), failure
+
+
+def test_exceptions_of_the_sdk_are_converted() -> None:
+    for raised, ours in [
+        (APIError("500", explanation="no space left on device"), SandboxStartError),
+        (requests.ConnectionError("gone"), SandboxUnavailable),
+        (DockerException("odd"), SandboxUnavailable),
+    ]:
+        with case(raised, ours):
+            with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
+                raise raised
+            assert caught.value.__cause__ is raised
+
+
+def test_other_exceptions_are_not_converted() -> None:
+    with pytest.raises(KeyError), engine_errors("anything"):
+        raise KeyError("mine")

@@ -1,0 +1,334 @@
+"""Images on a real engine: found, pulled from a registry on loopback, derived with wheels, built from the recipe."""
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from docker.api.client import APIClient
+from hypothesis import example, given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from codeact_sandbox.backends.docker import default_image, image_requests
+from codeact_sandbox.backends.docker import image as docker_image
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import (
+    DEFAULT_IMAGE,
+    install_advice,
+    parse_packages,
+    resolve_image,
+)
+from codeact_sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
+from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from tests.cases import case
+from tests.sandbox.backends.registry import Image, registry
+from tests.sandbox.images import build_from, labelled_image, make_wheel, run, silent
+from tests.texts import ANY
+
+REFUSING = "127.0.0.1:1/x/y:z"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[APIClient]:
+    with connect() as connected:
+        if not find_image(connected, DEFAULT_IMAGE):
+            pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+        yield connected
+
+
+@pytest.fixture
+def unique() -> str:
+    return f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+
+
+@pytest.fixture
+def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
+    """Takes the name of an image and removes that image when the test ends."""
+    names: list[str] = []
+
+    def remember(name: str) -> str:
+        names.append(name)
+        return name
+
+    yield remember
+    for name in reversed(names):
+        if find_image(client, name):
+            client.remove_image(name, force=True)
+
+
+class TestDefaultImage:
+    def test_default_image_runs_its_libraries_read_only_as_nobody(self, client):
+        code = "import sys, matplotlib.pyplot as p, sympy; print(*sys.version_info[:2], p.get_backend(), sympy.Integer(2)**3)"
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (
+            0,
+            "3 13 Agg 8\n",
+        )
+
+    def test_default_image_has_the_libraries_that_it_promises(self, client):
+        lists = [(default_image.SOURCE / name).read_text() for name in ("requirements.txt", "wheels.txt")]
+        wanted = {Requirement(line.split()[0]).name for text in lists for line in text.splitlines() if "==" in line}
+        code = f"from importlib.metadata import version; print(len([version(name) for name in {sorted(wanted)}]))"
+        assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "26\n")
+
+    def test_imported_library_leaves_no_thread_pool(self, client):
+        code = (
+            "import os, numpy as np, pyarrow.parquet; from sklearn.cluster import KMeans; a = np.random.rand(600, 600); a @ a;"
+            "KMeans(2, n_init=1).fit(a); print(len(os.listdir('/proc/self/task')))"
+        )
+        assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "1\n")
+
+    def test_first_import_writes_nothing(self, client):
+        script = (
+            "cp -r /etc/skel $HOME; touch /tmp/before; sleep 1.1; python -c 'import pandas, matplotlib.pyplot';"
+            "find /tmp -type f -newer /tmp/before"
+        )
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", script) == (0, "")
+
+    def test_every_module_is_compiled(self, client):
+        script = (
+            "import glob, importlib.util, os;"
+            "files = [f for lib in ('', '/local') for f in glob.glob(f'/usr{lib}/lib/python3*/**/*.py', recursive=True)];"
+            "print(len(files) > 3000, [f for f in files if not os.path.exists(importlib.util.cache_from_source(f))])"
+        )
+        assert run(client, DEFAULT_IMAGE, "python", "-c", script) == (0, "True []\n")
+
+    def test_default_image_has_no_setuid_program_and_no_package_lists(self, client):
+        script = "find / -xdev -type f -perm /6000; ls /var/lib/apt/lists; python3 -m pip --version >/dev/null"
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", script, user="0") == (0, "")
+
+    def test_placeholders_break_no_package(self, client):
+        assert run(client, DEFAULT_IMAGE, "dpkg", "--audit", user="0") == (0, "")
+        assert run(client, DEFAULT_IMAGE, "apt-get", "-q", "check", user="0")[0] == 0
+
+
+class TestResolving:
+    def test_an_existing_image_is_used_without_progress_lines(self, client):
+        said: list[str] = []
+        assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
+        assert said == []
+
+    def test_a_name_that_no_image_can_have(self, client):
+        for name in ["", "Bad Name", "a:b:c", "UPPER/case"]:
+            with case(name), pytest.raises(ValueError, match="name of"):
+                resolve_image(client, name, progress=silent)
+
+    def test_a_missing_image_of_another_version_is_not_pulled(self, client):
+        for image, words in [
+            ("autogen-codeact/sandbox:0.0", r"There is no image autogen-codeact/sandbox:0\.0 here.*leave `image` out"),
+            ("autogen-codeact/sandbox:0.2-none", "There is no image autogen-codeact/sandbox:0.2-none here"),
+        ]:
+            with case(image, words):
+                said: list[str] = []
+                with pytest.raises(SandboxUnavailable, match=words):
+                    resolve_image(client, image, progress=said.append)
+                assert said == []
+
+    def test_a_missing_slim_image_names_the_command(self, client, monkeypatch):
+        monkeypatch.setattr(docker_image, "SLIM_IMAGE", "autogen-codeact/sandbox:none")
+        with pytest.raises(SandboxUnavailable, match=r"not built yet. Run `codeact image build --variant slim`\."):
+            resolve_image(client, "autogen-codeact/sandbox:none", progress=silent)
+
+    def test_a_registry_that_refuses(self, client):
+        with pytest.raises(SandboxUnavailable, match=r"no registry answers.*refused.*docker load.*codeact image build"):
+            resolve_image(client, REFUSING, progress=silent)
+
+    def test_a_registry_that_accepts_and_never_answers(self, client, monkeypatch):
+        monkeypatch.setattr(image_requests, "ANSWER_TIMEOUT_S", 1.0)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            begun = time.monotonic()
+            with pytest.raises(SandboxUnavailable, match=r"no registry answers for it \(no answer within 1 s"):
+                resolve_image(client, f"127.0.0.1:{listener.getsockname()[1]}/x/y:z", progress=silent)
+            assert time.monotonic() - begun < 1 + 40
+
+    def test_a_registry_without_the_image(self, client):
+        with (
+            registry(Image(), lambda _: None) as host,
+            pytest.raises(SandboxUnavailable, match=r"gives no image .*Check its name, or `docker login`"),
+        ):
+            resolve_image(client, f"{host}/x/y:other", progress=silent)
+
+    def test_a_slow_pull_that_makes_progress_is_not_aborted(self, client, monkeypatch, keep_none):
+        image, said = Image(), list[str]()
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
+
+        def slowly(write: Callable[[bytes], object]) -> None:
+            for start in range(0, len(image.layer), 10_000):
+                write(image.layer[start : start + 10_000])
+                time.sleep(0.15)  # three seconds in all
+
+        with registry(image, slowly) as host:
+            name = keep_none(f"{host}/x/y:z")
+            assert resolve_image(client, name, progress=said.append) == name
+        found = find_image(client, name)
+        assert found is not None
+        assert found["Config"]["Labels"] == {"from": "registry"}
+        assert said[0] == f"pulling {name} …"
+        assert said[-1] == f"pulled {name}"
+        assert any("Downloading" in line for line in said)
+
+    def test_a_pull_that_stalls_is_aborted(self, client, monkeypatch):
+        image, released = Image(), threading.Event()
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
+
+        def half(write: Callable[[bytes], object]) -> None:
+            write(image.layer[: len(image.layer) // 2])
+            released.wait(30)
+
+        with registry(image, half) as host:
+            with pytest.raises(SandboxUnavailable, match="nothing came for 1 s"):
+                resolve_image(client, f"{host}/x/y:z", progress=silent)
+            released.set()
+
+    def test_the_fallback_image_is_used_and_reported(self, client, monkeypatch, unique):
+        said: list[str] = []
+        monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", DEFAULT_IMAGE)
+        monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
+        assert resolve_image(client, unique, progress=said.append) == DEFAULT_IMAGE
+        assert said == [
+            f"{unique} not found; using {DEFAULT_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
+            "Run `codeact image build` for the full image"
+        ]
+
+    def test_without_the_default_and_the_fallback_image_it_is_an_error(self, client, monkeypatch, unique):
+        monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
+        monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
+        with pytest.raises(SandboxUnavailable, match=r"is not built yet.*`codeact image build` \(or `make image`"):
+            resolve_image(client, unique, progress=silent)
+
+
+class TestPackages:
+    def test_a_local_wheel_is_installed_by_content_and_once_for_concurrent_requests(self, client, tmp_path, keep_none):
+        wheel, said = make_wheel(tmp_path, "VALUE = 1"), list[str]()
+        with ThreadPoolExecutor(4) as pool:
+            calls = [
+                pool.submit(resolve_image, client, DEFAULT_IMAGE, [str(wheel)], progress=said.append) for _ in range(4)
+            ]
+            (first,) = {keep_none(call.result()) for call in calls}
+        assert [line for line in said if line.startswith("building ")] == said[:1]
+        assert said[0] == f"building {first} with tinywheel-1.0-py3-none-any.whl (once) …"
+        assert said[-1] == f"built {first}"
+        assert run(client, first, "python3", "-c", "import tinywheel, numpy; print(tinywheel.VALUE)") == (0, "1\n")
+
+        said.clear()
+        assert resolve_image(client, DEFAULT_IMAGE, [str(wheel), str(wheel)], progress=said.append) == first
+        assert said == []
+
+        make_wheel(tmp_path, "VALUE = 2")
+        second = keep_none(resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent))
+        assert second != first
+        assert run(client, second, "python3", "-c", "import tinywheel; print(tinywheel.VALUE)") == (0, "2\n")
+
+    def test_a_requirement_goes_through_pip_and_the_images_user_stays(self, client, unique, keep_none):
+        base = build_from(client, f"FROM {DEFAULT_IMAGE}\nUSER 1234\n", keep_none(unique))
+        wanted = ["numpy>=1", 'colorama; sys_platform == "win32"']  # there already; not for this platform
+        derived = keep_none(resolve_image(client, base, wanted, progress=silent))
+        found = find_image(client, derived)
+        assert found is not None
+        assert found["Config"]["User"] == "1234"
+        assert not [entry for entry in found["Config"]["Env"] if entry.startswith("PIP_")]
+        assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
+
+    def test_dependencies_of_a_wheel_are_not_fetched_and_the_failed_build_leaves_no_nameless_image(
+        self, client, tmp_path
+    ):
+        wheel = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
+        with labelled_image(client) as base:
+            with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too") as caught:
+                resolve_image(client, base, [str(wheel)], progress=silent)
+            log = str(caught.value).partition("The end of the build log:\n")[2]
+            assert "No matching distribution found for not-here-1" in log
+            assert (log.count("Step "), "x1b[" in log) == (1, False), log
+            assert [entry["RepoTags"] for entry in client.images(filters={"label": f"test={base}"})] == [[base]]
+
+    def test_an_image_without_pip(self, client, unique, tmp_path, keep_none):
+        bare = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf /usr/lib/python3/dist-packages/pip\n"
+        base = build_from(client, bare, keep_none(unique))
+        with pytest.raises(SandboxStartError, match="The image has no pip"):
+            resolve_image(client, base, [str(make_wheel(tmp_path, ""))], progress=silent)
+
+    def test_invalid_packages_are_refused_before_anything_runs(self, client):
+        for entry in [
+            "--index-url=http://evil.example",
+            "-r requirements.txt",
+            "numpy --index-url http://evil.example",
+            "numpy; rm -rf /",
+            "numpy && rm -rf /",
+            "numpy\nRUN rm -rf /",
+            "numpy @ http://x.example/y.zip\nRUN id",
+            "numpy @ http://x.example/y.zip\r\nRUN id",
+            "$(id)",
+            "../numpy",
+            "",
+            " ",
+            "/nowhere/tinywheel-1.0-py3-none-any.whl",
+        ]:
+            with case(entry), pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
+                resolve_image(client, REFUSING, [entry], progress=silent)
+
+    def test_a_file_that_only_ends_like_a_wheel(self, tmp_path):
+        (tmp_path / "tiny wheel.whl").write_bytes(b"")
+        with pytest.raises(ValueError, match="is not the name of a wheel"):
+            parse_packages([str(tmp_path / "tiny wheel.whl")])
+
+    def test_two_wheels_of_one_name(self, tmp_path):
+        wheels = [str(make_wheel(tmp_path / side, side)) for side in ("left", "right")]
+        with pytest.raises(ValueError, match="same file name"):
+            parse_packages(wheels)
+
+    @given(
+        st.text(ANY, min_size=1)
+        | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True, alphabet=ANY)
+    )
+    @example("name @ http://a\u2028b")
+    def test_accepted_packages_are_one_line_and_not_an_option(self, entry):
+        try:
+            (line,) = parse_packages([entry]).requirements
+        except ValueError:
+            return
+        assert len(line.splitlines()) == 1
+        assert not line.startswith("-")
+        assert Requirement(line).name == Requirement(entry).name
+
+    def test_advice_comes_from_the_log(self):
+        for log, words in [
+            ("/usr/bin/python3: No module named pip", "no pip"),
+            ('exec: "python3": executable file not found in $PATH', "no python3"),
+            ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
+            (
+                "Connection refused: certificate verify failed\nERROR: No matching distribution found",
+                "trust the certificate",
+            ),
+            ("ERROR: No matching distribution found for x", "names and versions"),
+            ("error: subprocess-exited-with-error", "Dockerfile"),
+        ]:
+            with case(log, words):
+                assert words in install_advice(log)
+
+
+def test_advice_for_a_failed_pull():
+    for words, advice in [
+        ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
+        ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
+        ('Get "https://r.example/v2/": EOF', "no registry answers"),
+        ("manifest for r.example/x:1 not found: manifest unknown: manifest unknown", "Check its name"),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", "docker login"),
+        ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
+    ]:
+        with case(words, advice):
+            assert advice in pull_advice("x:1", words)
+            assert words in pull_advice("x:1", words)
+
+
+def test_frequent_lines_are_limited_and_the_last_ones_kept():
+    said: list[str] = []
+    reporter = Reporter(said.append, every=60)
+    reporter.say("begun")
+    for number in range(100):
+        reporter.detail(f"line {number}")
+    reporter.say("done")
+    assert said == ["begun", "done"]
+    assert reporter.tail.splitlines() == [*(f"line {number}" for number in range(71, 100)), "done"]

@@ -1,0 +1,176 @@
+"""What the sandbox may do by default: seen from inside, and as the engine has it."""
+
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
+from codeact_sandbox.types.options import DEFAULT_IMAGE
+from tests.sandbox import reused
+from tests.sandbox.images import build_from
+from tests.sandbox.sandboxes import inspect, out, run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MIB = 1024 * 1024
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20) as started:
+        yield started
+
+
+def container_of(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
+    with closing(connect()) as client:
+        return inspect(client, executor.container_name)
+
+
+async def ask(executor: DockerCommandLineCodeExecutor, code: str, language: str = "python") -> Any:
+    """Run code that prints JSON."""
+    return json.loads(await out(executor, code, language))
+
+
+class TestInside:
+    async def test_root_file_system_is_read_only(self, executor):
+        code = """
+            import json, os
+            def writable(folder):
+                try:
+                    with open(os.path.join(folder, "trial"), "w"): pass
+                    os.remove(os.path.join(folder, "trial"))
+                    return True
+                except OSError: return False
+            folders = sorted(f for f, _, _ in os.walk("/") if not f.startswith(("/proc", "/sys", "/tmp/")))
+            folders = [f for f in folders if not f.startswith(os.environ["HOME"])]
+            print(json.dumps([[f for f in folders if writable(f)], bool(os.statvfs("/").f_flag & os.ST_RDONLY)]))
+        """
+        writable, read_only = await ask(executor, code)
+        assert read_only
+        # In process mode Landlock closes the last.
+        packages = {folder for folder in writable if folder.split("/")[1] == "packages"}
+        assert set(writable) - packages <= {"/workspace", "/tmp", "/dev/shm", "/dev/mqueue"}
+        assert {"/workspace", "/tmp"} <= set(writable)
+
+    async def test_mounts_have_their_size_and_no_devices_or_set_user_ids(self, executor):
+        code = """
+            import json, os
+            def of(path):
+                v = os.statvfs(path)
+                flags = [bool(v.f_flag & flag) for flag in (os.ST_NODEV, os.ST_NOSUID, os.ST_NOEXEC)]
+                return [v.f_blocks * v.f_frsize, v.f_files, *flags]
+            print(json.dumps([of("/workspace"), of("/tmp"), of("/packages")]))
+        """
+        assert await ask(executor, code) == [[256 * MIB, 50_000, True, True, False]] * 3
+
+    async def test_resource_limits(self, executor):
+        code = """
+            import json, resource as r
+            print(json.dumps([r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE)]))
+        """
+        assert await ask(executor, code) == [[1024, 1024], [0, 0]]
+        assert await ask(executor, "echo [$(ulimit -n), $(ulimit -Hn), $(ulimit -c)]", "bash") == [1024, 1024, 0]
+
+
+class TestContainerConfiguration:
+    async def test_container_has_the_default_configuration(self, executor):
+        found = container_of(executor)
+        host, config = found["HostConfig"], found["Config"]
+        expected = {
+            "NetworkMode": "none",
+            "ReadonlyRootfs": True,
+            "Privileged": False,
+            "CapAdd": None,
+            "CapDrop": ["ALL"],
+            "Memory": Limits().memory_bytes,
+            "MemorySwap": Limits().memory_bytes,
+            "NanoCpus": 10**9,
+            "PidsLimit": 256,
+            "AutoRemove": True,
+            "IpcMode": "private",
+            "PidMode": "",
+            "UTSMode": "",
+            "PublishAllPorts": False,
+            "LogConfig": {"Type": "none", "Config": {}},
+            "DeviceRequests": None,
+            "ExtraHosts": None,
+            "VolumesFrom": None,
+        }
+        assert {key: host[key] for key in expected} == expected
+        assert not host["Binds"]
+        assert not host["Devices"]
+        assert not host["PortBindings"]
+        assert {mount["Type"] for mount in found["Mounts"]} <= {"tmpfs"}
+        assert host["SecurityOpt"][0] == "no-new-privileges:true"
+        assert [option.split("=")[0] for option in host["SecurityOpt"][1:]] == ["seccomp"]
+        assert [(limit["Name"], limit["Soft"], limit["Hard"]) for limit in host["Ulimits"]] == [("core", 0, 0)]
+        assert host["Tmpfs"] == {
+            "/workspace": f"rw,exec,nosuid,nodev,uid=65534,gid=65534,size={256 * MIB},nr_inodes=50000,mode=0755",
+            "/tmp": f"rw,exec,nosuid,nodev,size={256 * MIB},nr_inodes=50000,mode=1777",
+            "/packages": f"rw,exec,nosuid,nodev,size={256 * MIB},nr_inodes=50000,mode=1777",
+        }
+        assert (config["User"], config["WorkingDir"]) == ("65534:65534", "/workspace")
+        assert (config["Tty"], config["OpenStdin"], config["StdinOnce"]) == (False, True, True)
+        assert config["NetworkDisabled"] is True
+
+    async def test_localhost_and_the_own_name_have_addresses(self, executor):
+        code = """
+            import json, socket
+            names = ("localhost", socket.gethostname())
+            print(json.dumps([socket.gethostbyname(name) for name in names] + [open("/etc/hosts").read()]))
+        """
+        assert await ask(executor, code) == ["127.0.0.1", "127.0.0.2", ""]
+
+    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_executor):
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        with closing(connect()) as client:
+            build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL {LOCALHOST_LABEL}=""\n', tag)
+            try:
+                executor = await make_executor(image=tag)
+                assert container_of(executor)["Config"].get("NetworkDisabled", False) is False
+                code = """
+                    import json, os, socket
+                    named = "localhost" in open("/etc/hosts").read()
+                    print(json.dumps([named, os.listdir("/sys/class/net"), socket.gethostbyname("localhost")]))
+                """
+                found = await ask(executor, code)
+                await executor.stop()
+            finally:
+                client.remove_image(tag)
+        assert found == [True, ["lo"], "127.0.0.1"]
+
+    async def test_labels_name_the_owner(self, executor):
+        labels = container_of(executor)["Config"]["Labels"]
+        assert labels["org.autogen-codeact.kind"] == "sandbox"
+        assert labels["org.autogen-codeact.owner"].endswith(f":{os.getpid()}")
+
+    async def test_stop_from_outside_is_immediate(self, executor):
+        assert container_of(executor)["Config"]["StopSignal"] == "SIGKILL"
+
+    async def test_every_limit_can_be_set(self, make_executor):
+        limits = Limits(
+            memory="200m", cpus=0.5, pids=40, nofile=128, workspace="8m", tmp=4 * MIB, files=1000, output=2048
+        )
+        executor = await make_executor(limits=limits)
+        host = container_of(executor)["HostConfig"]
+        assert (host["Memory"], host["MemorySwap"], host["NanoCpus"], host["PidsLimit"]) == (
+            200 * MIB,
+            200 * MIB,
+            5 * 10**8,
+            40,
+        )
+        code = """
+            import json, os, resource
+            sizes = [[os.statvfs(p).f_blocks * os.statvfs(p).f_frsize, os.statvfs(p).f_files] for p in ("/workspace", "/tmp")]
+            print(json.dumps([sizes, resource.getrlimit(resource.RLIMIT_NOFILE)]))
+        """
+        assert await ask(executor, code) == [[[8 * MIB, 1000], [4 * MIB, 1000]], [128, 128]]
+        assert (await run(executor, "print('x' * 3000)")).truncated == 3001 - 2048

@@ -1,0 +1,255 @@
+"""Start, stop, and everything that can happen to a sandbox from outside."""
+
+import asyncio
+import io
+import os
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+from docker.api.client import APIClient
+
+from autogen_codeact.executors import (
+    DockerCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxError,
+    SandboxNotStarted,
+    SandboxStartError,
+)
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import DEFAULT_IMAGE
+from tests.sandbox import reused
+from tests.sandbox.conftest import containers
+from tests.sandbox.pool.pooled import until
+from tests.sandbox.sandboxes import block, out, pause_container, run
+
+
+async def none_is_left(seconds: float = 5) -> bool:
+    """Whether all sandboxes of this process are gone, or soon."""
+    deadline = time.monotonic() + seconds
+    while containers():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+async def kill(client: APIClient, executor: DockerCommandLineCodeExecutor) -> None:
+    """Kill the container of an executor, and wait until that is known."""
+    running = executor.sandbox.client
+    assert running is not None
+    client.kill(running.name)
+    await until(lambda: not running.alive)
+
+
+@pytest_asyncio.fixture
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """One that has not been started; it is stopped after the test, whatever that does with it."""
+    made = DockerCommandLineCodeExecutor(mode="session")
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture
+async def leased(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """The same with a sandbox that other tests use, too; its container does not count."""
+    made = reused.executor(DockerCommandLineCodeExecutor, mode="session")
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+def client(sandbox_image: str) -> Iterator[APIClient]:
+    with closing(connect()) as connected:
+        yield connected
+
+
+class TestStartAndStop:
+    async def test_start_and_stop_may_be_repeated(self, executor):
+        await executor.stop()
+        for starting in (executor.start, executor.restart):
+            await starting()  # a restart starts what was stopped
+            name = executor.container_name
+            await out(executor, "x = 1")
+            await executor.start()
+            assert executor.container_name == name
+            assert await out(executor, "x") == "1\n"
+            await executor.stop()
+            await executor.stop()
+            assert containers() == set()
+
+    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor):
+        await asyncio.gather(*(executor.start() for _ in range(5)))
+        assert len(containers()) == 1
+        await asyncio.gather(*(executor.stop() for _ in range(5)))
+        assert containers() == set()
+        calls = [executor.start(), executor.stop(), executor.restart(), executor.start(), executor.stop()]
+        await asyncio.gather(*calls)
+        assert containers() == set()
+
+    async def test_first_block_starts_the_sandbox_once(self, executor):
+        results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
+        assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
+        assert all((result.state, result.notes) == ("kept", ()) for result in results)
+        assert len(containers()) == 1
+        await executor.stop()
+
+    async def test_after_stop_blocks_and_files_are_refused(self, leased, tmp_path):
+        await leased.start()
+        await leased.stop()
+        (tmp_path / "file").write_text("")
+        calls: list[Callable[[], object]] = [
+            lambda: run(leased, "1"),
+            lambda: leased.upload(tmp_path / "file"),
+            lambda: leased.download("file", tmp_path / "x"),
+            leased.list_files,
+            leased.checkpoint,
+            leased.rollback,
+        ]
+        for call in calls:
+            with pytest.raises(SandboxNotStarted, match=r"call start\(\)"):
+                await call()  # type: ignore[misc]
+        with pytest.raises(SandboxNotStarted):
+            _ = leased.work_dir
+
+    async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image):
+        async def fail() -> None:
+            async with DockerCommandLineCodeExecutor() as executor:
+                assert len(containers()) == 1
+                result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
+                assert result.output == "1\n"
+                raise ZeroDivisionError
+
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            assert containers() == set()
+
+
+class TestEventLoopsAndThreads:
+    def test_several_threads_use_one_sandbox_at_once(self, executor):
+        results: dict[int, str] = {}
+
+        def work(number: int) -> None:
+            async def blocks() -> None:
+                for _ in range(5):
+                    results[number] = await out(
+                        executor, f"open('{number}.txt', 'w').write('{number}'); print({number})"
+                    )
+
+            asyncio.run(blocks())
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == {number: f"{number}\n" for number in range(8)}
+        assert len(containers()) == 1
+        asyncio.run(executor.stop())
+
+    def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(self, leased):
+        asyncio.run(out(leased, "x = 1"))
+
+        async def leave() -> None:
+            task = asyncio.ensure_future(run(leased, "x = 2; import time; time.sleep(60)"))
+            await asyncio.sleep(0.3)
+            assert not task.done()
+
+        asyncio.run(leave())
+        assert asyncio.run(out(leased, "x")) == "1\n"
+        asyncio.run(leased.stop())
+
+    def test_a_start_that_is_torn_down_with_its_loop_leaves_nothing(self, executor):
+
+        async def leave() -> bool:
+            task = asyncio.ensure_future(executor.start())
+            await asyncio.sleep(0.1)
+            return not task.done()
+
+        while not asyncio.run(leave()):  # on a busy machine this loop may sleep until the start is over
+            asyncio.run(executor.stop())
+        assert asyncio.run(none_is_left())
+
+
+class TestFromOutside:
+    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(self, executor, client):
+        await out(executor, "x = 1")
+        await kill(client, executor)
+        result = await run(executor, "'x' in globals()")
+        assert (result.output, result.state) == ("False\n", "lost")
+        # A start removes the dead one, too.
+        await kill(client, executor)
+        await executor.start()
+        assert await out(executor, "print(1)") == "1\n"
+        assert len(containers()) == 1
+        # Calls that run nothing report the loss as well.
+        await kill(client, executor)
+        result = await run(executor, "1", "no-such-language")
+        assert (result.outcome, result.state) == ("error", "lost")
+        assert (await run(executor, "1")).state == "kept"
+
+    async def test_container_that_is_paused_and_resumed_loses_nothing(self, make_executor, client):
+        executor = await make_executor(mode="session", timeout=30)
+        await out(executor, "x = 1")
+        pause_container(client, executor.container_name)
+        running = asyncio.ensure_future(run(executor, "x"))
+        await asyncio.sleep(1)
+        client.unpause(executor.container_name)
+        assert (await running).output == "1\n"
+
+
+class TestMissing:
+    async def test_image_without_python_is_an_error(self, client):
+        empty = io.BytesIO()
+        with tarfile.open(fileobj=empty, mode="w") as tar:
+            tar.addfile(tarfile.TarInfo("etc/empty"), io.BytesIO(b""))
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        repository, _, version = tag.partition(":")
+        client.import_image_from_data(empty.getvalue(), repository=repository, tag=version)
+        try:
+            executor = DockerCommandLineCodeExecutor(image=tag)
+            with pytest.raises(SandboxStartError, match=r"has no python3: the sandbox needs an image with Python 3\.8"):
+                await executor.start()
+            assert containers() == set()
+        finally:
+            client.remove_image(tag)
+
+    async def test_image_with_an_old_python_is_an_error(self, client):
+        """No image with such a Python can be had without a network: one is played by the default image."""
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        old = "import sys; sys.version_info = (3, 7, 16, 'final', 0); sys.version = '3.7.16 (played)'\n"
+        context = io.BytesIO()
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            files = {
+                "Dockerfile": f"FROM {DEFAULT_IMAGE}\nUSER root\nCOPY python3 /usr/local/sbin/python3\n",
+                "python3": f"#!/usr/bin/python3\nimport sys\n{old}sys.argv = sys.argv[-1:]\nexec(sys.argv[0])\n",
+            }
+            for name, text in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(text), 0o755
+                tar.addfile(entry, io.BytesIO(text.encode()))
+        context.seek(0)
+        for _ in client.build(fileobj=context, custom_context=True, tag=tag, network_mode="none", rm=True):
+            pass
+        try:
+            executor = DockerCommandLineCodeExecutor(image=tag)
+            with pytest.raises(SandboxStartError, match=r"needs Python 3\.8 or later, this image has 3\.7\.16"):
+                await executor.start()
+            assert containers() == set()
+        finally:
+            client.remove_image(tag)
+
+    async def test_failed_start_leaves_no_temporary_folder(self, sandbox_image, tmp_path, monkeypatch):
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        executor = reused.executor(DockerCommandLineCodeExecutor, init_command="exit 1")
+        for _ in range(2):
+            with pytest.raises(SandboxError):
+                await executor.start()
+        assert os.listdir(tmp_path) == []

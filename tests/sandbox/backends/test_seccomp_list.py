@@ -1,0 +1,308 @@
+"""The allow-list itself: what it says, the program made from it, the numbers of the calls, and what an executor does with it."""
+
+import functools
+import json
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
+from codeact_sandbox.backends.syscalls import SYSCALLS
+from tests.cases import case
+from tests.sandbox.backends.filtered import run_in_docker
+
+TEXT = PROFILE.read_text(encoding="utf-8")
+LIST = json.loads(TEXT)
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+HEADERS = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
+WORDS = {ALLOW: "allow", EPERM: "EPERM", ENOSYS: "ENOSYS", KILL: "kill"}
+GARBAGE = 0xDEAD << 32
+
+
+@functools.cache
+def unpacked(program: bytes) -> list[tuple[int, ...]]:
+    return list(struct.iter_unpack("<HBBI", program))
+
+
+def decide(program: bytes, arch: int, number: int, *arguments: int) -> str:
+    """What the kernel would do with a call: the few instructions of classic BPF that seccomp programs are made of."""
+    given = [*arguments, *[0] * 6][:6]
+    data = struct.pack("<IIQ6Q", number, arch, 0, *given)
+    instructions = unpacked(program)
+    at = accumulator = 0
+    while True:
+        code, if_true, if_false, k = instructions[at]
+        at += 1
+        if code == 0x20:
+            accumulator = struct.unpack_from("<I", data, k)[0]
+        elif code == 0x54:
+            accumulator &= k
+        elif code == 0x05:
+            at += k
+        elif code == 0x15:
+            at += if_true if accumulator == k else if_false
+        elif code == 0x35:
+            at += if_true if accumulator >= k else if_false
+        else:
+            assert code == 0x06, f"no instruction for seccomp: {code:#x}"
+            return WORDS[k]
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def arch(request):
+    return request.param
+
+
+@pytest.fixture
+def decided(arch):
+    """What becomes of a call, by its name."""
+    program = bpf_program(arch)
+    return lambda name, *arguments: decide(program, ARCHITECTURES[arch], SYSCALLS[arch][name], *arguments)
+
+
+def holds(condition, arguments):
+    assert condition["op"] == "SCMP_CMP_MASKED_EQ"
+    return arguments[condition["index"]] & condition["value"] == condition["valueTwo"]
+
+
+def listed(name, arguments):
+    """What the list says of a call, read as Docker reads it: any entry whose conditions all hold, else the default."""
+    for entry in LIST["syscalls"]:
+        if name in entry["names"] and all(holds(condition, arguments) for condition in entry.get("args", [])):
+            return {"SCMP_ACT_ALLOW": "allow", "SCMP_ACT_ERRNO": {38: "ENOSYS", 1: "EPERM"}[entry.get("errnoRet", 1)]}[
+                entry["action"]
+            ]
+    return "EPERM"
+
+
+def test_program_decides_each_number_as_the_list_does(arch):
+    program, names = bpf_program(arch), {number: name for name, number in SYSCALLS[arch].items()}
+    samples = [
+        (0, 0o4755),
+        (0, 0o20000102, 0o2755),
+        (0, 0, 0o100, 0o6000),
+        (0, 0o10644, 0o10644),
+        (0,) * 6,
+        (1, 2, 3, 4, 5, 6),
+        (2, 1, 6),
+        (16, 3, 0),
+        (0, 0x1180, 0x1180),
+        ((1 << 64) - 1,) * 6,
+    ]
+    for number in range(max(names) + 1):
+        for sample in samples:
+            arguments = [*sample, *[0] * 6][:6]
+            expected = listed(names[number], arguments) if number in names else "EPERM"
+            assert decide(program, ARCHITECTURES[arch], number, *arguments) == expected, (names.get(number), arguments)
+
+
+def test_program_is_small_enough_for_the_kernel_and_jumps_forward_only(arch):
+    instructions = list(struct.iter_unpack("<HBBI", bpf_program(arch)))
+    assert len(instructions) < 4096
+    for at, (code, if_true, if_false, k) in enumerate(instructions):
+        furthest = at + 1 + (k if code == 0x05 else max(if_true, if_false))
+        assert code == 0x06 or furthest < len(instructions)
+
+
+def test_foreign_architectures_and_x32_are_killed(arch):
+    program = bpf_program(arch)
+    for foreign in {0x40000003, 0x40000028, 0, *ARCHITECTURES.values()} - {ARCHITECTURES[arch]}:  # i386, arm, none
+        assert decide(program, foreign, SYSCALLS[arch]["getpid"]) == "kill"
+    x32 = 0x40000000 | SYSCALLS[arch]["getpid"]
+    assert decide(program, ARCHITECTURES[arch], x32) == ("kill" if arch == "x86_64" else "ENOSYS")
+
+
+def test_calls_newer_than_the_list_do_not_exist(arch):
+    newest = max(SYSCALLS[arch].values())
+    program = bpf_program(arch)
+    assert [decide(program, ARCHITECTURES[arch], newest + step) for step in (1, 2, 1000)] == ["ENOSYS"] * 3
+
+
+def test_ioctl_requests_are_compared_by_the_32_bits_that_the_kernel_uses(decided):
+    refused = {request for request in range(1 << 16) if decided("ioctl", 3, request) == "EPERM"}
+    assert refused == {0x5412, 0x541C, 0x5423}  # TIOCSTI, TIOCLINUX, TIOCSETD
+    for request in refused:
+        assert decided("ioctl", 3, request | GARBAGE) == "EPERM"
+        for bit in range(16, 32):
+            assert decided("ioctl", 3, request ^ 1 << bit) == "allow"
+    assert decided("ioctl", 3, 0x5413 | GARBAGE) == "allow"
+
+
+def test_sockets_are_compared_by_family_type_and_protocol(decided):
+    flags = 0x80800
+    allowed = {
+        (family, kind, protocol)
+        for family in range(50)
+        for kind in range(16)
+        for protocol in (0, 1, 6, 17, 58, 132, 136, 255, 256, 262)
+        if decided("socket", family, kind | flags, protocol | GARBAGE) == "allow"
+    }
+    unix = {(1, kind, protocol) for kind in (1, 2, 5) for protocol in (0, 1, 6, 17, 58, 132, 136, 255, 256, 262)}
+    internet = {(family, *rest) for family in (2, 10) for rest in ((1, 0), (1, 6), (2, 0), (2, 17))}
+    assert allowed == unix | internet | {(16, 2, 0), (16, 3, 0)}
+
+
+def test_new_namespaces_are_recognised_by_any_of_their_flags(decided):
+    namespaces, parent = {17, 25, 26, 27, 28, 29, 30}, 15
+    refused = {bit for bit in range(64) if decided("clone", 1 << bit | 17) == "EPERM"}
+    assert refused == namespaces | {parent}
+    assert decided("clone3", 0, 0) == "ENOSYS"
+
+
+MODE_AT = {
+    "chmod": 1,
+    "fchmod": 1,
+    "creat": 1,
+    "mkdir": 1,
+    "mknod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mkdirat": 2,
+    "mknodat": 2,
+}
+
+
+def test_set_user_id_and_set_group_id_are_recognised_by_their_bits(arch, decided):
+    here = {name: at for name, at in MODE_AT.items() if name in SYSCALLS[arch]}
+    assert len(here) == (9 if arch == "x86_64" else 5)
+    for name, at in here.items():
+        refused = {bit for bit in range(64) if decided(name, *[7] * at, 1 << bit) == "EPERM"}
+        kinds = {13, 14} if name.startswith("mknod") else set()  # devices
+        assert refused - kinds == {10, 11}, name
+        assert decided(name, *[7] * at, 0o1777 | GARBAGE) == "allow"
+
+
+def test_open_is_refused_by_its_mode_only_where_it_makes_a_file(arch, decided):
+    flags = {
+        0: False,
+        0o100: True,
+        0o20000000: True,
+        0o20200002: True,
+        0o200301: True,
+        0o200000: False,
+        0o2003001: False,
+    }
+    for name, before in (("open", (7,)), ("openat", (7, 7))):
+        if name not in SYSCALLS[arch]:
+            continue
+        for flag, makes in flags.items():
+            for mode in (0o4000, 0o2000, 0o6755, 0o4755 | GARBAGE):
+                expected = "EPERM" if makes else "allow"
+                assert decided(name, *before, flag, mode) == decided(name, *before, flag | GARBAGE, mode) == expected
+            assert decided(name, *before, flag, 0o1777) == "allow"
+    assert decided("openat2", 7, 7, 7, 24) == "ENOSYS"
+
+
+def test_limits_and_priority_can_be_changed_of_the_own_process_alone(decided):
+    pointer = 0x7F00_0000_1000
+    for call in ("sched_setattr", "sched_setparam", "sched_setscheduler"):
+        assert [decided(call, pid, pointer, pointer) for pid in (0, GARBAGE, 1, 7)] == ["allow"] * 2 + ["EPERM"] * 2
+    asked = [decided("prlimit64", pid, 7, new, pointer) for pid in (0, 1) for new in (0, pointer, 1 << 32)]
+    assert asked == ["allow", "allow", "allow", "allow", "EPERM", "EPERM"]
+    process, group, user = 0, 1, 2
+    tried = {(which, who): decided("setpriority", which, who, 19) for which in (process, group, user) for who in (0, 1)}
+    assert {key for key, verdict in tried.items() if verdict == "allow"} == {(process, 0), (group, 0)}
+    tried = {(which, who): decided("ioprio_set", which, who, 4 << 13) for which in range(5) for who in (0, 1)}
+    assert {key for key, verdict in tried.items() if verdict == "allow"} == {(1, 0), (2, 0)}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_numbers_are_those_of_the_kernels_headers(arch):
+    header = next((Path(path) for path in HEADERS[arch] if Path(path).exists()), None)
+    if header is None:
+        pytest.skip("the kernel's headers are not on this machine")
+    text = header.read_text()
+    numbers = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
+    numbers.pop("syscalls", None)
+    numbers.pop("arch_specific_syscall", None)
+    ours = SYSCALLS[arch]
+    known = {name: number for name, number in numbers.items() if number <= max(ours.values())}
+    if arch == "aarch64":
+        # One header for all: it has other machines' own calls, those of 32-bit machines, and second names of some.
+        others = {*range(244, 260), *range(403, 424)}
+        known = {name: number for name, number in known.items() if number not in others}
+        known = {name: number for name, number in known.items() if name in ours or number not in ours.values()}
+    assert len(known) > 290
+    assert {name: ours.get(name) for name in known} == known
+
+
+def test_every_name_on_the_list_is_a_call_of_some_architecture():
+    names = {name for entry in LIST["syscalls"] for name in entry["names"]}
+    assert names <= {name for numbers in SYSCALLS.values() for name in numbers}
+    unconditional = [name for entry in LIST["syscalls"] if "args" not in entry for name in entry["names"]]
+    assert len(unconditional) == len(set(unconditional))
+
+
+def test_only_native_entries_are_in_the_list():
+    assert [(item["architecture"], item["subArchitectures"]) for item in LIST["archMap"]] == [
+        ("SCMP_ARCH_X86_64", []),
+        ("SCMP_ARCH_AARCH64", []),
+    ]
+    assert (LIST["defaultAction"], LIST["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 1)
+
+
+def test_documentation_gives_a_reason_for_each_call_that_is_refused():
+    page = (Path(__file__).parents[3] / "docs/security.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (`[^|]+`) \| [^|]+ \|$", page, re.MULTILINE
+    )  # the one table of two columns that names calls
+    explained = [name for names in rows for name in re.findall(r"`(\w+)`", names)]
+    names = {name for entry in LIST["syscalls"] for name in entry["names"]}
+    assert sorted(explained) == sorted({name for numbers in SYSCALLS.values() for name in numbers} - names)
+
+
+def test_unknown_architecture_is_refused():
+    with pytest.raises(SandboxUnavailable, match="no system call filter for riscv64, only for x86_64 and aarch64"):
+        bpf_program("riscv64")
+
+
+def test_profile_for_docker_is_the_list_itself():
+    assert docker_profile() == docker_profile("default") == TEXT
+    assert docker_profile("engine") is None
+
+
+def test_file_that_is_not_a_profile_is_refused(tmp_path):
+    for content in [None, "", "unconfined", '"unconfined"', "[]", "{}"]:
+        with case(content):
+            path = tmp_path / "profile.json"
+            if content is not None:
+                path.write_text(content)
+            with pytest.raises(SandboxStartError, match=re.escape(str(path))):
+                docker_profile(str(path))
+
+
+def test_unconfined_is_refused():
+    with pytest.raises(SandboxStartError, match="unconfined"):
+        docker_profile("unconfined")
+
+
+@pytest.mark.usefixtures("docker_engine")
+async def test_own_profile_replaces_the_default_list(tmp_path):
+    profile = {**LIST, "syscalls": [*LIST["syscalls"], {"names": ["ptrace"], "action": "SCMP_ACT_ALLOW"}]}
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile))
+    traced = "import ctypes\nprint(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
+    assert await run_in_docker(traced, seccomp=str(path)) == "0\n"
+
+
+@pytest.mark.usefixtures("docker_engine")
+async def test_profile_that_the_engine_refuses_leaves_no_sandbox(tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text('{"defaultAction": "SCMP_ACT_NONSENSE"}')
+    executor = DockerCommandLineCodeExecutor(container_name="codeact-test-no-profile", seccomp=str(path))
+    with pytest.raises(SandboxStartError, match=r'can\'t apply the sandbox\'s seccomp profile.*seccomp="engine"'):
+        await executor.start()
+    await executor.stop()
+    client = connect()
+    try:
+        assert client.containers(all=True, filters={"name": "codeact-test-no-profile"}) == []
+    finally:
+        client.close()

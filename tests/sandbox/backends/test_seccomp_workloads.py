@@ -1,0 +1,333 @@
+"""What goes on working under the list of system calls: each program ends by printing "done"."""
+
+import shutil
+from importlib.util import find_spec
+
+import pytest
+
+from codeact_sandbox import Sandbox
+from codeact_sandbox.backends.syscalls import SYSCALLS
+from tests.cases import case
+from tests.sandbox.backends.filtered import MACHINE, require, run
+
+NUMERIC = ("scipy", "matplotlib", "pandas")  # the image has them, a machine may not
+pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")
+
+MULTIPROCESSING = """
+import multiprocessing
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    with context.Pool(2) as pool:
+        assert pool.map(abs, range(-50, 0)) == list(range(50, 0, -1))
+    manager = context.Manager()
+    manager.dict()["a"] = 1
+    manager.shutdown()
+    print("done")
+"""
+
+WORKLOADS = {
+    "threads": """
+import concurrent.futures, queue, threading
+with concurrent.futures.ThreadPoolExecutor(16) as pool:
+    assert sum(pool.map(abs, range(-1000, 0))) == 500500
+barrier = threading.Barrier(8, timeout=30)
+threads = [threading.Thread(target=barrier.wait) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+""",
+    "multiprocessing by fork": MULTIPROCESSING.format(method="fork"),
+    "multiprocessing by spawn": MULTIPROCESSING.format(method="spawn"),
+    "multiprocessing by forkserver": MULTIPROCESSING.format(method="forkserver"),
+    "shared memory, semaphores and mmap": """
+import mmap, multiprocessing, multiprocessing.shared_memory as shared
+block = shared.SharedMemory(create=True, size=1 << 20)
+block.buf[0] = 7
+block.close()
+block.unlink()
+lock = multiprocessing.Semaphore(1)
+assert lock.acquire()
+page = mmap.mmap(-1, 8192)
+page.madvise(mmap.MADV_DONTNEED)
+page.flush()
+""",
+    "asyncio: subprocess, server, signals, executor": """
+import asyncio, os, signal
+async def main():
+    process = await asyncio.create_subprocess_exec("cat", stdin=-1, stdout=-1)
+    assert await process.communicate(b"x" * 100000) == (b"x" * 100000, None)
+    async def serve(reader, writer):
+        writer.write(await reader.readline())
+        await writer.drain()
+        writer.close()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"line\\n")
+    assert await reader.read() == b"line\\n"
+    writer.close()
+    server.close()
+    seen = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, seen.set)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.wait_for(seen.wait(), 30)
+    await asyncio.get_running_loop().run_in_executor(None, abs, 1)
+asyncio.run(main())
+""",
+    "sqlite3 with a write-ahead log": """
+import os, sqlite3, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    base = sqlite3.connect(os.path.join(folder, "a.db"))
+    assert base.execute("pragma journal_mode=wal").fetchone() == ("wal",)
+    with base:
+        base.execute("create table t (x)")
+        base.executemany("insert into t values (?)", [(n,) for n in range(1000)])
+    assert base.execute("select sum(x) from t").fetchone() == (499500,)
+    base.close()
+""",
+    "numpy, scipy, pandas and matplotlib": """
+import io
+import numpy, pandas, scipy.linalg, scipy.optimize
+import matplotlib
+matplotlib.use("Agg")
+import matplotlib.pyplot as plot
+matrix = numpy.random.default_rng(0).random((300, 300))
+assert numpy.allclose(scipy.linalg.inv(matrix) @ matrix, numpy.eye(300))
+assert abs(scipy.optimize.brentq(lambda x: x * x - 2, 0, 2) - 2 ** 0.5) < 1e-9
+numpy.save("a.npy", matrix)
+assert numpy.load("a.npy", mmap_mode="r")[0, 0] == matrix[0, 0]
+frame = pandas.DataFrame({"a": [1, 2, 3]})
+frame.to_csv("a.csv")
+assert pandas.read_csv("a.csv")["a"].sum() == 6
+plot.plot([1, 2, 3])
+image = io.BytesIO()
+plot.savefig(image)
+assert image.getvalue().startswith(b"\\x89PNG")
+""",
+    "unix sockets, with descriptors passed": """
+import array, os, socket, tempfile
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+    left, right = socket.socketpair(socket.AF_UNIX, kind)
+    reading, writing = os.pipe()
+    left.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [reading]))])
+    assert right.recvmsg(1, 64)[1]
+with tempfile.TemporaryDirectory() as folder:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(folder + "/s")
+    server.listen()
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(folder + "/s")
+    assert server.accept()
+""",
+    "a web server on loopback, names and interfaces": """
+import http.server, socket, threading, urllib.request
+assert any(name == "lo" for _, name in socket.if_nameindex())
+assert socket.getaddrinfo("127.0.0.1", 80)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+assert opener.open("http://127.0.0.1:%d/" % server.server_port, timeout=30).status == 200
+server.shutdown()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(("127.0.0.1", 0))
+udp.sendto(b"x", udp.getsockname())
+assert udp.recv(1) == b"x"
+""",
+    "files: temporary, copied, locked, linked, sparse, dated": """
+import fcntl, os, shutil, stat, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "a")
+    with open(path, "wb") as file:
+        file.write(os.urandom(100000))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        os.fsync(file.fileno())
+        os.posix_fallocate(file.fileno(), 0, 200000)
+        os.ftruncate(file.fileno(), 100000)
+    shutil.copytree(folder, folder + "/copy")
+    with open(path, "rb") as source, open(path + "2", "wb") as target:
+        assert os.copy_file_range(source.fileno(), target.fileno(), 1000) == 1000
+        assert os.sendfile(target.fileno(), source.fileno(), 0, 1000) == 1000
+    os.symlink(path, path + "3")
+    os.link(path, path + "4")
+    os.mkfifo(path + "5")
+    os.mknod(path + "6", stat.S_IFREG | 0o600)
+    os.chmod(path, 0o600)
+    os.utime(path, (1, 2))
+    os.replace(path, path + "7")
+    assert len(list(os.scandir(folder))) == 7
+    shutil.rmtree(folder + "/copy")
+with tempfile.TemporaryFile() as file, tempfile.SpooledTemporaryFile(10) as spooled:
+    spooled.write(b"x" * 100)
+os.sync()
+""",
+    "memfd, epoll, pidfd and other descriptors": """
+import os, select, signal
+memory = os.memfd_create("a")
+os.write(memory, b"x")
+poll = select.epoll()
+reading, writing = os.pipe2(os.O_CLOEXEC)
+poll.register(reading, select.EPOLLIN)
+os.write(writing, b"x")
+assert poll.poll(30)
+child = os.fork()
+if child == 0:
+    signal.pause()
+handle = os.pidfd_open(child)
+signal.pidfd_send_signal(handle, signal.SIGTERM)
+assert os.waitid(os.P_PIDFD, handle, os.WEXITED).si_status == signal.SIGTERM
+""",
+    "subprocess by vfork and posix_spawn": """
+import os, subprocess
+assert subprocess.run(["echo", "x"], capture_output=True, close_fds=False).stdout == b"x\\n"
+assert subprocess.run(["cat"], input=b"x", capture_output=True, start_new_session=True).stdout == b"x"
+pid = os.posix_spawnp("true", ["true"], os.environ)
+assert os.waitpid(pid, 0)[1] == 0
+assert os.system("exit 3") == 3 << 8
+assert os.popen("echo x").read() == "x\\n"
+""",
+    "pipelines of sh and bash": """
+import subprocess
+scripts = {
+    "seq 1 100 | grep 7 | sort -rn | head -n 3 | tr '\\n' ' '; (sleep 0.01 & wait)": "97 87 79 ",
+    "trap 'echo bye' EXIT; umask 022; ulimit -n > /dev/null; kill -0 $$": "bye\\n",
+    "find / -maxdepth 1 | xargs -P 2 -n 1 stat > /dev/null && tar c /etc/passwd | tar t": "etc/passwd\\n",
+}
+for shell in ("sh", "bash"):
+    for script, expected in scripts.items():
+        said = subprocess.run([shell, "-c", script], stdout=subprocess.PIPE, text=True, timeout=20)
+        assert (said.returncode, said.stdout) == (0, expected)
+assert subprocess.check_output(["bash", "-c", "cat <(echo a) - <<< b"]) == b"a\\nb\\n"
+""",
+    "signals and timers": """
+import os, signal, threading, time
+seen = []
+signal.signal(signal.SIGALRM, lambda *_: seen.append("alarm"))
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+while not seen:
+    signal.pause()  # the next alarm ends it where the first one came before
+signal.setitimer(signal.ITIMER_REAL, 0)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+os.kill(os.getpid(), signal.SIGUSR1)
+assert signal.sigtimedwait([signal.SIGUSR1], 30).si_signo == signal.SIGUSR1
+""",
+    "time": """
+import time, datetime
+began = time.monotonic()
+time.sleep(0.01)
+assert time.monotonic() - began >= 0.01
+assert time.process_time() >= 0 and time.thread_time() >= 0 and time.time() > 1e9
+assert time.clock_getres(time.CLOCK_REALTIME) > 0
+time.localtime(), time.get_clock_info("monotonic"), datetime.datetime.now().astimezone()
+""",
+    "limits, priorities and what a process knows of itself": """
+import os, platform, resource
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 64), hard))
+resource.getrusage(resource.RUSAGE_CHILDREN)
+os.nice(1)
+assert os.sched_getaffinity(0)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.sched_yield(), os.getloadavg(), os.uname(), os.times(), os.getgroups(), os.getpriority(os.PRIO_PROCESS, 0)
+platform.platform()
+""",
+    "ctypes callbacks": """
+import ctypes
+libc = ctypes.CDLL(None)
+compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))(lambda a, b: a[0] - b[0])
+numbers = (ctypes.c_int * 5)(5, 2, 4, 1, 3)
+libc.qsort(numbers, 5, ctypes.sizeof(ctypes.c_int), compare)
+assert list(numbers) == [1, 2, 3, 4, 5]
+""",
+    "a pseudo-terminal": """
+import os, pty, subprocess
+main, terminal = pty.openpty()
+ends = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+subprocess.run(["sh", "-c", "stty -echo; stty size; tty"], check=True, start_new_session=True, **ends)
+said = b""
+while b"/dev/pts/" not in said:
+    said += os.read(main, 1000)
+""",
+    "a filter of the code's own": """
+import ctypes, struct
+allow_all = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(1, allow_all)), 0, 0) == 0
+""",
+    "randomness, hashes, compression, TLS": """
+import bz2, gzip, hashlib, lzma, os, secrets, ssl, uuid, zlib
+assert secrets.token_bytes(8) and uuid.uuid4() and os.getrandom(8) and hashlib.scrypt(b"a", salt=b"b", n=16, r=1, p=1)
+for module in (bz2, gzip, lzma, zlib):
+    assert module.decompress(module.compress(b"x" * 1000)) == b"x" * 1000
+ssl.create_default_context()
+""",
+}
+
+# Programs of this machine that the default image does not have; each runs in a temporary folder.
+NODE = """
+const { Worker } = require("worker_threads"), http = require("http");
+require("fs").writeFileSync("a", "x");
+require("child_process").execFileSync("true");
+const server = http.createServer((_, reply) => reply.end("x"));
+const ask = () => http.get({ port: server.address().port }, (reply) => reply.on("data", () => process.exit()));
+new Worker("0", { eval: true }).on("exit", () => server.listen(0, "127.0.0.1", ask));
+"""
+C = """
+#include <pthread.h>
+static void *work(void *given) { return given; }
+int main(void) { pthread_t thread; return pthread_create(&thread, 0, work, 0) || pthread_join(thread, 0); }
+"""
+PROGRAMS = {
+    "node": ("node -", NODE),
+    "gcc": ("gcc -O2 -pthread -x c -o a - && ./a", C),
+    "java": ("java -Xmx64m -version", ""),
+    "perl": ("perl", "my $p = fork() // die; exit 0 if !$p; waitpid($p, 0); exit system('true');"),
+    "git": ("git init -q a && git -C a status", ""),
+    "curl": ("curl -s file:///etc/passwd", ""),
+    "Rscript": ("Rscript -", "library(parallel); stopifnot(sum(unlist(mclapply(1:4, identity))) == 10)"),
+}
+RUN_PROGRAM = """
+import subprocess
+said = subprocess.run({command!r}, shell=True, input={source!r}, capture_output=True, text=True, timeout=45)
+assert said.returncode == 0, said
+"""
+
+
+@pytest.fixture(scope="module", params=["docker", "bubblewrap"])
+def place(request):
+    """Return what runs code in one of the places; a sandbox runs all of it, each in a process of its own."""
+    name = require(request)
+    if name != "docker":
+        yield lambda code: run(name, code, filtered=True)
+        return
+
+    def run_block(code):
+        result = sandbox.run(code)
+        assert result.outcome == "ok", result
+        return result.output
+
+    with Sandbox("docker", mode="process") as sandbox:
+        yield run_block
+
+
+def check(place, code):
+    assert place(f"{code}\nprint('done')\n").split()[-1:] == ["done"]
+
+
+def test_workloads_go_on_under_the_filter(place, request):
+    everything = "docker" in request.node.callspec.params.values() or all(map(find_spec, NUMERIC))
+    for name, code in WORKLOADS.items():
+        if everything or "numpy" not in name:
+            with case(name):
+                check(place, code)
+
+
+@pytest.mark.parametrize("place", ["bubblewrap"], indirect=True)
+def test_programs_go_on_under_the_filter(place):
+    here = {program: PROGRAMS[program] for program in PROGRAMS if shutil.which(program) is not None}
+    for program, (command, source) in here.items():
+        with case(program):
+            check(place, RUN_PROGRAM.format(command=command, source=source))

@@ -1,0 +1,107 @@
+"""The executors that the contract is checked on: what makes each of them, and what differs between them."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
+from codeact_sandbox.backends.docker.engine import connect
+from tests.sandbox import reused
+from tests.sandbox.bubblewrapped import pid_one
+
+Make = Callable[..., Awaitable[SandboxCodeExecutor]]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of executor in one mode."""
+
+    kind: type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
+    fixture: str
+    mode: str
+
+    @property
+    def session(self) -> bool:
+        return self.mode == "session"
+
+    def make(self, **options: Any) -> SandboxCodeExecutor:
+        """An executor that has not been started, with a sandbox that an earlier test has used where that is possible."""
+        return reused.executor(self.kind, mode=self.mode, **{"timeout": 30, **options})
+
+    def make_fresh(self, **options: Any) -> SandboxCodeExecutor:
+        """An executor that has not been started, with a sandbox of its own."""
+        return self.kind(mode=self.mode, **{"timeout": 30, **options})
+
+    def kill(self, executor: SandboxCodeExecutor) -> None:
+        """End its sandbox from outside."""
+        if isinstance(executor, DockerCommandLineCodeExecutor):
+            with closing(connect()) as client:
+                client.kill(executor.container_name)
+        else:
+            assert executor.sandbox.client is not None
+            launcher: Any = executor.sandbox.client._launcher
+            os.kill(pid_one(launcher._process.pid), signal.SIGKILL)
+
+    def require_memory_group(self) -> None:
+        """Bubblewrap bounds the memory of all processes together only where it may make a control group."""
+        if self.kind is DockerCommandLineCodeExecutor:
+            return
+        group = Cgroup.create("codeact-probe", Limits())
+        if group is None:
+            pytest.xfail("bubblewrap may make no control group here, so memory is bounded for each process alone")
+        group.remove()
+
+
+BACKENDS = {
+    "docker-process": Backend(DockerCommandLineCodeExecutor, "sandbox_image", "process"),
+    "docker-session": Backend(DockerCommandLineCodeExecutor, "sandbox_image", "session"),
+    "bubblewrap-process": Backend(BubblewrapCommandLineCodeExecutor, "bubblewrap", "process"),
+    "bubblewrap-session": Backend(BubblewrapCommandLineCodeExecutor, "bubblewrap", "session"),
+}
+
+
+ON_BUBBLEWRAP = pytest.mark.parametrize(
+    "backend", ["bubblewrap-process", "bubblewrap-session"], indirect=True, scope="module"
+)
+"""For what the tests of the Docker executor show in detail, and the sandbox does in the same way in each backend."""
+EACH_ONCE = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-session"], indirect=True, scope="module")
+"""For what the same code does in each backend: each backend once, and each mode once."""
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each of the executors in turn."""
+    found = BACKENDS[request.param]
+    request.getfixturevalue(found.fixture)
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(backend: Backend) -> AsyncIterator[SandboxCodeExecutor]:
+    """One that runs while the statements are checked on it."""
+    async with backend.make() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def make(backend: Backend) -> AsyncIterator[Make]:
+    """Makes executors with options of their own, started, and stops them afterwards."""
+    made: list[SandboxCodeExecutor] = []
+
+    async def start(*, fresh: bool = False, **options: Any) -> SandboxCodeExecutor:
+        executor = backend.make_fresh(**options) if fresh else backend.make(**options)
+        made.append(executor)
+        await executor.start()
+        return executor
+
+    yield start
+    for executor in made:
+        await executor.stop()

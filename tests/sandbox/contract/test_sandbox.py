@@ -1,0 +1,190 @@
+"""What every executor promises of the sandbox around the code, from its start to its stop."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
+from codeact_sandbox.types.result import MEMORY_LINES
+from tests.cases import case
+from tests.sandbox.contract.conftest import EACH_ONCE, ON_BUBBLEWRAP
+from tests.sandbox.sandboxes import block, out, run, short_result
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AT_THE_START = {"environment": {"GIVEN": "yes"}, "preload": ["decimal"]}
+"""Options of tests that share a sandbox."""
+
+
+@ON_BUBBLEWRAP
+class TestBlocks:
+    """What Docker's own tests show there in more detail, and the sandbox does in the same way in each backend."""
+
+    async def test_result_has_the_output_and_exit_code_0(self, executor):
+        result = await run(executor, "print('hello'); print('wörld')")
+        assert short_result(result) == ("ok", 0, "hello\nwörld\n")
+        assert (result.error, result.truncated, result.state) == (None, 0, "kept")
+        assert result.duration_s > 0
+
+    async def test_standard_input_is_empty(self, executor):
+        result = await run(executor, "input()")
+        assert result.error is not None
+        assert result.error.type == "EOFError"
+
+    async def test_blocks_run_one_after_the_other_up_to_the_first_that_fails(self, executor):
+        blocks = [block("print(1)"), block("echo 2", "sh"), block("print(3); raise SystemExit(4)"), block("print(5)")]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+        assert short_result(result) == ("error", 4, "1\n2\n3\n")
+
+    async def test_files_that_code_creates_are_copied_to_the_host(self, executor):
+        result = await run(executor, "import os; os.makedirs('deep/er'); open('deep/er/made.txt', 'w').write('made')")
+        assert [(file.name, file.size) for file in result.artifacts] == [("deep/er/made.txt", 4)]
+        assert result.artifacts[0].path == executor.work_dir / "deep" / "er" / "made.txt"
+        assert result.artifacts[0].path.read_text() == "made"
+
+    async def test_files_of_the_host_are_in_the_workspace(self, make, tmp_path):
+        (tmp_path / "given.txt").write_text("given")
+        executor = await make(work_dir=tmp_path)
+        (tmp_path / "later.txt").write_text("later")
+        assert await out(executor, "print(open('given.txt').read(), open('later.txt').read())") == "given later\n"
+
+    async def test_single_files_are_uploaded_and_downloaded(self, executor, tmp_path):
+        (tmp_path / "up.bin").write_bytes(bytes(range(256)) * 5000)
+        await executor.upload(tmp_path / "up.bin", "in/up.bin")
+        assert await out(executor, "import os; print(os.path.getsize('in/up.bin'))") == "1280000\n"
+        assert "in/up.bin" in await executor.list_files()
+        await executor.download("in/up.bin", tmp_path / "down.bin")
+        assert (tmp_path / "down.bin").read_bytes() == (tmp_path / "up.bin").read_bytes()
+
+
+class TestIsolation:
+    async def test_writable_folders_can_be_written(self, executor) -> None:
+        for path in ["/workspace", "/tmp", "~"]:
+            with case(path):
+                await out(executor, f"import os; open(os.path.expanduser('{path}/own'), 'w').write('x')")
+
+
+class TestLimits:
+    async def test_a_session_that_has_most_of_its_memory_is_restored(self, backend):
+        backend.require_memory_group()
+        if not backend.session:
+            return
+        async with backend.make(limits=Limits(memory="300m", workspace="4m", tmp="4m")) as executor:
+            await out(executor, "heap = bytearray(b'x') * (160 << 20)")
+            for code in (
+                "1",
+                "more = []\nwhile True: more.append(bytearray(1 << 20))",
+                "heap[::4096] = b'y' * len(heap[::4096])",
+            ):
+                result = await run(executor, code)
+                assert not [note for note in result.notes if "No checkpoint" in note], result
+                if code != "1":
+                    assert (result.outcome, result.state) == ("oom", "restored"), result
+                    assert result.output == MEMORY_LINES["restored"]
+            assert await out(executor, "len(heap) >> 20, heap[0]") == "(160, 120)\n"
+
+
+@ON_BUBBLEWRAP
+class TestPersistence:
+    async def test_variables_persist_in_a_session_only(self, backend, executor):
+        await out(executor, "remembered = 1")
+        assert await out(executor, "print('remembered' in globals())") == f"{backend.session}\n"
+
+    async def test_killed_block_loses_no_state(self, backend, executor) -> None:
+        for code in ["import time; time.sleep(60)", "import os; os.abort()"]:
+            with case(code):
+                await out(executor, "before = 1")
+                executor.sandbox.timeout = 3
+                result = await run(executor, f"before = 2\n{code}")
+                executor.sandbox.timeout = 30
+                assert result.state == ("restored" if backend.session else "kept")
+                assert await out(executor, "print(globals().get('before'))") == ("1\n" if backend.session else "None\n")
+
+    async def test_files_persist(self, executor):
+        await out(executor, "open('kept.txt', 'w').write('x'); open('/tmp/kept.txt', 'w').write('x')")
+        assert await out(executor, "ls kept.txt /tmp/kept.txt", "sh") == "/tmp/kept.txt\nkept.txt\n"
+
+    async def test_checkpoint_needs_a_session(self, backend, executor):
+        if not backend.session:
+            with pytest.raises(ValueError, match="mode='session'"):
+                await executor.checkpoint()
+            return
+        await out(executor, "x = 1")
+        await executor.checkpoint()
+        await out(executor, "x = 2")
+        await executor.rollback()
+        assert await out(executor, "print(x)") == "1\n"
+
+
+@EACH_ONCE
+class TestLifecycle:
+    async def test_restart_brings_a_new_sandbox_with_the_same_files(self, backend, make, tmp_path):
+        executor = await make(fresh=backend.session, work_dir=tmp_path)
+        await out(executor, "x = 1; open('kept.txt', 'w').write('k'); open('/tmp/gone.txt', 'w').write('g')")
+        await executor.restart()
+        code = "import os; print('x' in globals(), os.path.exists('kept.txt'), os.path.exists('/tmp/gone.txt'))"
+        assert await out(executor, code) == "False True False\n"
+
+    async def test_any_event_loop_may_use_the_sandbox(self, executor):
+        texts = []
+        thread = threading.Thread(target=lambda: texts.append(asyncio.run(out(executor, "print('elsewhere')"))))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        assert texts == ["elsewhere\n"]
+
+    async def test_death_of_the_sandbox_is_an_exception_and_the_next_block_says_what_is_lost(self, backend, make):
+        executor = await make(fresh=backend.session)
+        executing = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(backend.kill, executor)
+        with pytest.raises(SandboxDied):
+            await executing
+        result = await run(executor, "print('next')")
+        assert (result.output, result.state) == ("next\n", "lost")
+        assert (await run(executor, "print('again')")).state == "kept"
+
+    async def test_config_makes_an_equal_executor(self, backend):
+        executor = backend.make(
+            timeout=7, limits=Limits(pids=77), environment={"A": "b"}, allow_domains=["*.ok.example:1"]
+        )
+        loaded = CodeExecutor.load_component(executor.dump_component())
+        assert type(loaded) is backend.kind
+        config = loaded.dump_component().config
+        assert config == executor.dump_component().config
+        assert (config["mode"], config["timeout"], config["limits"]["pids"]) == (backend.mode, 7, 77)
+        assert config["environment"] == {"A": "${A}"}  # never the value
+        assert config["allow_domains"] == ["*.ok.example:1"]
+
+    async def test_options_of_the_start_take_effect(self, make):
+        def double(x: int) -> int:
+            """Twice x."""
+            return 2 * x
+
+        executor = await make(functions=[double], init_command="echo made > made.txt", **AT_THE_START)
+        code = "import sys; from functions import double; print(double(21), open('made.txt').read().strip())"
+        assert await out(executor, code) == "42 made\n"
+
+    async def test_stop_may_be_repeated_or_come_before_start_and_nothing_runs_after_it(self, backend):
+        executor = backend.make_fresh()
+        await executor.stop()
+        try:
+            await executor.start()
+            await executor.start()
+            await out(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '64321'])")
+        finally:
+            await asyncio.gather(executor.stop(), executor.stop())
+            await executor.stop()
+        with pytest.raises(SandboxNotStarted):
+            await run(executor, "print(1)")
+        left = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                left.append(Path("/proc", name, "cmdline").read_bytes())  # noqa: ASYNC240 - it is no disk
+            except OSError:
+                continue
+        assert not [line for line in left if b"64321" in line]

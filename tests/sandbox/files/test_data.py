@@ -1,0 +1,295 @@
+"""`data=`: files and folders of the host that the code can read in /data, and not write."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ExecutorPool,
+    SandboxStartError,
+)
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.backends.docker import data_mounts
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.option_parsing import parse_options
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
+from tests.abuse.engine_proxy import engine_proxy
+from tests.abuse.subject import Kind
+from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.sandboxes import out
+
+KINDS = [Kind("docker", "session"), Kind("bubblewrap", "process")]
+LOOK = """
+    import json, os
+    print(json.dumps([open("/data/one.csv").read(), sorted(os.listdir("/data")), sorted(os.listdir("/data/folder")),
+                      open("/data/folder/link").read(), os.readlink("/data/folder/away"), open("/data/linked.csv").read()]))
+"""
+SEEN = [
+    "a,b\n1,2\n",
+    ["folder", "linked.csv", "one.csv"],
+    ["away", "below", "link", "x.txt"],
+    "x",
+    "/etc/shadow",
+    "linked",
+]
+WRITE = """
+    import errno, json, os
+    def attempt(function, *arguments):
+        try:
+            function(*arguments)
+        except OSError as error:
+            return errno.errorcode[error.errno]
+    print(json.dumps([
+        attempt(open, "/data/one.csv", "a"), attempt(os.truncate, "/data/one.csv", 0), attempt(open, "/data/new", "w"),
+        attempt(open, "/data/folder/new", "w"), attempt(os.remove, "/data/folder/x.txt"), attempt(os.mkdir, "/data/folder/d"),
+        attempt(os.rename, "/data/one.csv", "/data/two.csv"), attempt(os.link, "/data/folder/x.txt", "/data/folder/y"),
+        attempt(os.symlink, "x", "/data/folder/s"), attempt(os.chmod, "/data/one.csv", 0o777),
+        attempt(os.chmod, "/data/folder", 0o777), attempt(os.chmod, "/data", 0o777), attempt(os.utime, "/data/one.csv"),
+        attempt(os.setxattr, "/data/one.csv", "user.x", b"1"), attempt(os.chown, "/data/one.csv", 65534, 65534),
+        attempt(os.open, "/data/folder", os.O_RDWR | os.O_TMPFILE),
+    ]))
+"""
+REFUSED = {"EROFS", "EACCES", "EPERM"}
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder with a file, a folder and symbolic links."""
+    with open_folder() as root:
+        (root / "one.csv").write_text("a,b\n1,2\n")
+        (root / "real.csv").write_text("linked")
+        (root / "linked.csv").symlink_to("real.csv")
+        inner = root / "folder"
+        (inner / "below").mkdir(parents=True)
+        (inner / "x.txt").write_text("x")
+        (inner / "link").symlink_to("x.txt")
+        (inner / "away").symlink_to("/etc/shadow")
+        yield root
+
+
+def entries(folder: Path) -> list[Path | str]:
+    return [folder / "one.csv", f"{folder}/folder/", folder / "linked.csv"]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    request.getfixturevalue("docker_engine" if chosen.engine == "docker" else "bubblewrap")
+    return chosen
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(kind: Kind, folder: Path) -> AsyncIterator[SandboxCodeExecutor]:
+    async with kind.make(data=entries(folder)) as started:
+        yield started
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_files_and_folders_are_in_data(executor: SandboxCodeExecutor) -> None:
+    assert json.loads(await out(executor, LOOK)) == SEEN
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_data_can_be_opened_again_after_a_change_on_the_host(executor: SandboxCodeExecutor, folder: Path) -> None:
+    (folder / "folder/x.txt").write_text("new")
+    try:
+        assert await out(executor, "print(open('/data/folder/x.txt').read())") == "new\n"
+    finally:
+        (folder / "folder/x.txt").write_text("x")
+
+
+async def test_root_in_a_writable_container_can_not_write_data(sandbox_image: str, folder: Path) -> None:
+    async with DockerCommandLineCodeExecutor(data=entries(folder), user="0:0", read_only=False) as executor:
+        assert [each for each in json.loads(await out(executor, WRITE)) if each not in REFUSED] == []
+
+
+async def test_data_that_the_sandboxs_user_can_not_read_fails_the_start(kind: Kind, tmp_path: Path) -> None:
+    if kind.engine == "bubblewrap":
+        pytest.skip("its user is this one, or can't reach the folder at all")
+    (tmp_path / "closed.csv").write_text("1")
+    (tmp_path / "closed.csv").chmod(0o600)
+    (tmp_path / "closed").mkdir(0o700)
+    for name in ("closed.csv", "closed"):
+        path = tmp_path / name
+        with pytest.raises(SandboxStartError) as caught:
+            await kind.make(data=[path]).start()
+        assert str(caught.value) == (
+            f"data='{path}' can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {path}`)"
+        )
+
+
+async def test_data_that_has_gone_fails_the_start(kind: Kind, tmp_path: Path) -> None:
+    path = tmp_path / "gone.csv"
+    path.touch()
+    executor = kind.make(data=[path])
+    path.unlink()
+    with pytest.raises(SandboxStartError) as caught:
+        await executor.start()
+    assert str(caught.value) == f"data='{path}': there is no such file or folder"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("big.csv", TypeError, "data is one string: give a list, ['big.csv']"),
+        (Path("big.csv"), TypeError, "data is one path: give a list, ['big.csv']"),
+        (["none.csv"], ValueError, "data='none.csv': there is no such file or folder"),
+        (
+            ["one/x", "two/x"],
+            ValueError,
+            "data= has two entries that would be /data/x: 'one/x' and 'two/x'. Rename one, or give a folder with both",
+        ),
+        (["/"], ValueError, "data='/' can't be shown to the sandbox: it describes or controls this machine"),
+        (["/proc/self"], ValueError, "data='/proc/self' can't be shown to the sandbox"),
+        (["socket"], ValueError, "data='socket' is neither a file nor a folder"),
+        (["-rf"], ValueError, "data='-rf': The file name `-rf` has a part that begins with `-`"),
+        (["circle"], ValueError, "data='circle' can't be read: "),
+        (["a\0b"], ValueError, "data='a\\x00b' is not a path"),
+        (["one/x"] * 101, ValueError, "data= has 101 entries, and at most 100 are allowed: give a folder of them"),
+    ],
+)
+def test_wrong_data_is_refused_at_construction(
+    given: Any, error: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one/x", "two/x", "-rf"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    Path("circle").symlink_to("circle")
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind("socket")
+        with pytest.raises(error) as caught:
+            parse_options(DockerOptions, {"data": given})
+    assert str(caught.value).startswith(words)
+
+
+def test_other_mounts_in_data_are_refused(tmp_path: Path) -> None:
+    volumes = {"/opt": {"bind": "/data/x", "mode": "ro"}}
+    with pytest.raises(ValueError, match=r"extra_volumes= mounts /data/x, and /data is for data=: use another path"):
+        parse_options(DockerOptions, {"data": [tmp_path], "extra_volumes": volumes})
+    with pytest.raises(ValueError, match=r"readable='/data/x' is in /data, which is for data=: give it there"):
+        parse_options(BubblewrapOptions, {"data": [tmp_path], "readable": ["/data/x"]})
+
+
+def test_k_folders_that_code_could_replace_by_links_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "bound" / "sub").mkdir(parents=True)
+    (tmp_path / "bound" / "out").symlink_to(tmp_path)
+    (tmp_path / "alias").symlink_to("bound")
+    (tmp_path / "in").symlink_to("bound/sub")
+    bound = {"bind_dir": tmp_path / "bound"}
+    for path in ("bound/sub", "bound/out", "alias/sub", "in"):
+        for kind, option in ((DockerOptions, "data"), (BubblewrapOptions, "data"), (BubblewrapOptions, "readable")):
+            with pytest.raises(
+                ValueError, match=rf"{option}='.*' is in bind_dir=, where code could replace it by a link"
+            ):
+                parse_options(kind, {**bound, option: [tmp_path / path]})
+    (tmp_path / "beside").mkdir()
+    parse_options(BubblewrapOptions, {**bound, "data": [tmp_path / "beside"], "readable": [tmp_path / "bound"]})
+
+
+def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.csv").touch()
+    for kind in (DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor):
+        config = kind(data=["one.csv", tmp_path]).dump_component()
+        assert config.config["data"] == ["one.csv", str(tmp_path)]
+        loaded = CodeExecutor.load_component(config)
+        assert isinstance(loaded, SandboxCodeExecutor)
+        assert loaded.sandbox.options.data == ["one.csv", str(tmp_path)]
+
+
+def test_a_pool_and_its_executors_must_have_the_same_data(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the executor and its pool differ in data"):
+        ExecutorPool(data=[tmp_path]).executor(data=[])
+
+
+# An engine on another machine
+
+
+@pytest.fixture
+def remote(sandbox_image: str) -> Iterator[str]:
+    """The address of an engine that is reached over a network."""
+    with engine_proxy(network=True) as proxy:
+        yield proxy.address
+
+
+def volumes() -> set[str]:
+    with closing(connect()) as client:
+        return {volume["Name"] for volume in client.volumes()["Volumes"] or ()}
+
+
+async def test_an_engine_elsewhere_is_sent_the_data(remote: str, folder: Path) -> None:
+    before = volumes()
+    os.mkfifo(folder / "folder/pipe")
+    try:
+        async with DockerCommandLineCodeExecutor(
+            data=entries(folder), docker_host=remote, progress=(lines := []).append
+        ) as executor:
+            assert json.loads(await out(executor, LOOK)) == SEEN
+            assert [each for each in json.loads(await out(executor, WRITE)) if each not in REFUSED] == []
+            assert len(volumes() - before) == 1
+    finally:
+        (folder / "folder/pipe").unlink()
+    assert lines == ["sending the files of data= to the Docker engine"]
+    assert await eventually(lambda: volumes() <= before)
+
+
+async def eventually(check: Any) -> bool:
+    for _ in range(100):
+        if check():
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (
+            "MAX_BYTES",
+            "data= is larger than 10 bytes, and the Docker engine is on another machine, to which at most 10 bytes in ",
+        ),
+        ("MAX_FILES", "data= has more than 10 files, and the Docker engine is on another machine"),
+    ],
+)
+async def test_more_data_than_is_sent_fails_the_start(
+    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
+) -> None:
+    monkeypatch.setattr(data_mounts, limit, 10)
+    for number in range(11):
+        (tmp_path / str(number)).write_text("x")
+    with pytest.raises(SandboxStartError) as caught:
+        await DockerCommandLineCodeExecutor(data=[tmp_path], docker_host=remote).start()
+    assert str(caught.value).startswith(words)
+    assert "extra_volumes=" in str(caught.value)
+
+
+async def test_a_cancelled_start_ends_the_transfer(
+    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = volumes()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(3 * 1024**3)  # takes no room, and more time than the test has
+    sending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    executor = DockerCommandLineCodeExecutor(
+        data=[tmp_path], docker_host=remote, progress=lambda _: loop.call_soon_threadsafe(sending.set)
+    )
+    starting = asyncio.ensure_future(executor.start())
+    await sending.wait()
+    await asyncio.sleep(0.1)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert await eventually(lambda: volumes() <= before)

@@ -1,0 +1,142 @@
+"""What of `work_dir` does not go into the sandbox, and how that is said: with each result, and with what helps."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxFileError,
+)
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.abuse.lag import MOST_EXCESS_S, median_excess
+from tests.abuse.subject import Kind
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import out, run
+
+MIB = 1024**2
+SMALL = Limits(workspace="1m", files=100)
+KINDS = pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], ids=str)
+# The host decides, by its own folder.
+ONE_KIND = pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str)
+
+
+def make(kind: Kind, **options: Any) -> SandboxCodeExecutor:
+    """Make an executor, with a sandbox that an earlier test has used if possible."""
+    backend = DockerCommandLineCodeExecutor if kind.engine == "docker" else BubblewrapCommandLineCodeExecutor
+    return reused.executor(backend, mode=kind.mode, **options)
+
+
+def sparse(path: Path, size: int) -> None:
+    """Make a file that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.fixture(autouse=True)
+def engines(request: pytest.FixtureRequest, kind: Kind) -> None:
+    request.getfixturevalue("docker_engine" if kind.engine == "docker" else "bubblewrap")
+
+
+@ONE_KIND
+async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: Kind, tmp_path: Path) -> None:
+    sparse(tmp_path / "large.csv", 120 * MIB)
+    (tmp_path / "link").symlink_to("large.csv")
+    note = (
+        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
+        "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
+    )
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+        result = await run(executor, "open('large.csv')")
+        assert result.error is not None
+        assert result.error.type == "FileNotFoundError"
+        # What no limit can change is said once.
+        assert sorted(result.notes) == [note, "Not sent to the sandbox: link is a symbolic link."]
+        for _ in range(2):
+            assert (await run(executor, "print(1)")).notes == (note,)
+        await executor.upload(tmp_path / "large.csv")
+        assert await out(executor, "import os; print(os.path.getsize('large.csv'))") == f"{120 * MIB}\n"
+
+
+@ONE_KIND
+async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Path) -> None:
+    for number in range(30):
+        sparse(tmp_path / f"large{number:02}", 120 * MIB)
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+        notes = (await run(executor, "print(1)")).notes
+    assert len(notes) == 9
+    assert notes[-1] == "Not sent to the sandbox: 22 more files."
+
+
+@KINDS
+async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(kind: Kind, tmp_path: Path) -> None:
+    for number in range(3):
+        sparse(tmp_path / str(number), 3 * MIB)
+    executor = kind.make(work_dir=tmp_path, limits=Limits(memory="1g", workspace="8m"))
+    text = (
+        "the files of work_dir do not fit into the sandbox: 3 files need 9,437,184 bytes, and its workspace has 8,388,608 "
+        "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='25m', files=...), within its "
+        "memory='1g' (--disk 25m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
+    )
+    with pytest.raises(SandboxFileError) as caught:
+        await executor.start()
+    assert (str(caught.value), caught.value.errno) == (text, errno.ENOSPC)
+    await executor.stop()
+    async with kind.make(work_dir=tmp_path, limits=Limits(workspace="25m")) as larger:
+        assert await out(larger, "import os; print(os.path.getsize('2'))") == f"{3 * MIB}\n"
+
+
+@KINDS
+async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind: Kind, tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(
+        SandboxFileError, match=r"150 files need 0 bytes, .* for at most 100 files and folders.*files=\.\.\."
+    ):
+        await make(kind, work_dir=tmp_path, limits=SMALL).start()
+
+
+@KINDS
+async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
+        await run(executor, "print(1)")
+        sparse(tmp_path / "new", 2 * MIB)
+        for _ in range(2):
+            (note,) = (await run(executor, "print(1)")).notes
+            assert note == (
+                "Not sent to the sandbox: new could not be written there (No space left on device; "
+                "limits=Limits(workspace=..., files=...) makes room)."
+            )
+
+
+@ONE_KIND
+async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    for number in range(10_050):
+        (full / str(number)).touch()
+    async with make(kind, work_dir=tmp_path / "work") as executor:
+        await run(executor, "open('mine', 'w').write('mine')")
+        assert (await executor.download("mine", full / "mine")).read_text() == "mine"
+        # Its name is the user's own choice, too.
+        assert (await executor.download("mine", full / ".envrc")).read_text() == "mine"
+
+
+@ONE_KIND
+async def test_a_work_dir_with_many_files_does_not_hold_up_the_event_loop(kind: Kind, tmp_path: Path) -> None:
+    for number in range(2000):
+        (tmp_path / str(number)).write_bytes(os.urandom(100))
+    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+
+        async def change_all() -> None:
+            for number in range(2000):
+                os.utime(tmp_path / str(number))
+            for _ in range(3):
+                await run(executor, "print(1)")
+
+        assert await median_excess(change_all) < MOST_EXCESS_S

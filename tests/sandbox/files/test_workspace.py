@@ -1,0 +1,280 @@
+"""The host's side of the workspace: what is sent, what is stored, and what neither can be talked into."""
+
+import errno
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from codeact_sandbox.files.host_folder import Skipped
+from codeact_sandbox.files.workspace import HostFile, Workspace
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError
+from codeact_sandbox.types.filenames import MAX_DEPTH
+from tests.sandbox.files.workspaces import names, send
+
+
+class TestPrepare:
+    def test_creates_the_folder_and_its_parents_and_leaves_nothing_in_it(self, tmp_path: Path):
+        workspace = Workspace(tmp_path / "a" / "b")
+        workspace.prepare()
+        workspace.prepare()
+        assert list((tmp_path / "a" / "b").iterdir()) == []
+
+    def test_making_a_workspace_touches_nothing(self, root: Path):
+        Workspace(root)
+        assert not root.exists()
+
+    def test_file_instead_of_the_folder_is_an_error(self, root: Path):
+        root.write_text("I am a file")
+        with pytest.raises(SandboxFileError, match="Use another name, or remove it") as caught:
+            Workspace(root).prepare()
+        assert caught.value.errno == errno.EEXIST
+        assert isinstance(caught.value, OSError)
+        assert isinstance(caught.value, SandboxError)
+
+    def test_a_folder_that_can_not_be_created(self):
+        folder = Path("/proc/sys/codeact-work") if sys.platform == "linux" else Path("/dev/codeact-work")
+        with pytest.raises(SandboxFileError, match=f"The work_dir {folder} can't be used: ") as caught:
+            Workspace(folder).prepare()
+        assert "no longer" not in str(caught.value)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_missing_permission_is_an_error(self, root: Path):
+        root.mkdir(mode=0o500)
+        with pytest.raises(SandboxFileError, match="Change the owner or mode"):
+            Workspace(root).prepare()
+
+    def test_hosts_without_folder_descriptors_get_an_error_with_advice(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+        with pytest.raises(SandboxFileError, match="needs Linux or macOS; on Windows, run this inside WSL 2"):
+            Workspace(root).prepare()
+
+
+class TestOutgoing:
+    def test_everything_is_sent_first_and_then_only_changes(self, workspace: Workspace, root: Path):
+        (root / "data").mkdir()
+        (root / "data" / "b.csv").write_text("1,2")
+        (root / "a.sh").write_text("echo")
+        (root / "a.sh").chmod(0o700)
+        assert workspace.outgoing() == [
+            HostFile("a.sh", 4, 0o755, root / "a.sh"),
+            HostFile("data/b.csv", 3, 0o644, root / "data" / "b.csv"),
+        ]
+        assert send(workspace) == {"a.sh": b"echo", "data/b.csv": b"1,2"}
+        assert send(workspace) == {}
+        (root / "data" / "b.csv").write_text("1,2,3")
+        (root / "new").write_text("")
+        assert send(workspace) == {"data/b.csv": b"1,2,3", "new": b""}
+        assert workspace.skipped == []
+
+    def test_a_file_that_was_not_marked_is_returned_again(self, workspace: Workspace, root: Path):
+        (root / "a").write_text("1")
+        assert names(workspace.outgoing()) == ["a"]
+        assert names(workspace.outgoing()) == ["a"]
+
+    def test_an_immediate_change_of_the_same_size_is_detected(self, workspace: Workspace, root: Path):
+        """Many rounds, because the file's times may not have moved on between two writes."""
+        for number in range(100, 200):
+            (root / "n").write_text(str(number))
+            assert send(workspace) == {"n": str(number).encode()}
+            assert send(workspace) == {}
+
+    def test_a_change_without_a_change_of_the_stat_is_detected(
+        self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As on kernels whose file times move in ticks: all the files' times are one and the same."""
+        monkeypatch.setattr("codeact_sandbox.files.workspace.signature_of", lambda status: (0, 0, 0, 0))
+        # A tick is much shorter than that; but the test may be held up between two steps.
+        monkeypatch.setattr("codeact_sandbox.files.workspace._FRESH_NS", 60 * 10**9)
+        (root / "n").write_text("1")
+        assert send(workspace) == {"n": b"1"}
+        assert send(workspace) == {}
+        (root / "n").write_text("2")
+        assert send(workspace) == {"n": b"2"}
+        workspace.store("n", 0o644, [b"3"])
+        assert send(workspace) == {}
+        (root / "n").write_text("4")
+        assert send(workspace) == {"n": b"4"}
+
+    def test_a_change_with_its_time_set_back_and_a_new_mode(self, workspace: Workspace, root: Path):
+        (root / "a").write_text("1")
+        os.utime(root / "a", (1, 1))
+        send(workspace)
+        (root / "a").write_text("2")
+        os.utime(root / "a", (1, 1))
+        assert send(workspace) == {"a": b"2"}
+        (root / "a").chmod(0o755)
+        assert [(file.name, file.mode) for file in workspace.outgoing()] == [("a", 0o755)]
+
+    def test_changed_between_scan_and_mark(self, workspace: Workspace, root: Path):
+        (root / "a").write_text("old")
+        files = workspace.outgoing()
+        content = b"".join(workspace.read(files[0]))
+        (root / "a").write_text("newer")
+        workspace.mark_synced(["a"])
+        assert content == b"old"
+        assert send(workspace) == {"a": b"newer"}
+
+    def test_deletion_is_not_propagated_and_the_file_can_come_back(self, workspace: Workspace, root: Path):
+        (root / "a").write_text("1")
+        send(workspace)
+        (root / "a").unlink()
+        assert workspace.outgoing() == []
+        (root / "a").write_text("1")
+        assert send(workspace) == {"a": b"1"}
+
+    def test_links_are_skipped_and_reported_once(self, workspace: Workspace, root: Path, outside: Path):
+        (root / "file").symlink_to(outside / "canary.txt")
+        (root / "folder").symlink_to(outside)
+        (root / "loop").symlink_to(root / "loop")
+        (root / "self").symlink_to(root)
+        (root / "real").write_text("x")
+        assert names(workspace.outgoing()) == ["real"]
+        assert sorted(workspace.skipped, key=lambda entry: entry.name) == [
+            Skipped(name, "is a symbolic link.") for name in ("file", "folder", "loop", "self")
+        ]
+        workspace.outgoing()
+        assert workspace.skipped == []
+        (root / "file").unlink()
+        workspace.outgoing()
+        (root / "file").symlink_to(outside)
+        workspace.outgoing()
+        assert workspace.skipped == [Skipped("file", "is a symbolic link.")]
+
+    def test_fifo_socket_and_device_are_skipped_without_opening(self, root: Path, workspace: Workspace):
+        os.mkfifo(root / "fifo")
+        with socket.socket(socket.AF_UNIX) as listener:
+            here = Path.cwd()
+            os.chdir(root)  # the path of a socket is short
+            try:
+                listener.bind("socket")
+            finally:
+                os.chdir(here)
+            assert workspace.outgoing() == []
+        assert {(entry.name, entry.reason) for entry in workspace.skipped} == {
+            ("fifo", "is not a regular file."),
+            ("socket", "is not a regular file."),
+        }
+
+    def test_a_sparse_terabyte_is_skipped_by_size(self, workspace: Workspace, root: Path):
+        with (root / "sparse").open("wb") as file:
+            file.truncate(1024**4)
+        (root / "small").write_text("x")
+        assert names(workspace.outgoing()) == ["small"]
+        for _ in range(2):
+            assert [(entry.name, entry.limit) for entry in workspace.skipped] == [("sparse", True)]
+            assert workspace.skipped[0].reason == (
+                "has 1,099,511,627,776 bytes; at most 104,857,600 are sent. upload() sends it once, data= shows it in "
+                "/data without copying it, and bind_dir= mounts a folder that can be written."
+            )
+            workspace.outgoing()
+
+    def test_size_caps_at_their_edges(self, root: Path):
+        workspace = Workspace(root, max_file_bytes=10, max_total_bytes=25)
+        workspace.prepare()
+        for name, size in {"a": 10, "b": 11, "c": 10, "d": 6, "e": 5}.items():
+            (root / name).write_bytes(b"x" * size)
+        assert names(workspace.outgoing()) == ["a", "c", "e"]
+        mount = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
+        assert workspace.skipped == [
+            Skipped("b", f"has 11 bytes; at most 10 are sent. upload() sends it once, {mount}", limit=True),
+            Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
+        ]
+
+    def test_too_many_files_are_refused(self, root: Path):
+        workspace = Workspace(root, max_files=5)
+        workspace.prepare()
+        for number in range(5):
+            (root / str(number)).write_text("x")
+        assert len(workspace.outgoing()) == 5
+        assert workspace.skipped == []
+        (root / "5").write_text("x")
+        assert len(workspace.outgoing()) == 5
+        assert [entry.name for entry in workspace.skipped] == ["."]
+        assert "more than 5 files" in workspace.skipped[0].reason
+
+    def test_the_number_of_folders_is_limited(self, root: Path):
+        workspace = Workspace(root, max_files=5)
+        workspace.prepare()
+        for number in range(50):
+            (root / str(number)).mkdir()
+        assert workspace.outgoing() == []
+        assert [entry.name for entry in workspace.skipped] == ["."]
+
+    def test_a_folder_that_is_too_deep_is_reported(self, workspace: Workspace, root: Path):
+        deepest = root.joinpath(*["d"] * (MAX_DEPTH - 1))
+        deepest.mkdir(parents=True)
+        (deepest / "f").write_text("x")
+        (deepest / "d").mkdir()
+        (deepest / "d" / "f").write_text("x")
+        assert names(workspace.outgoing()) == ["d/" * (MAX_DEPTH - 1) + "f"]
+        assert [entry.name for entry in workspace.skipped] == ["d/" * (MAX_DEPTH - 1) + "d"]
+
+    @pytest.mark.skipif(sys.platform == "darwin", reason="macOS refuses such names itself")
+    def test_names_that_can_not_be_sent_are_skipped_and_printable(self, workspace: Workspace, root: Path):
+        for name in (b"un\xffdecodable", b"new\nline", b"-option", b"back\\slash"):
+            (root / os.fsdecode(name)).write_text("x")
+        assert workspace.outgoing() == []
+        shown = {entry.name: entry.reason for entry in workspace.skipped}
+        assert set(shown) == {"un\\udcffdecodable", "new\\nline", "-option", "back\\slash"}
+        assert "not valid Unicode" in shown["un\\udcffdecodable"]
+        assert all(text.isprintable() for text in [*shown, *shown.values()])
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_unreadable_things_are_skipped(self, workspace: Workspace, root: Path):
+        (root / "file").touch(mode=0)
+        (root / "folder").mkdir(mode=0)
+        assert workspace.outgoing() == []
+        assert {entry.name for entry in workspace.skipped} == {"file", "folder"}
+
+    def test_a_removed_folder_is_an_error(self, workspace: Workspace, root: Path):
+        root.rmdir()
+        with pytest.raises(SandboxFileError, match="no longer exists"):
+            workspace.outgoing()
+
+
+class TestRead:
+    def test_file_is_read_in_chunks(self, workspace: Workspace, root: Path):
+        content = os.urandom(600_000)
+        (root / "big").write_bytes(content)
+        chunks = list(workspace.read(workspace.outgoing()[0]))
+        assert [len(chunk) for chunk in chunks] == [262_144, 262_144, 75_712]
+        assert b"".join(chunks) == content
+
+    def test_file_that_has_grown_or_shrunk_since_the_scan(self, workspace: Workspace, root: Path):
+        (root / "a").write_text("12345")
+        (file,) = workspace.outgoing()
+        (root / "a").write_text("1234567")
+        assert list(workspace.read(file)) == [b"12345"]
+        (root / "a").write_text("123")
+        assert list(workspace.read(file)) == [b"123"]
+
+    @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "gone"])
+    def test_file_that_was_replaced_after_the_scan(self, workspace: Workspace, root: Path, outside: Path, kind: str):
+        (root / "a").write_text("12345")
+        (file,) = workspace.outgoing()
+        (root / "a").unlink()
+        if kind == "link":
+            (root / "a").symlink_to(outside / "canary.txt")
+        elif kind == "fifo":
+            os.mkfifo(root / "a")
+        elif kind == "folder":
+            (root / "a").mkdir()
+        with pytest.raises(SandboxFileError, match="Can't read `a`"):
+            list(workspace.read(file))
+
+    def test_folder_that_was_replaced_by_a_link_after_the_scan(self, workspace: Workspace, root: Path, outside: Path):
+        (root / "sub").mkdir()
+        (root / "sub" / "canary.txt").write_text("mine")
+        (file,) = workspace.outgoing()
+        assert list(workspace.read(file)) == [b"mine"]
+        shutil.rmtree(root / "sub")
+        (root / "sub").symlink_to(outside)
+        assert file.path.read_text() == "alive"  # what following the link would have given away
+        with pytest.raises(SandboxFileError, match="symbolic link"):
+            list(workspace.read(file))

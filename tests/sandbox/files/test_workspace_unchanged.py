@@ -1,0 +1,144 @@
+"""When the host's folder need not be looked through: never where something in it may have changed."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from codeact_sandbox.files.workspace import Workspace
+from tests.sandbox.files.workspaces import send
+
+DEADLINE_S = 20.0
+
+
+def settle(workspace: Workspace) -> None:
+    """Look until nothing need be looked at any more."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not workspace.unchanged():
+        assert time.monotonic() < deadline
+        assert send(workspace) == {}
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path / "work")
+    workspace.prepare()
+    (workspace.root / "a.txt").write_text("one")
+    (workspace.root / "sub" / "deep").mkdir(parents=True)
+    (workspace.root / "sub" / "deep" / "b.txt").write_text("two")
+    (workspace.root / "link").symlink_to("a.txt")
+    return workspace
+
+
+def test_a_folder_that_was_just_scanned_does_not_count_as_unchanged(workspace: Workspace) -> None:
+    assert not workspace.unchanged()
+    assert list(send(workspace)) == ["a.txt", "sub/deep/b.txt"]
+    assert not workspace.unchanged()
+    assert send(workspace) == {}
+    # Two looks at nothing new, but not far enough from each other for the ticks of the times.
+    fresh = Workspace(workspace.root)
+    assert list(send(fresh)) == ["a.txt", "sub/deep/b.txt"]
+    assert send(fresh) == send(fresh) == {}
+    settle(workspace)
+    assert workspace.unchanged()
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "other words of the same length": (lambda root: (root / "a.txt").write_text("eno"), ["a.txt"]),
+    "more words in a folder": (lambda root: (root / "sub/deep/b.txt").write_text("three"), ["sub/deep/b.txt"]),
+    "another mode": (lambda root: (root / "a.txt").chmod(0o755), ["a.txt"]),
+    "a time set back": (lambda root: os.utime(root / "a.txt", ns=(0, 0)), ["a.txt"]),
+    "a new file": (lambda root: (root / "c.txt").write_text(""), ["c.txt"]),
+    "a new file in a folder": (lambda root: (root / "sub/c.txt").write_text(""), ["sub/c.txt"]),
+    "another file of the same name": (lambda root: _replace(root / "a.txt"), ["a.txt"]),
+    "a file that is gone": (lambda root: (root / "a.txt").unlink(), []),
+    "a folder that is gone": (lambda root: shutil.rmtree(root / "sub"), []),
+    "another folder of the same name": (lambda root: _move_away(root / "sub/deep"), ["sub/deep/new.txt"]),
+    "a link in place of a folder": (lambda root: _link(root / "sub/deep"), []),
+}
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text("one")
+    shutil.copystat(path, other)
+    other.replace(path)
+
+
+def _move_away(folder: Path) -> None:
+    shutil.move(folder, folder.parents[2] / "away")
+    folder.mkdir()
+    (folder / "new.txt").write_text("")
+
+
+def _link(folder: Path) -> None:
+    away = folder.parents[2] / "away"
+    shutil.move(folder, away)
+    folder.symlink_to(away)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_detected_by_the_next_check(workspace: Workspace, change: str) -> None:
+    send(workspace)
+    settle(workspace)
+    make, found = CHANGES[change]
+    make(workspace.root)
+    assert not workspace.unchanged()
+    assert list(send(workspace)) == found
+    settle(workspace)
+
+
+def test_files_from_the_sandbox_are_detected_and_not_sent_back(workspace: Workspace) -> None:
+    send(workspace)
+    settle(workspace)
+    workspace.store("made.txt", 0o644, [b"made"])
+    assert not workspace.unchanged()
+    settle(workspace)
+
+
+def test_a_file_that_has_not_been_sent_is_found_each_time(workspace: Workspace) -> None:
+    send(workspace)
+    settle(workspace)
+    (workspace.root / "c.txt").write_text("three")
+    for _ in range(3):
+        assert [file.name for file in workspace.outgoing()] == ["c.txt"]
+        assert not workspace.unchanged()
+        time.sleep(0.06)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_can_not_be_opened_is_scanned_again_each_time(workspace: Workspace) -> None:
+    (workspace.root / "sub").chmod(0)
+    for _ in range(3):
+        send(workspace)
+        time.sleep(0.06)
+    assert not workspace.unchanged()
+    (workspace.root / "sub").chmod(0o755)
+    assert list(send(workspace)) == ["sub/deep/b.txt"]
+
+
+def test_a_folder_over_its_limits_is_scanned_each_time(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, max_files=3)
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text("")
+    for _ in range(3):
+        send(workspace)
+        time.sleep(0.06)
+    assert not workspace.unchanged()
+
+
+def test_a_folder_reached_through_a_link_and_moved(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(workspace.root)
+    linked = Workspace(tmp_path / "linked")
+    send(linked)
+    settle(linked)
+    (workspace.root / "c.txt").write_text("")
+    assert not linked.unchanged()
+    assert list(send(linked)) == ["c.txt"]
+    settle(linked)
+    workspace.root.rename(tmp_path / "moved")
+    assert not linked.unchanged()

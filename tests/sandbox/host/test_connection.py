@@ -1,0 +1,429 @@
+"""The connection to a runner: answers reach any event loop and thread, states, the end, floods, and waiting for futures."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.host.connection import Connection, Reply, State
+from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
+from tests.cases import case
+from tests.sandbox.host.test_frames import HELLO, RESULT, SocketStream, message, raw, wire
+
+DEADLINE_S = 20.0
+
+
+class TlsStream(SocketStream):
+    """A stream whose two directions share a state."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        authority = trustme.CA()
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authority.issue_cert("sandbox.example").configure_cert(server)
+        authority.configure_trust(client)
+        greeting = threading.Thread(target=self._wrap_other, args=(server,))
+        greeting.start()
+        self._ours.setblocking(True)
+        self._ours = client.wrap_socket(self._ours, server_hostname="sandbox.example")
+        self._ours.setblocking(False)
+        greeting.join(DEADLINE_S)
+
+    def _wrap_other(self, server: ssl.SSLContext) -> None:
+        self.other = server.wrap_socket(self.other, server_side=True)
+
+
+class Played:
+    """A connection to a runner that a thread plays. The code of a block says how the runner answers.
+
+    `pass` is answered at once, `wait` together with the next block, `garbage` with no frame, and at `end` it closes the stream.
+    """
+
+    def __init__(self, stream: SocketStream | None = None) -> None:
+        self.stream = stream if stream is not None else SocketStream()
+        self.connection = Connection(self.stream, "played")
+        self.idents = itertools.count(1)
+        self._runner = threading.Thread(target=self._play)
+        self._runner.start()
+        self.connection.open()
+
+    def _play(self) -> None:
+        parser, late = wire.Parser(), b""
+        with contextlib.suppress(OSError):
+            self.stream.other.sendall(raw(b"H", 0, message(HELLO)))
+            while data := self.stream.other.recv(65536):
+                for kind, ident, payload in parser.feed(data):
+                    answer = raw(b"O", ident, b"1\n") + raw(b"D", ident, message(RESULT))
+                    if kind == b"X" and payload.endswith(b"end"):
+                        self.stream.other.shutdown(socket.SHUT_RDWR)
+                    elif kind == b"X" and payload.endswith(b"garbage"):
+                        self.stream.other.sendall(b"\xff" * 100)
+                    elif kind == b"X" and payload.endswith(b"wait"):
+                        late += answer
+                    elif kind == b"X":
+                        self.stream.other.sendall(late + answer)
+                        late = b""
+
+    def request(self, code: bytes) -> Future[Reply]:
+        connection = self.connection
+        return connection.request(Frame.RUN_BLOCK, next(self.idents), {}, code, output_room=100)
+
+    async def block(self, code: bytes = b"pass") -> bytes:
+        return bytes((await wait_for(self.request(code), DEADLINE_S, "no answer")).streams[Frame.STDOUT])
+
+    def close(self) -> None:
+        assert self.connection.close(DEADLINE_S)
+        self.stream.other.close()
+        self._runner.join(DEADLINE_S)
+
+
+@pytest.fixture
+def played() -> Iterator[Played]:
+    before = _descriptors()
+    made = Played()
+    yield made
+    made.close()
+    _wait_until(lambda: _descriptors() <= before)
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def in_thread(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+async def several(played: Played, count: int, code: bytes = b"pass") -> None:
+    assert await asyncio.gather(*(played.block(code) for _ in range(count))) == [b"1\n"] * count
+
+
+class TestAnswers:
+    def test_answers_reach_one_event_loop_after_the_other(self, played: Played) -> None:
+        for _ in range(3):
+            assert asyncio.run(played.block()) == b"1\n"
+        loops = [asyncio.new_event_loop() for _ in range(2)]
+        for loop in loops * 3:
+            assert loop.run_until_complete(played.block()) == b"1\n"
+        for loop in loops:
+            loop.close()
+
+    def test_answers_reach_another_event_loop_while_the_first_one_is_busy(self, played: Played) -> None:
+        async def hold_up() -> None:
+            await played.block()
+            waiting = asyncio.ensure_future(played.block(b"wait"))
+            await asyncio.sleep(0)
+            thread = in_thread(lambda: asyncio.run(several(played, 5)))
+            await _blocking(thread)
+            assert await waiting == b"1\n"
+
+        async def _blocking(thread: threading.Thread) -> None:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+
+        asyncio.run(hold_up())
+
+    def test_answers_reach_many_event_loops_at_the_same_time(self, played: Played) -> None:
+        done: list[int] = []
+
+        def run() -> None:
+            asyncio.run(several(played, 50))
+            done.append(50)
+
+        for thread in [in_thread(run) for _ in range(4)]:
+            thread.join(DEADLINE_S)
+        assert done == [50] * 4
+
+    def test_answers_reach_threads_without_an_event_loop(self, played: Played) -> None:
+        assert played.request(b"pass").result(DEADLINE_S).message == RESULT
+
+    def test_answers_come_over_tls_while_threads_write(self, tmp_path: Path) -> None:
+        """Each request is larger than the socket's buffer, so both sides write in pieces while they read."""
+        played = Played(TlsStream(tmp_path))
+        large = bytes(1 << 20) + b"pass"
+        for thread in [in_thread(lambda: asyncio.run(several(played, 5, large))) for _ in range(4)]:
+            thread.join(DEADLINE_S)
+        assert asyncio.run(played.block()) == b"1\n"
+        played.close()
+
+
+class TestStates:
+    def test_states_follow_in_order(self) -> None:
+        stream = SocketStream()
+        connection = Connection(stream, "played")
+        assert connection.state is State.CONNECTING
+        connection.open()
+        stream.other.sendall(raw(b"H", 0, message(HELLO)))
+        assert connection.hello.result(DEADLINE_S) == HELLO
+        assert connection.state is State.READY
+        assert connection.close(DEADLINE_S)
+        assert connection.state is State.CLOSED
+        stream.other.close()
+
+    def test_states_follow_in_order_also_without_opening(self) -> None:
+        stream = SocketStream()
+        connection = Connection(stream, "played")
+        waiting = connection.request(Frame.RUN_BLOCK, 1, {})
+        for _ in range(2):
+            assert connection.close(DEADLINE_S)
+        assert connection.state is State.CLOSED
+        for future in (waiting, connection.hello, connection.request(Frame.RUN_BLOCK, 2, {})):
+            with pytest.raises(SandboxDied, match="was stopped"):
+                future.result(DEADLINE_S)
+        stream.other.close()
+
+    def test_answer_before_the_hello_is_refused(self) -> None:
+        for kind in [b"O", b"E", b"D", b"A", b"T", b"U"]:
+            with case(kind):
+                error = self._error_of(raw(kind, 1, message(RESULT)))
+                assert isinstance(error, SandboxProtocolError)
+                assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
+
+    def test_second_hello_is_refused(self) -> None:
+        error = self._error_of(raw(b"H", 0, message(HELLO)) * 2)
+        assert isinstance(error, SandboxProtocolError)
+        assert str(error) == "the sandbox played sent HELLO while ready"
+
+    def test_frame_of_the_host_is_refused(self) -> None:
+        for kind in (b"X", b"K", b"F", b"C", b"L", b"?"):
+            error = self._error_of(raw(b"H", 0, message(HELLO)) + raw(kind, 0, message({})))
+            assert str(error) == f"the sandbox played sent a frame of unknown type {kind!r}"
+
+    def _error_of(self, sent: bytes) -> SandboxError:
+        stream = SocketStream()
+        connection = Connection(stream, "played")
+        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+            connection.handlers[kind] = lambda _ident, _payload: None
+        connection.open()
+        stream.other.sendall(sent)
+        error = connection.ended.result(DEADLINE_S)
+        assert connection.close(DEADLINE_S)
+        stream.other.close()
+        return error
+
+
+class TestEnd:
+    def test_end_is_an_error_for_all_waiting_requests(self, played: Played) -> None:
+        async def run() -> list[Any]:
+            await played.block()
+            waiting = [asyncio.ensure_future(played.block(b"wait")) for _ in range(3)]
+            await asyncio.sleep(0)
+            return await asyncio.gather(played.block(b"end"), *waiting, return_exceptions=True)
+
+        errors = asyncio.run(run())
+        assert {type(error) for error in errors} == {SandboxDied}
+        assert {str(error) for error in errors} == {"the sandbox played ended: its exit code is not known"}
+
+    def test_end_is_noticed_while_the_event_loop_is_busy(self, played: Played) -> None:
+        async def run() -> None:
+            await played.block()
+            assert played.connection.state is State.READY
+            played.stream.other.shutdown(socket.SHUT_RDWR)
+            _wait_until(lambda: played.connection.state is not State.READY)
+
+        asyncio.run(run())
+
+    def test_end_is_noticed_before_its_detail_is_known(self) -> None:
+        class Slow(SocketStream):
+            known = threading.Event()
+
+            def wait_exit(self, timeout_s: float) -> str:
+                assert self.known.wait(DEADLINE_S)
+                return "its exit code is 3"
+
+        stream = Slow()
+        played = Played(stream)
+        assert asyncio.run(played.block()) == b"1\n"
+        stream.other.shutdown(socket.SHUT_RDWR)
+        _wait_until(lambda: played.connection.state is not State.READY)
+        late = played.request(b"pass")
+        stream.known.set()
+        with pytest.raises(SandboxDied, match="ended: its exit code is 3"):
+            late.result(DEADLINE_S)
+        played.close()
+
+    def test_end_is_noticed_when_the_event_loop_has_ended(self, played: Played) -> None:
+        asyncio.run(played.block())
+        played.stream.other.shutdown(socket.SHUT_RDWR)
+        assert str(played.connection.ended.result(DEADLINE_S)).startswith("the sandbox played ended")
+
+    def test_garbage_is_a_protocol_error(self, played: Played) -> None:
+        async def run() -> None:
+            await played.block()
+            with pytest.raises(SandboxProtocolError, match="announced a frame of"):
+                await played.block(b"garbage")
+
+        asyncio.run(run())
+        assert isinstance(played.connection.ended.result(DEADLINE_S), SandboxProtocolError)
+
+    def test_closing_is_an_error_for_waiting_and_later_requests(self, played: Played) -> None:
+        async def run() -> None:
+            await played.block()
+            waiting = asyncio.ensure_future(played.block(b"wait"))
+            await asyncio.sleep(0)
+            assert played.connection.close(DEADLINE_S)
+            with pytest.raises(SandboxError, match="was stopped"):
+                await waiting
+            with pytest.raises(SandboxError, match="was stopped"):
+                await played.block()
+
+        asyncio.run(run())
+
+    def test_error_of_the_host_is_an_error_for_waiting_requests(self) -> None:
+        class Broken(SocketStream):
+            def read(self, size: int, /) -> bytes | None:
+                raise ZeroDivisionError
+
+        stream = Broken()
+        connection = Connection(stream, "broken")
+        waiting = connection.request(Frame.RUN_BLOCK, 1, {})
+        connection.open()
+        stream.other.sendall(b"something to read")
+        with pytest.raises(SandboxProtocolError, match="ZeroDivisionError"):
+            waiting.result(DEADLINE_S)
+        assert connection.close(DEADLINE_S)
+        stream.other.close()
+
+
+def test_bulk_is_sent_after_everything_else_and_announced() -> None:
+    stream = SocketStream()
+    connection = Connection(stream, "played")
+    started: list[int] = []
+    frames = [raw(b"N", number, bytes(1 << 18)) for number in range(8)]
+    for number, frame in enumerate(frames):
+        connection.send_bulk(frame, lambda number=number: started.append(number))
+    connection.send(raw(b"K", 9, b""))
+    connection.open()
+    _wait_until(lambda: started[:1] == [0])
+    assert len(started) < len(frames)  # the first ones fill the socket
+    connection.send(raw(b"K", 10, b""))
+    parser, kinds = wire.Parser(), []
+    while len(kinds) < len(frames) + 2:
+        kinds += [(kind, ident) for kind, ident, _ in parser.feed(stream.other.recv(1 << 20))]
+    assert kinds[0] == (b"K", 9)
+    assert kinds.index((b"K", 10)) < len(kinds) - 1
+    assert [ident for kind, ident in kinds if kind == b"N"] == started == list(range(8))
+    assert connection.close(DEADLINE_S)
+    stream.other.close()
+
+
+class TestWaitFor:
+    async def test_wait_for_gives_the_result_or_the_exception_of_any_thread(self) -> None:
+        def in_a_thread(work: Callable[..., None], *arguments: Any) -> None:
+            threads.append(in_thread(lambda: work(*arguments)))
+
+        threads: list[threading.Thread] = []
+        for call in (asyncio.get_running_loop().call_soon, in_a_thread):
+            good = Completion[int]()
+            call(good.set_result, 1)
+            assert await wait_for(good, DEADLINE_S, "late") == 1
+            bad = Completion[int]()
+            call(bad.set_exception, KeyError("no"))
+            with pytest.raises(KeyError, match="no"):
+                await wait_for(bad, DEADLINE_S, "late")
+        for thread in threads:
+            thread.join(DEADLINE_S)
+
+    async def test_wait_for_leaves_the_future_as_it_is_after_a_timeout_or_a_cancellation(self) -> None:
+        future = Completion[int]()
+        with pytest.raises(SandboxTimeout, match="it took too long"):
+            await wait_for(future, 0.01, "it took too long")
+        waiting = asyncio.ensure_future(wait_for(future, DEADLINE_S, "late"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not future.done()
+        future.set_result(1)
+        assert await wait_for(future, 0, "late") == 1
+
+    async def test_wait_for_does_not_take_a_timeout_of_the_future_for_its_own(self) -> None:
+        future = Completion[int]()
+        asyncio.get_running_loop().call_soon(future.set_exception, TimeoutError("of the future"))
+        with pytest.raises(TimeoutError, match="of the future") as caught:
+            await wait_for(future, DEADLINE_S, "late")
+        assert not isinstance(caught.value, SandboxTimeout)
+
+    def test_wait_for_leaves_a_future_that_outlives_the_event_loop(self) -> None:
+        future = Completion[int]()
+        with pytest.raises(SandboxTimeout):
+            asyncio.run(wait_for(future, 0, "late"))
+        future.set_result(1)
+        assert future.result() == 1
+
+
+class TestCrossLoopSemaphore:
+    def test_semaphore_bounds_the_coroutines_of_all_event_loops(self) -> None:
+        semaphore, inside, most = CrossLoopSemaphore(2), set[int](), list[int]()
+
+        async def enter(number: int) -> None:
+            async with semaphore:
+                inside.add(number)
+                most.append(len(inside))
+                await asyncio.sleep(0.001)
+                inside.remove(number)
+
+        async def run(first: int) -> None:
+            await asyncio.gather(*(enter(first + number) for number in range(20)))
+
+        for thread in [in_thread(lambda first=first: asyncio.run(run(first))) for first in (0, 100, 200)]:
+            thread.join(DEADLINE_S)
+        assert (len(most), max(most)) == (60, 2)
+
+    async def test_cancelled_waiter_is_skipped(self) -> None:
+        semaphore = CrossLoopSemaphore()
+
+        async def enter() -> str:
+            async with semaphore:
+                return "entered"
+
+        async with semaphore:
+            first, second = asyncio.ensure_future(enter()), asyncio.ensure_future(enter())
+            await asyncio.sleep(0)
+            first.cancel()
+        # The release has chosen the first one in the meantime, or the cancellation was before it.
+        assert await asyncio.wait_for(second, DEADLINE_S) == "entered"
+        assert first.cancelled()
+        assert await asyncio.wait_for(enter(), DEADLINE_S) == "entered"
+
+    async def test_waiter_whose_event_loop_was_closed_is_skipped(self) -> None:
+        semaphore = CrossLoopSemaphore()
+        gone = asyncio.new_event_loop()
+        async with semaphore:
+
+            def wait_in_another_loop() -> None:
+                waiting = gone.create_task(semaphore.__aenter__())
+                gone.run_until_complete(asyncio.sleep(0))
+                lost.append(waiting)
+                gone.close()
+
+            lost: list[asyncio.Task[None]] = []
+            await asyncio.to_thread(wait_in_another_loop)
+            mine = asyncio.ensure_future(semaphore.__aenter__())
+            await asyncio.sleep(0)
+        await asyncio.wait_for(mine, DEADLINE_S)
+        await semaphore.__aexit__()
+        assert not lost[0].done()
+        lost[0].get_coro().close()  # type: ignore[union-attr]

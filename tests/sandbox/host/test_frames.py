@@ -1,0 +1,465 @@
+"""Frames from whoever: cut anywhere, too large, garbage, malformed. Never a hang, a wrong error, or memory without end."""
+
+import asyncio
+import contextlib
+import importlib.util
+import itertools
+import json
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.blocks import to_result
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.protocol import RunnerSettings, checked_entries
+from tests.cases import case
+from tests.texts import ANY
+
+
+def _load_wire() -> ModuleType:
+    """The runner's side, which the host never imports, by its path."""
+    path = Path(__file__).parents[3] / "sandbox/codeact_sandbox/runner" / "shared" / "wire.py"
+    spec = importlib.util.spec_from_file_location("runner_wire", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+wire = _load_wire()
+
+FRAMES = st.tuples(st.binary(min_size=1, max_size=1), st.integers(0, 2**32 - 1), st.binary(max_size=300))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(ANY, max_size=20) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(ANY, max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def raw(kind: bytes, ident: int, payload: bytes) -> bytes:
+    return struct.pack("!cII", kind, ident, len(payload)) + payload
+
+
+def message(value: Any, data: bytes = b"") -> bytes:
+    head = json.dumps(value).encode()
+    return struct.pack("!I", len(head)) + head + data
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    yield from (data[start:end] for start, end in itertools.pairwise(edges))
+
+
+class TestParsers:
+    @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 10**6), max_size=10))
+    def test_parsers_find_the_same_frames_wherever_the_stream_is_cut(
+        self, frames: list[tuple[bytes, int, bytes]], cuts: list[int]
+    ) -> None:
+        data = b"".join(raw(*frame) for frame in frames)
+        for parser in (protocol.Parser(), wire.Parser()):
+            assert [frame for piece in pieces(data, cuts) for frame in parser.feed(piece)] == frames
+
+    @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=10))
+    def test_parsers_take_any_bytes_and_raise_nothing_but_their_error(self, data: bytes, cuts: list[int]) -> None:
+        host, runner = protocol.Parser(), wire.Parser()
+        with contextlib.suppress(SandboxProtocolError):
+            for piece in pieces(data, cuts):
+                host.feed(piece)
+        with contextlib.suppress(wire.ProtocolError):
+            for piece in pieces(data, cuts):
+                runner.feed(piece)
+
+    def test_parser_of_the_runner_returns_the_frames_before_an_error(self) -> None:
+        parser = wire.Parser()
+        bad = struct.pack("!cII", b"D", 1, 2**32 - 1)
+        assert parser.feed(raw(b"D", 1, b"x") + bad) == [(b"D", 1, b"x")]
+        with pytest.raises(wire.ProtocolError):
+            parser.feed(raw(b"D", 2, b"y"))
+
+    def test_parsers_take_the_largest_frame_in_small_pieces_without_copying_it_each_time(self) -> None:
+        payload = bytes(8 * 1024 * 1024)
+        for parser in (protocol.Parser(), wire.Parser()):
+            cut = pieces(raw(b"O", 1, payload), list(range(0, 8 << 20, 4096)))
+            assert [frame for piece in cut for frame in parser.feed(piece)] == [(b"O", 1, payload)]
+
+
+class TestOutboxes:
+    def test_outboxes_keep_the_order_whatever_the_stream_has_room_for(self) -> None:
+        """Frames go out many at a time; descriptors go with the first byte of theirs."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            outbox = wire.Outbox(ours.fileno(), ours)
+            # More frames than one call takes, larger together than what the socket holds, and some with a descriptor.
+            frames = [raw(b"O", number, bytes([number % 251]) * (number * 37 % 9000)) for number in range(300)]
+            for number, frame in enumerate(frames):
+                outbox.put(frame, [theirs.fileno()] if number % 70 == 69 else ())
+            assert outbox.size == sum(map(len, frames))
+            got, passed, stops = b"", 0, 0
+            while outbox.chunks or len(got) < sum(map(len, frames)):
+                stops += not outbox.flush()
+                data, fds, _, _ = socket.recv_fds(theirs, 1 << 16, 8)
+                got += data
+                passed += len(fds)
+                for fd in fds:
+                    socket.close(fd)
+            assert got == b"".join(frames)
+            assert (passed, outbox.size) == (4, 0)
+            assert stops > 0
+
+
+class TestPayloads:
+    @given(st.dictionaries(st.text(ANY, max_size=10), JSON, max_size=5), st.binary(max_size=100))
+    def test_payloads_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:
+        value = json.loads(json.dumps(value))
+        (frame,) = wire.Parser().feed(protocol.pack(b"X", 7, value, data))
+        assert wire.unpack(frame[2]) == (value, data)
+        (frame,) = protocol.Parser().feed(wire.pack(b"D", 7, value, data))
+        assert frame[:2] == (b"D", 7)
+        assert protocol.unpack(frame[2]) == (value, data)
+
+    @given(st.binary(max_size=200))
+    @example(b"")
+    @example(b"\0\0\0\2[]")
+    @example(b"\0\0\0\4null")
+    @example(b"\xff\xff\xff\xff{}")
+    @example(b"\0\0\0\2{}"[:5])
+    @example(b"\0\0\0\3{\xff}")
+    @example(message({})[:-1])
+    @example(struct.pack("!I", 200_000) + b"[" * 200_000)
+    @example(struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}")
+    def test_malformed_payloads_raise_only_the_protocol_error(self, payload: bytes) -> None:
+        with contextlib.suppress(SandboxProtocolError):
+            assert isinstance(protocol.unpack(payload)[0], dict)
+        with contextlib.suppress(wire.ProtocolError):
+            assert isinstance(wire.unpack(payload)[0], dict)
+
+    def test_too_large_payloads_are_refused_before_they_are_sent(self) -> None:
+        with pytest.raises(ValueError, match="exceeds"):
+            protocol.pack(b"X", 1, {}, bytes(8 * 1024 * 1024))
+        with pytest.raises(wire.ProtocolError, match="exceeds"):
+            wire.pack(b"D", 1, {}, bytes(8 * 1024 * 1024))
+
+    @given(st.dictionaries(st.text(ANY), st.text(ANY), max_size=40), st.integers(1, 400))
+    def test_payloads_of_a_worker_pass_whatever_their_texts_hold(self, environment: dict[str, str], times: int) -> None:
+        whole = {
+            "environment": {name: value * times for name, value in environment.items()},
+            "value": '[{"\\' * 9000,
+            "exit_code": 0,
+        }
+        wire.check_report(wire.pack(b"D", 1, whole, limit=2**30)[9:])
+
+    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self) -> None:
+        for part in [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",']:
+            with case(part):
+                head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
+                with pytest.raises(wire.ProtocolError, match="too many"):
+                    wire.check_report(struct.pack("!I", len(head)) + head)
+
+    def test_payloads_with_a_number_of_a_million_digits_are_refused_fast(self) -> None:
+        payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
+        began = time.thread_time()
+        for unpack, error in ((protocol.unpack, SandboxProtocolError), (wire.unpack, wire.ProtocolError)):
+            with pytest.raises(error):
+                unpack(payload)
+        assert time.thread_time() - began < 1
+
+
+class SocketStream:
+    """A runner's stream whose other end is in the test's hands."""
+
+    lost = None
+
+    def __init__(self) -> None:
+        ours, self.other = socket.socketpair()
+        ours.setblocking(False)
+        self._ours = ours
+
+    @property
+    def read_fd(self) -> int:
+        return self._ours.fileno()
+
+    @property
+    def write_fd(self) -> int:
+        return self._ours.fileno()
+
+    def read(self, size: int, /) -> bytes | None:
+        try:
+            return self._ours.recv(size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def write(self, data: memoryview, /) -> int | None:
+        try:
+            return self._ours.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def wait_exit(self, timeout_s: float) -> str:
+        return "its exit code is not known"
+
+    def close(self) -> None:
+        self._ours.close()
+
+
+class FakeLauncher:
+    """Starts nothing; a thread plays the runner."""
+
+    python: str | None = None
+
+    def __init__(self, play: Callable[[socket.socket], None]) -> None:
+        self.stream = SocketStream()
+        self.killed = 0
+        self._thread = threading.Thread(target=self._run, args=(play,))
+
+    def _run(self, play: Callable[[socket.socket], None]) -> None:
+        with contextlib.suppress(OSError):
+            play(self.stream.other)
+
+    @property
+    def engine(self) -> str:
+        return "these tests"
+
+    def launch(self, boot: str) -> SocketStream:
+        self._thread.start()
+        return self.stream
+
+    def cancel(self) -> None: ...
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def close(self) -> None:
+        self.stream.other.close()
+        self._thread.join(10)
+
+
+HELLO = {"protocol": 1, "preload": {}, "workspace_writable": True, "uid": 0}
+RESULT = {
+    "outcome": "ok",
+    "exit_code": 0,
+    "error": None,
+    "value": None,
+    "duration_s": 0.1,
+    "dropped": [0],
+    "tail": [0],
+    "state": "kept",
+    "number": 1,
+    "before": None,
+    "notes": [],
+    "files": [],
+}
+
+
+def sandbox(play: Callable[[socket.socket], None], *, grace_s: float = 5) -> tuple[RunnerClient, FakeLauncher]:
+    launcher = FakeLauncher(play)
+    configuration = RunnerSettings("process", "/workspace", (), 1024, False, True, None)
+    return RunnerClient(launcher, configuration, "fake", start_timeout_s=5, grace_s=grace_s), launcher
+
+
+def read_until(other: socket.socket, kind: bytes) -> int:
+    """Read the host's frames up to one of a type; gives its number."""
+    parser = wire.Parser()
+    while True:
+        for got, ident, _ in parser.feed(other.recv(65536)):
+            if got == kind:
+                return int(ident)
+
+
+class TestFakeRunner:
+    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self) -> None:
+        for sent in [
+            b"garbage" * 100,
+            struct.pack("!cII", b"H", 0, 2**32 - 1),
+            raw(b"H", 0, b"not a message"),
+            raw(b"H", 0, message([])),
+            raw(b"H", 0, message({})),
+            raw(b"H", 0, message({"protocol": 99, "preload": {}})),
+            raw(b"H", 0, message({"protocol": 1})),
+            raw(b"H", 0, message({"protocol": 1, "preload": [1]})),
+            raw(b"H", 0, message({"protocol": "1", "preload": {}})),
+            raw(b"?", 0, message(HELLO)),
+            raw(b"!", 0, message({"error": "no more"})),
+            raw(b"!", 0, b""),
+        ]:
+            with case(sent):
+                made, launcher = sandbox(lambda other, sent=sent: (other.sendall(sent), time.sleep(0.05))[1])  # type: ignore[misc]
+                with pytest.raises((SandboxProtocolError, SandboxStartError)):
+                    await asyncio.wait_for(made.start(), 10)
+                assert launcher.killed == 1
+
+    async def test_reason_of_a_fatal_error_is_cut_and_made_printable(self) -> None:
+        sent = raw(b"!", 0, message({"error": "\x1b[2J" + "x" * 100_000}))
+        made, _ = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
+        with pytest.raises(SandboxStartError) as caught:
+            await asyncio.wait_for(made.start(), 10)
+        assert "\x1b" not in str(caught.value)
+        assert len(str(caught.value)) < 5000
+
+    async def test_fake_runner_that_hangs_up_or_is_silent_is_an_error_in_time(self) -> None:
+        made, _ = sandbox(lambda other: other.close())
+        with pytest.raises(SandboxStartError, match="exit code is not known"):
+            await asyncio.wait_for(made.start(), 10)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            lambda ident: b"\xff" * 100,
+            lambda ident: raw(b"D", ident, b"\0"),
+            lambda ident: raw(b"Z", ident, message({})),
+            lambda ident: raw(b"O", ident, b"x" * 1_000_000),
+            lambda ident: raw(b"O", ident, b"x" * 3000) * 100,
+            lambda ident: raw(b"!", 0, message({"error": 3})),
+            lambda ident: raw(b"D", ident, struct.pack("!I", 100_000) + b"[" * 100_000),
+        ],
+    )
+    async def test_fake_runner_that_answers_a_block_with_garbage_is_a_protocol_error(
+        self, answer: Callable[[int], bytes]
+    ) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            other.sendall(answer(read_until(other, b"X")))
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+        with pytest.raises(SandboxProtocolError):
+            await asyncio.wait_for(made.blocks.run({}, b"", 20), 30)
+        assert not made.alive
+        with pytest.raises(SandboxError):
+            await made.blocks.run({}, b"", 1)
+        await made.stop()
+
+    async def test_fake_runner_that_dies_during_a_block_is_reported_to_every_caller(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            read_until(other, b"X")
+            time.sleep(0.1)
+            other.close()
+
+        made, _ = sandbox(play)
+        await made.start()
+        results = await asyncio.gather(*(made.blocks.run({}, b"", 5) for _ in range(3)), return_exceptions=True)
+        assert [type(result) for result in results] == [SandboxDied] * 3
+        await made.stop()
+
+    async def test_fake_runner_that_never_answers_meets_the_hosts_deadline(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            while other.recv(65536):
+                pass
+
+        made, launcher = sandbox(play, grace_s=0.3)
+        await made.start()
+        with pytest.raises(SandboxError, match=r"did not answer within 0\.5 s"):
+            await asyncio.wait_for(made.blocks.run({}, b"", 0.2), 10)
+        assert launcher.killed
+
+    async def test_fake_runner_that_never_stops_talking_can_still_be_stopped(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            noise = raw(b"O", 4711, b"x" * 60_000) * 10
+            while True:
+                other.sendall(noise)
+
+        made, _ = sandbox(play)
+        await made.start()
+        await asyncio.wait_for(made.stop(), 30)
+
+    async def test_fake_runner_that_answers_what_was_not_asked_is_ignored(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            for ident in range(50, 60):
+                other.sendall(
+                    raw(b"D", ident, message(RESULT)) + raw(b"O", ident, b"x") + raw(b"A", ident, message({}))
+                )
+            other.sendall(raw(b"D", read_until(other, b"X"), message(RESULT)) * 2)
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+        reply = await asyncio.wait_for(made.blocks.run({}, b"", 20), 30)
+        assert (reply.message, reply.streams) == (RESULT, {})
+        await made.stop()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {},
+            {"size": "x"},
+            {"size": -1},
+            {"size": None},
+            {"files": "x"},
+            {"files": [{}]},
+            {"files": [{"name": 3, "size": 1, "mode": 1}]},
+            {"files": [{"name": "x", "size": 1.5, "mode": 1}]},
+            {"error": "x"},
+            {"error": "x", "errno": "y"},
+        ],
+    )
+    async def test_fake_runner_that_answers_about_files_with_nonsense_is_a_typed_error(
+        self, answer: dict[str, Any]
+    ) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            for _ in range(2):
+                other.sendall(raw(b"A", read_until(other, b"F"), message(answer)))
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+
+        async def read() -> None:
+            async for _ in made.requests.read_file("x"):
+                pass
+
+        for call in (made.requests.list_files, read):
+            with pytest.raises((SandboxProtocolError, OSError)):
+                await asyncio.wait_for(call(), 10)
+        await made.stop()
+
+
+class TestResults:
+    @given(st.dictionaries(st.sampled_from([*RESULT, "other"]), JSON, max_size=12))
+    @settings(max_examples=300)
+    def test_results_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
+        reply = Reply({**RESULT, **changes}, b"", {b"O": bytearray(b"\xffabc")})
+        with contextlib.suppress(SandboxProtocolError):
+            result = to_result(reply, split_streams=False)
+            assert isinstance(result.exit_code, int)
+            assert isinstance(result.output, str)
+            assert all(isinstance(note, str) for note in result.notes)
+        with contextlib.suppress(SandboxProtocolError):
+            checked_entries(changes.get("files", []))
+
+    def test_results_that_are_wrong_are_a_protocol_error(self) -> None:
+        for change in [
+            {"exit_code": float("inf")},
+            {"exit_code": None},
+            {"outcome": "splendid"},
+            {"outcome": []},
+            {"state": "new"},
+            {"dropped": 3},
+            {"dropped": [1], "tail": []},
+            {"notes": 3},
+            {"error": {"type": "x"}},
+            {"error": "x"},
+        ]:
+            with case(change):
+                reply = Reply({**RESULT, **change}, b"", {})
+                with pytest.raises(SandboxProtocolError, match="malformed result"):
+                    to_result(reply, split_streams=False)

@@ -1,0 +1,189 @@
+"""Images with `packages` are built with what the host's pip is configured for, and nothing of that configuration is in them."""
+
+import asyncio
+import ipaddress
+import json
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.api.client import APIClient
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
+from codeact_sandbox.backends.docker.labels import OWNER, owner_labels
+from codeact_sandbox.egress.connection_log import ConnectionLog
+from codeact_sandbox.packages import pip_config
+from codeact_sandbox.types.errors import SandboxStartError
+from tests.sandbox.images import build_from, make_wheel, run, silent
+from tests.sandbox.packages.conftest import configure, link, make_index
+from tests.sandbox.packages.index_server import Index, basic
+
+SECRET = "s3cret-of-the-build"
+
+
+@pytest.fixture
+def client(docker_engine: Any, sandbox_image: Any) -> Iterator[APIClient]:
+    """The engine."""
+    with closing(connect()) as made:
+        yield made
+
+
+@pytest.fixture
+def built(client: APIClient) -> Iterator[Callable[..., str]]:
+    """Make images, which are removed after the test."""
+    made: list[str] = []
+
+    def build(base: str, *packages: str) -> str:
+        made.append(resolve_image(client, base, packages, progress=silent))
+        return made[-1]
+
+    yield build
+    for image in made:
+        client.remove_image(image, force=True)
+
+
+def index_with(wheel: Path, password: str | None = None) -> Index:
+    """An index of one package."""
+    page = link(wheel, f"/files/{wheel.name}")
+    return Index({"/simple/tinywheel/": page, f"/files/{wheel.name}": wheel.read_bytes()}, password)
+
+
+def tiny(folder: Path) -> Path:
+    """A wheel that no other test has."""
+    return make_wheel(folder / "made", f"value = {uuid.uuid4().hex!r}\n", needs="")
+
+
+def everything(client: APIClient, image: str) -> str:
+    """What the engine tells about an image, its layers and their history."""
+    return json.dumps([client.inspect_image(image), client.history(image)])
+
+
+def own_containers(client: APIClient) -> list[str]:
+    """The sandboxes of this process."""
+    return [
+        str(each["Id"]) for each in client.containers(all=True, filters={"label": f"{OWNER}={owner_labels()[OWNER]}"})
+    ]
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Wait for something at most 30 seconds."""
+    until = time.monotonic() + 30
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_a_folder_of_the_host_is_an_index(client, built, monkeypatch, tmp_path):
+    configure(monkeypatch, PIP_INDEX_URL=make_index(tmp_path).as_uri())
+    before = own_containers(client)
+    made = built(DEFAULT_IMAGE, "tinywheel", "otherwheel<2")
+    assert run(client, made, "tiny") == (0, "hello\n")
+    assert run(client, made, "python3", "-c", "import otherwheel, numpy; print(otherwheel.value)") == (0, "1\n")
+    assert str(tmp_path) not in everything(client, made)
+    assert own_containers(client) == before
+
+
+def test_password_and_certificate_of_the_index_stay_on_the_host(client, built, hosts, monkeypatch, tmp_path):
+    index = index_with(tiny(tmp_path), f"someone:{SECRET}")
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login someone password {SECRET}\n")
+    url = index.listen(hosts, tls=True)
+    configure(monkeypatch, PIP_INDEX_URL=url, PIP_CERT=str(hosts.ca_file), NETRC=str(tmp_path / "netrc"))
+    # Variables of an image can't be replaced by build arguments.
+    name = f"codeact-test-{uuid.uuid4().hex[:12]}"
+    base = build_from(client, f"FROM {DEFAULT_IMAGE}\nENV PIP_INDEX_URL=https://127.0.0.1:1/\nUSER 1234\n", name)
+    try:
+        made = built(base, "tinywheel")
+        assert run(client, made, "python3", "-c", "import tinywheel; print(len(tinywheel.value))") == (0, "32\n")
+        assert {each.headers.get("authorization") for each in index.requests} == {basic(f"someone:{SECRET}")}
+        told = everything(client, made)
+        assert [word for word in (SECRET, "someone", str(index.port), str(tmp_path)) if word in told] == []
+        assert client.inspect_image(made)["Config"]["User"] == "1234"
+    finally:
+        client.remove_image(base, force=True)
+
+
+def test_an_index_whose_certificate_is_not_trusted(client, hosts, monkeypatch, tmp_path):
+    url = index_with(tiny(tmp_path)).listen(hosts, tls=True)
+    configure(monkeypatch, PIP_INDEX_URL=url)
+    before = own_containers(client)
+    with pytest.raises(SandboxStartError, match="No matching distribution found for tinywheel") as caught:
+        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
+    assert (
+        f"This machine fetches the packages for a build. The package index could not serve a request: {url}tinywheel/ can't be "
+        "fetched: its certificate is not trusted, for example because a proxy inspects TLS; set pip's cert on the host to a file "
+        "with the certificate of its authority. Or give paths of local .whl files.\nThe end of the build log:\n"
+    ) in str(caught.value)
+    assert own_containers(client) == before
+
+
+def test_a_wrong_password_and_no_such_package(client, hosts, monkeypatch, tmp_path):
+    url = index_with(tiny(tmp_path), "someone:else").listen(hosts)
+    configure(monkeypatch, PIP_INDEX_URL=url.replace("://", f"://someone:{SECRET}@"))
+    with pytest.raises(SandboxStartError) as caught:
+        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
+    assert f"{url}tinywheel/ refuses this host (status 401): check the user and password in pip's index-url" in str(
+        caught.value
+    )
+    assert SECRET not in str(caught.value)
+
+    configure(monkeypatch, PIP_NO_INDEX="1")
+    with pytest.raises(SandboxStartError, match="Check the names and versions of the packages"):
+        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
+
+
+def test_a_requirement_with_a_url_has_the_network_of_the_engine(client, built, hosts, monkeypatch, tmp_path):
+    (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
+    address = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
+    wheel = tiny(tmp_path)
+    server = hosts.serve(index_with(wheel).handle, address=(address, 0))
+    configure(monkeypatch, PIP_NO_INDEX="1")
+    made = built(DEFAULT_IMAGE, f"tinywheel @ http://{address}:{server.port}/files/{wheel.name}")
+    assert run(client, made, "python3", "-c", "import tinywheel; print(len(tinywheel.value))") == (0, "32\n")
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_start_ends_the_build(client, hosts, monkeypatch):
+    asked, end = threading.Event(), threading.Event()
+
+    def hang(_: socket.socket) -> None:
+        asked.set()
+        end.wait(50)
+
+    before = own_containers(client)
+    configure(monkeypatch, PIP_INDEX_URL=Index({"/simple/tinywheel/": hang}).listen(hosts), PIP_TIMEOUT="50")
+    executor = DockerCommandLineCodeExecutor(packages=["tinywheel"], progress=silent)
+    starting = asyncio.create_task(executor.start())
+    try:
+        assert await asyncio.to_thread(asked.wait, 40)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert await asyncio.to_thread(comes_true, lambda: own_containers(client) == before)
+        assert comes_true(lambda: not any(each.name.startswith("codeact-start-") for each in threading.enumerate()))
+    finally:
+        end.set()
+        await executor.stop()
+
+
+def test_a_host_whose_pip_has_no_index_leaves_it_to_the_image(monkeypatch):
+    configure(monkeypatch)
+    monkeypatch.setattr(pip_config, "_default_index", lambda: None)
+    with serve_index("never-used", None, "none", Future()) as found:
+        assert found == BuildIndex({})
+
+
+def test_a_source_distribution_that_needs_the_network():
+    served = BuildIndex({}, (), ConnectionLog())
+    log = "urlopen error [Errno -3] Temporary failure in name resolution"
+    assert "the rest of a build has no network" in build_advice(served, log)
+    assert "check the network of the Docker engine" in build_advice(BuildIndex({}), log)

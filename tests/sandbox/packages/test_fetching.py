@@ -1,0 +1,220 @@
+"""The host's requests to indexes: certificates, passwords, proxies, and where an index may lead."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codeact_sandbox.packages.fetching import Fetcher, FetchError
+from codeact_sandbox.packages.pip_config import PipConfig
+from codeact_sandbox.packages.sources import download, make_sources
+from tests.cases import case
+from tests.sandbox.egress.servers import Hosts, Server
+from tests.sandbox.packages.conftest import configure
+from tests.sandbox.packages.index_server import Index, basic, redirect
+
+PASSWORD = "someone:s3cret/x"
+IN_URL = "someone:s3cret%2Fx"
+PAGE = '<a href="../../files/one-1.0-py3-none-any.whl#sha256=' + "a" * 64 + '">one</a>'
+FILE = "/files/one-1.0-py3-none-any.whl"
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    configure(monkeypatch, NETRC=str(tmp_path / "netrc"))
+
+
+def an_index(**options: Any) -> Index:
+    """An index with one project."""
+    return Index({"/simple/one/": PAGE, FILE: b"content"}, **options)
+
+
+def names(url: str, hosts: Hosts, **options: Any) -> list[str]:
+    """What the first source lists."""
+
+    async def read() -> list[str]:
+        config = PipConfig(indexes=(url,), **options)
+        fetcher = Fetcher(config, hosts.resolve)
+        try:
+            found = await make_sources(config, fetcher)[0].files("one")
+            names = [file.filename for file in found]
+            for file in found:
+                async with download(file.url, file.base, fetcher) as opened:
+                    content = b"".join([piece async for piece in opened.pieces])
+                    names.append(f"{opened.size}: {content.decode()}")
+            return names
+        finally:
+            await fetcher.close()
+
+    return asyncio.run(read())
+
+
+def problem(url: str, hosts: Hosts, **options: Any) -> str:
+    """Why they can't be read."""
+    with pytest.raises(FetchError) as caught:
+        names(url, hosts, **options)
+    return str(caught.value)
+
+
+FOUND = ["one-1.0-py3-none-any.whl", "7: content"]
+
+
+def test_an_index_with_tls_and_a_password(hosts: Hosts) -> None:
+    index = an_index(password=PASSWORD)
+    url = index.listen(hosts, tls=True).replace("://", f"://{IN_URL}@")
+    assert names(url, hosts, cert=str(hosts.ca_file)) == FOUND
+    assert [(each.target, each.headers["authorization"]) for each in index.requests] == [
+        ("/simple/one/", basic(PASSWORD)), (FILE, basic(PASSWORD)),
+    ]  # fmt: skip
+
+
+def test_a_password_in_a_netrc_file(hosts: Hosts, tmp_path: Path) -> None:
+    index = an_index(password="someone:other")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password other\n")
+    url = index.listen(hosts)
+    assert names(url, hosts) == names(url.replace("://", "://someone@"), hosts) == FOUND
+
+
+def test_a_wrong_password_is_an_error_that_does_not_show_it(hosts: Hosts) -> None:
+    index = an_index(password=PASSWORD)
+    url = index.listen(hosts)
+    assert problem(url.replace("://", "://someone:wr0ng@"), hosts) == (
+        f"{url}one/ refuses this host (status 401): check the user and password in pip's index-url or netrc"
+    )
+
+
+def test_an_unknown_certificate_is_an_error_that_says_what_to_do(hosts: Hosts) -> None:
+    url = an_index().listen(hosts, tls=True)
+    assert problem(url, hosts) == (
+        f"{url}one/ can't be fetched: its certificate is not trusted, for example because a proxy inspects TLS; set pip's cert "
+        "on the host to a file with the certificate of its authority"
+    )
+    assert names(url, hosts, trusted_hosts=("127.0.0.1",)) == FOUND
+
+
+def test_a_certificate_file_that_does_not_exist(hosts: Hosts) -> None:
+    url = an_index().listen(hosts, tls=True)
+    assert problem(url, hosts, cert="/nowhere.pem") == (
+        "the certificates that pip is configured for (cert, client-cert) can't be read: FileNotFoundError"
+    )
+
+
+def test_a_client_certificate(hosts: Hosts, tmp_path: Path) -> None:
+    client = tmp_path / "client.pem"
+    hosts.ca.issue_cert("me@example.com").private_key_and_cert_chain_pem.write_to_path(str(client))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    hosts.ca.issue_cert("127.0.0.1").configure_cert(context)
+    hosts.ca.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    index = an_index()
+    server = Server(index.handle, context)
+    try:
+        url = f"https://127.0.0.1:{server.port}/simple/"
+        assert names(url, hosts, cert=str(hosts.ca_file), client_cert=str(client)) == FOUND
+        for _ in range(5):  # TLS 1.3 reports it at the first read, or the connection breaks before
+            assert "can't be fetched" in problem(url, hosts, cert=str(hosts.ca_file))
+    finally:
+        server.close()
+
+
+def test_a_proxy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = "http://index.example/simple/one/"
+    proxy = Index({inside: PAGE, "http://index.example" + FILE: b"content"})
+    address = proxy.listen(hosts).removesuffix("simple/")
+    trusted = {"trusted_hosts": ("index.example",)}
+    assert names("http://index.example/simple", hosts, proxy=address, **trusted) == FOUND
+    monkeypatch.setenv("HTTP_PROXY", address)
+    monkeypatch.setenv("http_proxy", address)
+    assert names("http://index.example/simple", hosts, **trusted) == FOUND
+    assert hosts.asked == []
+
+
+def test_an_index_without_tls_must_be_trusted(hosts: Hosts) -> None:
+    assert problem("http://index.example/simple", hosts) == (
+        "http://index.example/simple/one/ is not fetched: it has no TLS; if that is right, add index.example to pip's "
+        "trusted-host"
+    )
+
+
+def test_a_redirect_within_the_index_is_followed_with_the_password(hosts: Hosts) -> None:
+    index = Index({"/simple/one/": redirect("/other/one/"), "/other/one/": PAGE, FILE: b"content"}, password=PASSWORD)
+    url = index.listen(hosts).replace("://", f"://{IN_URL}@")
+    assert names(url, hosts) == FOUND
+
+
+def test_a_password_does_not_go_to_another_server(hosts: Hosts) -> None:
+    other = an_index()
+    target = other.listen(hosts)
+    index = Index({"/simple/one/": redirect(f"{target}one/")}, password=PASSWORD)
+    url = index.listen(hosts).replace("://", f"://{IN_URL}@")
+    assert names(url, hosts, trusted_hosts=(f"127.0.0.1:{other.port}",)) == FOUND
+    assert [each.headers.get("authorization") for each in other.requests] == [None, None]
+
+
+def test_where_an_index_may_not_lead(hosts: Hosts) -> None:
+    for location, why in [
+        ("file:///etc/passwd", "file:///etc/passwd is not fetched: only http and https links of an index are followed"),
+        ("ftp://127.0.0.1/x", "ftp://127.0.0.1/x is not fetched: only http and https links of an index are followed"),
+        (
+            "https://169.254.169.254/latest",
+            "https://169.254.169.254/latest can't be fetched: it is not followed, because its host has the address "
+            "169.254.169.254, which is link-local, where clouds hand out credentials; if that is right, add 169.254.169.254 to "
+            "pip's trusted-host on the host",
+        ),
+        (
+            "http://127.0.0.1:9/x",
+            "http://127.0.0.1:9/x can't be fetched: it is not followed, because its host has the address 127.0.0.1, which is "
+            "the host's own; if that is right, add 127.0.0.1 to pip's trusted-host on the host",
+        ),
+        (
+            "https://inside.example/x",
+            "https://inside.example/x can't be fetched: it is not followed, because its host has the address 127.0.0.1, which "
+            "is the host's own; if that is right, add inside.example to pip's trusted-host on the host",
+        ),
+        ("http://plain.example/", "http://plain.example/ is not fetched: it has no TLS"),
+        ("http://[::1/", "its answer breaks off, or is not HTTP"),
+        ("http://127.0.0.1:99999/", "redirects to something that is not a URL"),
+    ]:
+        with case(location, why):
+            hosts.addresses["inside.example"] = ["127.0.0.1"]
+            in_page = Index({"/simple/one/": redirect(location)})
+            assert why in problem(in_page.listen(hosts), hosts)
+
+
+def test_links_of_a_page_are_checked_like_redirects(hosts: Hosts) -> None:
+    inside = Index({"/one-1.0.tar.gz": b"secret"})
+    inside.listen(hosts)
+    page = f'<a href="http://127.0.0.1:{inside.port}/one-1.0.tar.gz">one</a>'
+    assert "which is the host's own" in problem(Index({"/simple/one/": page}).listen(hosts), hosts)
+    page = '<a href="file:///etc/one-1.0.tar.gz">one</a><a href="data:x/one-1.0.tar.gz">one</a>'
+    assert names(Index({"/simple/one/": page}).listen(hosts), hosts) == []
+    assert inside.requests == []
+
+
+def test_a_redirect_without_end(hosts: Hosts) -> None:
+    index = Index({"/simple/one/": redirect("/simple/one/")})
+    url = index.listen(hosts)
+    assert problem(url, hosts) == f"{url}one/ can't be fetched: more than 10 redirects"
+    assert len(index.requests) == 11
+
+
+def test_a_server_that_does_not_answer(hosts: Hosts) -> None:
+    index = Index({"/simple/one/": lambda sock: sock.recv(1)})
+    url = index.listen(hosts)
+    assert problem(url, hosts, timeout_s=0.2) == f"{url}one/ can't be fetched: no answer in time"
+
+
+def test_an_answer_that_breaks_off(hosts: Hosts) -> None:
+    def half(sock: Any) -> None:
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000\r\n\r\nbegin")
+
+    url = Index({"/simple/one/": half}).listen(hosts)
+    assert problem(url, hosts) == f"{url}one/ can't be fetched: its answer breaks off, or is not HTTP"
+
+
+def test_a_server_that_is_not_there(hosts: Hosts) -> None:
+    assert problem("http://127.0.0.1:9/simple", hosts) == (
+        "http://127.0.0.1:9/simple/one/ can't be fetched: All connection attempts failed"
+    )

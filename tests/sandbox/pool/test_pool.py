@@ -1,0 +1,366 @@
+"""Sandboxes started ahead: one lease each, bounded, nothing left, whatever happens to them or to the engine."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ExecutorPool,
+    Limits,
+    SandboxDied,
+    SandboxNotStarted,
+    SandboxTimeout,
+)
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.managed_sandbox import LOST
+from codeact_sandbox.types.tool import ToolAnswer
+from tests.sandbox.pool.pooled import alive, left, name_of, ready_names, signal_idle, until, what_is_new
+from tests.sandbox.sandboxes import block, out, run
+
+SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
+
+
+class Teller:
+    """A host tool that says what it was made with."""
+
+    name = "tell"
+    signature = "() -> str"
+    description = "Tell something."
+    source = "def tell():\n    return _call('tell', {})\n"
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Say it."""
+        return ToolAnswer(self.said)
+
+
+# Sandboxes started in advance where one is as good as several, and a container takes long to start.
+SIZES = {"docker": 1, "bubblewrap": 2}
+# What a pool does is the same code for both: tests of what neither an engine nor the end of a sandbox can change.
+ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(kind: str) -> Iterator[None]:
+    """Containers, processes, threads, descriptors and control groups are after the test what they were before it."""
+    before = left()
+    yield
+    assert what_is_new(before) == {}
+
+
+class Expecting(ExecutorPool):
+    """A pool that is told how many of its sandboxes the test will use, and starts no others in advance.
+
+    Args:
+        leases: How many.
+        size: Sandboxes started in advance.
+        options: The other arguments.
+    """
+
+    def __init__(self, leases: int, size: int, **options: Any) -> None:
+        super().__init__(size, **options)
+        self._left = leases
+        self.expected = lambda: self._left
+
+    async def acquire(self) -> RunnerClient:
+        self._left -= 1
+        return await super().acquire()
+
+
+def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any) -> ExecutorPool:
+    """A pool of small sandboxes; with `leases` it starts only so many in advance, as in a batch."""
+    options = {"sandbox": kind, "limits": SMALL, "timeout": 30, **options}
+    return ExecutorPool(size, **options) if leases is None else Expecting(leases, size, **options)
+
+
+class TestLease:
+    @ONE_KIND
+    async def test_lease_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
+        async with make(kind, 2, leases=2) as pool:
+            await pool.ready()
+            ready = ready_names(pool)
+            assert (pool.idle, pool.leased, len(ready)) == (2, 0, 2)
+            async with pool.executor() as executor:
+                assert name_of(executor) in ready
+                assert await out(executor, "print(6 * 7)") == "42\n"
+                assert pool.leased == 1
+
+    @ONE_KIND
+    async def test_lease_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
+        names = set()
+        async with make(kind, 2, leases=5, mode="session") as pool:
+            for _ in range(5):
+                async with pool.executor() as executor:
+                    names.add(name_of(executor))
+                    assert await out(executor, "'x' in globals()") == "False\n"
+                    await out(executor, "x = 1")
+                assert pool.leased == 0
+        assert len(names) == 5
+
+    async def test_pool_is_refilled_in_the_background(self, kind: str) -> None:
+        size = SIZES[kind]
+        async with make(kind, size) as pool:
+            await pool.ready()
+            executors = [pool.executor() for _ in range(size)]
+            for executor in executors:
+                await executor.start()
+            await until(lambda: pool.idle == size)
+            assert (pool.leased, alive(kind)) == (size, 2 * size)
+            for executor in executors:
+                await executor.stop()
+            await until(lambda: alive(kind) == size)
+            assert (pool.idle, pool.leased) == (size, 0)
+
+    @ONE_KIND
+    async def test_lease_brings_the_files_functions_and_command_of_the_executor(
+        self, kind: str, tmp_path: Path
+    ) -> None:
+        def triple(number: int) -> int:
+            """Three times a number."""
+            return 3 * number
+
+        (tmp_path / "data.txt").write_text("14")
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            executor = pool.executor(work_dir=tmp_path, functions=[triple], init_command="echo ready > init.txt")
+            async with executor:
+                code = """
+                from functions import triple
+                print(triple(int(open("data.txt").read())), open("init.txt").read())
+                open("made.txt", "w").write("made")
+                """
+                assert await out(executor, code) == "42 ready\n\n"
+            assert (tmp_path / "made.txt").read_text() == "made"
+
+    @ONE_KIND
+    async def test_restart_takes_another_lease(self, kind: str) -> None:
+        async with make(kind, leases=2, max_alive=2) as pool, pool.executor() as executor:
+            first = name_of(executor)
+            await out(executor, "open('/tmp/there', 'w').close()")
+            await executor.restart()
+            assert name_of(executor) != first
+            assert await out(executor, "import os; print(os.path.exists('/tmp/there'))") == "False\n"
+
+    async def test_first_block_takes_a_lease_and_a_dead_sandbox_is_replaced(self, kind: str) -> None:
+        async with make(kind, leases=2, max_alive=1, mode="session") as pool:
+            executor = pool.executor()
+            await out(executor, "x = 1")
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: pool.leased == 0)
+            result = await run(executor, "'x' in globals()")
+            assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,)), result
+            await executor.stop()
+
+    @ONE_KIND
+    async def test_lease_runs_blocks_as_without_a_pool(self, kind: str) -> None:
+        options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
+        async with make(kind, leases=1, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
+            result = await run(executor, "import os, sys; print(os.environ['NAME'], file=sys.stderr); x = 1")
+            assert (result.outcome, result.stdout, result.stderr) == ("ok", "", "value\n")
+            assert await out(executor, "'decimal' in sys.modules") == "True\n"
+            stuck = await run(executor, "x = 2\nimport time; time.sleep(60)")
+            assert (stuck.outcome, stuck.state) == ("timeout", "restored")
+            assert (await run(executor, "x")).value_repr == "1"
+
+    @ONE_KIND
+    async def test_lease_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
+        async with make(kind, 2, leases=4, tools=[Teller("nobody")]) as pool:
+
+            async def ask(said: str) -> tuple[str, list[str]]:
+                async with pool.executor(tools=[Teller(said)]) as executor:
+                    result = await run(executor, "print(tell())")
+                    return result.output, [call.name for call in result.tool_calls]
+
+            found = await asyncio.gather(*(ask(str(number)) for number in range(4)))
+            assert found == [(f"{number}\n", ["tell"]) for number in range(4)]
+            with pytest.raises(ValueError, match="the executor and its pool differ in tools"):
+                pool.executor(tools=[])
+
+    @ONE_KIND
+    async def test_lease_has_the_network_of_the_pool_and_its_own_connection_log(self, kind: str) -> None:
+        fetch = """
+        import urllib.request
+        try:
+            urllib.request.urlopen("http://denied.example/", timeout=5)
+        except OSError as error:
+            print(type(error).__name__)
+        """
+        async with make(kind, leases=2, allow_domains=["allowed.example"]) as pool:
+            for _ in range(2):
+                async with pool.executor() as executor:
+                    result = await run(executor, fetch)
+                    assert [(each.host, each.allowed) for each in result.connections] == [("denied.example", False)]
+
+
+class TestLimits:
+    @ONE_KIND
+    async def test_many_executors_run_and_max_alive_holds(self, kind: str) -> None:
+        most: list[int] = []
+        two = asyncio.Barrier(2)
+
+        async def one(number: int) -> str:
+            async with pool.executor() as executor:
+                assert pool.idle + pool.leased <= 5
+                output = await out(executor, f"print({number})")
+                if number < 2:
+                    await two.wait()
+                most.append(await asyncio.to_thread(alive, kind))
+                return output
+
+        async with make(kind, 2, leases=15, max_alive=5, starts_at_once=3) as pool:
+            outputs = await asyncio.gather(*(one(number) for number in range(15)))
+        assert outputs == [f"{number}\n" for number in range(15)]
+        assert 2 <= max(most) <= 5
+
+    @ONE_KIND
+    async def test_starts_at_once_are_limited(self, kind: str) -> None:
+        pool = make(kind, 6, starts_at_once=2)
+        starts, most = 0, 0
+        real = pool._start_one
+
+        async def counted() -> RunnerClient:
+            nonlocal starts, most
+            starts += 1
+            most = max(most, starts)
+            try:
+                return await real()
+            finally:
+                starts -= 1
+
+        pool._start_one = counted  # type: ignore[method-assign]
+        async with pool:
+            await pool.ready()
+        assert most == 2
+
+    @ONE_KIND
+    async def test_executor_without_a_sandbox_waits_for_the_end_of_a_lease(self, kind: str) -> None:
+        async with make(kind, max_alive=1) as pool:
+            first = pool.executor()
+            await first.start()
+            waiting = {asyncio.ensure_future(pool.executor().start()) for _ in range(2)}
+            await asyncio.sleep(0.2)
+            assert not any(task.done() for task in waiting)
+            await first.stop()
+            # Each prepares its folder in a thread first, so either may be the first to ask the pool.
+            (served,), (refused,) = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            served.result()
+            refused.cancel()
+            await asyncio.wait({refused})
+            assert pool.leased == 1
+
+    @ONE_KIND
+    async def test_executor_that_waits_too_long_gets_the_reason(self, kind: str) -> None:
+        async with make(kind, max_alive=1, acquire_timeout=0.3) as pool:
+            await pool.ready(20)
+            async with pool.executor():
+                text = (
+                    "no sandbox of the pool was available within 0.3 s: 1 of at most 1 are in use, 0 are being started; "
+                    "stop an executor that is done, or raise max_alive"
+                )
+                with pytest.raises(SandboxTimeout) as caught:
+                    await pool.executor().start()
+                assert str(caught.value) == text
+                with pytest.raises(SandboxTimeout, match=r"the pool was not full within 0\.2 s: 1 of at most 1"):
+                    await pool.ready(0.2)
+            await pool.ready(20)
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    @ONE_KIND
+    async def test_sandbox_granted_to_a_cancelled_executor_goes_to_the_next_one(self, kind: str) -> None:
+        async with make(kind, leases=1, max_alive=1) as pool:
+            await pool.ready()
+            manager = pool._running()
+            # Granted, but cancelled before the event loop has told who waits.
+            future = manager.request()
+            assert future.done()
+            assert (pool.idle, pool.leased) == (0, 1)
+            manager.withdraw(future)
+            assert (pool.idle, pool.leased) == (1, 0)
+            async with pool.executor() as executor:
+                assert name_of(executor) == future.result().name
+
+
+class TestStop:
+    async def test_stopped_pool_leaves_nothing_while_it_is_used_and_filling(self, kind: str) -> None:
+        pool = make(kind, SIZES[kind] + 1)
+        await pool.start()
+        await pool.start()
+        executor = pool.executor(mode="process")
+        await executor.start()
+        running = asyncio.ensure_future(run(executor, "import time; time.sleep(30)"))
+        await asyncio.sleep(0.3)
+        await asyncio.gather(pool.stop(), pool.stop())
+        assert alive(kind) == 0
+        with pytest.raises(SandboxDied):
+            await running
+        with pytest.raises(SandboxNotStarted, match="the pool is not running: use `async with pool:`"):
+            await run(executor, "print(1)")
+        await executor.stop()
+        await pool.stop()
+
+    async def test_pool_can_be_stopped_while_its_first_sandboxes_start(self, kind: str) -> None:
+        for pause in (0.0, 0.05, 0.15):
+            pool = make(kind)
+            await pool.start()
+            waiting = asyncio.ensure_future(pool.executor().start())
+            full = asyncio.ensure_future(pool.ready())
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            await pool.stop()
+            assert time.monotonic() - began < 40
+            assert alive(kind) == 0
+            await asyncio.wait({waiting, full}, timeout=30)
+            for future in (waiting, full):
+                error = future.exception()
+                assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
+
+    @ONE_KIND
+    async def test_pool_can_be_started_again(self, kind: str) -> None:
+        pool = make(kind, leases=2)
+        for _ in range(2):
+            async with pool, pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_a_cancelled_stop_goes_on(self, kind: str) -> None:
+        pool = make(kind, SIZES[kind])
+        await pool.start()
+        await pool.ready()
+        task = asyncio.ensure_future(pool.stop())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        await until(lambda: alive(kind) == 0)
+
+
+class TestOptions:
+    @ONE_KIND
+    async def test_an_executor_of_the_same_options_fits_however_it_was_made(self, kind: str) -> None:
+        makers: dict[str, type[SandboxCodeExecutor]] = {
+            "docker": DockerCommandLineCodeExecutor,
+            "bubblewrap": BubblewrapCommandLineCodeExecutor,
+        }
+        async with make(kind, leases=1, mode="session", checkpoint=False) as pool:
+            executor = makers[kind](mode="session", checkpoint=False, limits=SMALL, pool=pool, timeout=3)  # type: ignore[call-arg]
+            async with executor:
+                result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
+                assert (result.value_repr, executor.timeout) == ("42", 3)
+
+    def test_config_contains_no_pool(self, kind: str) -> None:
+        pool = make(kind)
+        executor: Any = pool.executor(timeout=3)
+        loaded = type(executor).load_component(executor.dump_component())
+        assert loaded.sandbox._pool is None
+        assert loaded.dump_component() == executor.dump_component()

@@ -1,0 +1,132 @@
+"""A pool whose sandboxes, engine or users fail: nothing is lost, and nobody waits longer than agreed."""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import docker.errors
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxTimeout
+from codeact_sandbox import pool as pool_module
+from codeact_sandbox.backends.docker.engine import connect
+from tests.abuse.test_h_cancel import CancelAt
+from tests.sandbox.sandboxes import out, pause_container
+
+pytestmark = [pytest.mark.usefixtures("docker_engine", "bubblewrap", "sandbox_image")]
+
+
+@pytest_asyncio.fixture(params=["docker", "bubblewrap"])
+async def tight(request: pytest.FixtureRequest) -> AsyncIterator[ExecutorPool]:
+    """A pool of one: a sandbox that is lost to it is missed by the next user."""
+    async with ExecutorPool(1, sandbox=request.param, max_alive=1, acquire_timeout=20) as pool:
+        await pool.ready(30)
+        yield pool
+
+
+async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: ExecutorPool) -> None:
+    for number in range(1, 40):
+        executor = tight.executor(init_command="true")
+        task = asyncio.create_task(CancelAt(executor.start(), number))
+        await asyncio.wait({task}, timeout=20)
+        assert task.done()
+        if not task.cancelled():
+            task.result()
+            await executor.stop()
+            break
+        await tight.ready(20)
+        assert (tight.idle, tight.leased) == (1, 0)
+    assert number >= 4
+    async with tight.executor() as next_one:
+        assert await out(next_one, "print(1)") == "1\n"
+    await tight.ready(20)
+    assert (tight.idle, tight.leased) == (1, 0)
+
+
+def test_pool_started_by_many_threads_has_one_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = pool_module.PoolManager
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.05)  # so that the threads meet here
+        return make(*given)
+
+    monkeypatch.setattr(pool_module, "PoolManager", slow)
+    for _ in range(2):
+        pool = ExecutorPool(1, sandbox="bubblewrap")
+        together, earlier = threading.Barrier(8), set(threading.enumerate())
+
+        def start(pool: ExecutorPool = pool, together: threading.Barrier = together) -> None:
+            together.wait()
+            asyncio.run(pool.start())
+
+        threads = [threading.Thread(target=start) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        keepers = [thread for thread in set(threading.enumerate()) - earlier if thread.name == "codeact-pool"]
+        asyncio.run(pool.stop())
+        assert len(keepers) == 1
+
+
+async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:
+    async with ExecutorPool(2, max_alive=2, acquire_timeout=3) as pool:
+        await pool.ready(30)
+        names = [held.sandbox.name for held in pool._running()._sandboxes]
+        with connect() as api:
+            for name in names:
+                pause_container(api, name)
+            began = time.monotonic()
+            with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
+                await pool.executor().start()
+            assert time.monotonic() - began < 3 + 40
+            for name in names:
+                with contextlib.suppress(docker.errors.APIError):  # it has been ended
+                    api.unpause(name)
+        await pool.ready(40)
+        async with pool.executor() as executor:
+            assert await out(executor, "print(1)") == "1\n"
+
+
+async def test_a_stop_ends_all_waiting_callers_at_once() -> None:
+    pool = ExecutorPool(1, sandbox="bubblewrap", max_alive=1)
+    await pool.start()
+    await pool.ready(30)
+    users = [pool.executor() for _ in range(6)]
+    starts = [asyncio.ensure_future(user.start()) for user in users]
+    await asyncio.sleep(0.2)
+    await pool.stop()
+    done, waiting = await asyncio.wait(starts, timeout=40)
+    assert not waiting
+    told = [start.exception() for start in done if start.exception() is not None]
+    assert len(told) >= 5
+    assert all(isinstance(error, SandboxError) for error in told)
+    for user in users:
+        await user.stop()
+
+
+async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change() -> None:
+    async with ExecutorPool(1, sandbox="bubblewrap", max_alive=1) as pool:
+        await pool.ready(30)
+        reading, writing = os.pipe()
+        with pool._running()._changed:  # what the manager holds while it decides
+            child = os.fork()
+            if child == 0:
+                # Without the parent's lock: this thread may enter it again.
+                seen: list[Any] = []
+                thread = threading.Thread(target=lambda: seen.append((pool.idle, pool.leased)), daemon=True)
+                thread.start()
+                thread.join(30)
+                os.write(writing, repr(seen).encode())
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            assert await asyncio.to_thread(said.read) == "[(0, 0)]"
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it has ended
+        async with pool.executor() as executor:
+            assert await out(executor, "print(1)") == "1\n"

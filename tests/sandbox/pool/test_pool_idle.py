@@ -1,0 +1,87 @@
+"""Sandboxes of a pool while nobody uses them, and pools used by several event loops, threads and processes."""
+
+import logging
+import os
+import signal
+import time
+
+import pytest
+
+from autogen_codeact.executors import (
+    SandboxNotStarted,
+)
+from codeact_sandbox.host.client import RunnerClient
+from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
+from tests.sandbox.pool.test_pool import ONE_KIND, make, nothing_is_left
+from tests.sandbox.sandboxes import out
+
+__all__ = ["nothing_is_left"]
+
+
+class TestIdleSandboxes:
+    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(
+        self, kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "codeact_sandbox")
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: ready_names(pool) - {first})
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+        said = [record.getMessage() for record in caplog.records if "has ended while idle" in record.getMessage()]
+        assert len(said) == 1
+        assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
+
+    async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
+        async with make(kind, leases=1, max_alive=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGSTOP)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    @ONE_KIND
+    async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
+        pool = make(kind)
+        starts = []
+        real = pool._start_one
+
+        async def dying() -> RunnerClient:
+            sandbox = await real()
+            starts.append(sandbox)
+            if len(starts) < 3:
+                await sandbox.stop()
+            return sandbox
+
+        pool._start_one = dying  # type: ignore[method-assign]
+        async with pool:
+            began = time.monotonic()
+            await until(lambda: pool.idle == 1, 20)
+            assert len(starts) == 3
+            assert time.monotonic() - began > 0.5 + 1  # the two pauses
+
+
+class TestLoopsAndThreads:
+    @ONE_KIND
+    async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    pool._running()
+                except SandboxNotStarted as error:
+                    os.write(writing, str(error).encode())
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+            os.close(writing)
+            with os.fdopen(reading) as said:
+                assert said.read() == "the pool was started by another process: start one of its own here"
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"

@@ -1,0 +1,205 @@
+"""What a pool refuses, and what it does while no sandbox can be started."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core.code_executor import with_requirements
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ExecutorPool,
+    Limits,
+    SandboxNotStarted,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+)
+from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
+from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
+from tests.cases import case
+from tests.sandbox.pool.pooled import left, until, what_is_new
+from tests.sandbox.sandboxes import out
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = left()
+    yield
+    assert what_is_new(before) == {}
+
+
+@pytest.fixture
+def proxy(sandbox_image: str) -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
+
+
+class TestArguments:
+    def test_invalid_arguments_are_refused(self) -> None:
+        for options, complaint in [
+            ({"size": -1}, "size must be at least 0, not -1"),
+            ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
+            ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
+            ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
+            ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),
+            ({"sandbox": "none"}, "sandbox must be 'auto', 'docker' or 'bubblewrap', not 'none'"),
+            ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
+            (
+                {"sandbox": "bubblewrap", "image": "python:3"},
+                "image= is not for sandbox='bubblewrap': leave it out, or choose another sandbox",
+            ),
+            (
+                {"container_name": "x"},
+                "container_name= is not for a pool: the sandboxes of a pool have names of their own",
+            ),
+            (
+                {"bind_dir": "/tmp"},
+                "bind_dir= is not for a pool: sandboxes that are used one after the other would share a folder: use work_dir=",
+            ),
+            ({"stop_container": False}, "stop_container= is not for a pool: the end of a lease ends its sandbox"),
+        ]:
+            with case(options, complaint), pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+                ExecutorPool(**options)
+
+    def test_arguments_that_differ_from_the_pool_are_refused(self) -> None:
+        for options, differing in [
+            ({"limits": Limits(memory="2g")}, "limits"),
+            ({"mode": "session", "checkpoint": False, "network": "bridge"}, "checkpoint, mode, network"),
+            ({"environment": {"KEY": "another value"}}, "environment"),
+            ({"packages": ["requests"]}, "packages"),
+            ({"docker_host": "tcp://127.0.0.1:1"}, "docker_host"),
+        ]:
+            with case(options, differing):
+                pool = ExecutorPool(environment={"KEY": "a value"})
+                text = (
+                    f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the "
+                    "same, or make the executor with pool.executor(…)"
+                )
+                for make in (pool.executor, DockerCommandLineCodeExecutor):
+                    same: dict[str, Any] = (
+                        {} if make == pool.executor else {"environment": {"KEY": "a value"}, "pool": pool}
+                    )
+                    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+                        make(**{**same, **options})
+
+    def test_functions_that_need_other_packages_are_refused(self) -> None:
+        @with_requirements(python_packages=["requests"])
+        def fetch() -> None:
+            """Fetch."""
+
+        with pytest.raises(ValueError, match="the executor and its pool differ in packages"):
+            ExecutorPool().executor(functions=[fetch])
+        assert ExecutorPool(packages=["requests"]).executor(functions=[fetch])
+
+    def test_new_option_of_the_sandbox_is_compared(self) -> None:
+        """Unless it is among those that may differ for each run."""
+        for options in (DockerOptions(), BubblewrapOptions()):
+            assert set(options.shape()) == set(type(options).model_fields) - options.per_run
+
+    def test_executor_of_another_class_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="are for docker, not for bubblewrap") as caught:
+            BubblewrapCommandLineCodeExecutor(pool=ExecutorPool())
+        assert str(caught.value).endswith(": make a pool of the other kind")
+
+    def test_options_of_the_executor_alone_may_differ(self, tmp_path: Path) -> None:
+        own: dict[str, Any] = {"timeout": 3, "work_dir": tmp_path, "init_command": "true", "delete_tmp_files": True}
+        executor = ExecutorPool(timeout=5).executor(**own, languages={"julia": "julia"})
+        assert (executor.timeout, executor.work_dir) == (3, tmp_path)
+
+    async def test_pool_that_does_not_run_is_an_error(self) -> None:
+        pool = ExecutorPool()
+        text = "the pool is not running: use `async with pool:`, or start() first"
+        for call in (pool.ready, pool.acquire, pool.executor().start):
+            with pytest.raises(SandboxNotStarted) as caught:
+                await call()
+            assert str(caught.value) == text
+        assert (pool.idle, pool.leased) == (0, 0)
+        await pool.stop()
+
+
+class TestNoEngine:
+    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        host = f"unix://{tmp_path}/docker.sock"
+        async with ExecutorPool(3, docker_host=host) as pool:
+            began = time.monotonic()
+            for call in (pool.ready, pool.executor().start, pool.acquire):
+                with pytest.raises(SandboxUnavailable, match=r"there is no such socket\. Start it with"):
+                    await call()
+            await asyncio.sleep(1)
+            assert time.monotonic() - began < 40
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warned) <= 1
+        assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
+
+    async def test_missing_engine_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
+        async with ExecutorPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
+            found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
+        assert {type(error) for error in found} == {SandboxUnavailable}
+
+    async def test_missing_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
+        proxy.on("GET", "_ping", "drop")
+        async with ExecutorPool(4, docker_host=proxy.address):
+            await asyncio.sleep(2.5)
+            few = len(proxy.requests)
+        # At first four at once; then one wave after 0.5 s, 1 s, counted for each that failed.
+        assert 1 <= few <= 18, proxy.requests
+
+    async def test_engine_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
+        proxy.on("GET", "", "hold")
+        async with ExecutorPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
+            began = time.monotonic()
+            with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
+                await pool.acquire()
+            assert time.monotonic() - began < 0.5 + 40
+
+    async def test_engine_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
+        proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))
+        async with ExecutorPool(2, docker_host=proxy.address, progress=lambda _: None) as pool:
+            for _ in range(2):
+                with pytest.raises(SandboxStartError, match="no room"):
+                    await pool.acquire()
+            proxy.clear()
+            await until(lambda: pool.idle == 2, 20)
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_idle_sandboxes_of_an_engine_that_ends_are_replaced_when_it_is_back(self, sandbox_image: str) -> None:
+        """What a restart of the engine without live-restore does to its containers."""
+        async with ExecutorPool(2) as pool:
+            await pool.ready()
+            assert pool._manager is not None
+            first = {held.sandbox.name for held in pool._manager._sandboxes}
+            with closing(connect()) as client:
+                for name in first:
+                    client.remove_container(name, force=True)
+            await until(
+                lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._manager._sandboxes}, 20
+            )
+
+
+class TestNoBubblewrap:
+    async def test_missing_bubblewrap_is_said_at_once(self, bubblewrap: None) -> None:
+        async with ExecutorPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
+            with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
+                await pool.acquire()
+
+    async def test_missing_variable_is_an_error(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        pool = ExecutorPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
+        async with pool:
+            with pytest.raises(ValueError, match="NOT_SET_HERE"):
+                await pool.acquire()
+            monkeypatch.setenv("NOT_SET_HERE", "set")
+            async with pool.executor() as executor:
+                assert await out(executor, "import os; print(os.environ['NOT_SET_HERE'])") == "set\n"

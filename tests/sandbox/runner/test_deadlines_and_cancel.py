@@ -1,0 +1,164 @@
+"""Deadlines are the supervisor's, the host has one of its own, and cancelling kills before it returns."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.cases import case
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import block, out, run, short_result
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TIMEOUT_S = 3
+"""Long enough for a block to start and to print on a loaded machine."""
+ALIVE = """
+    import os
+    def alive(pid):
+        # Of the supervisor's own processes nobody can see the descriptors.
+        try:
+            zombie = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return False
+        return not zombie and os.access(f"/proc/{pid}/fd", os.R_OK)
+    print(any(alive(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()))
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with reused.executor(DockerCommandLineCodeExecutor, timeout=TIMEOUT_S) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=TIMEOUT_S) as started:
+        yield started
+
+
+class TestDeadline:
+    async def test_deadline_holds_for_code_that_rests(self, executor):
+        codes = [
+            "import signal\nwhile True: signal.sigwait({10})",
+            "import os; os.kill(os.getpid(), 19)",
+            "import atexit, time; atexit.register(time.sleep, 60)",
+            "import subprocess; subprocess.run(['sleep', '60'])",
+        ]
+
+        async def check(code: str) -> None:
+            with case(code):
+                result = await run(executor, f"print('partial', end='', flush=True)\n{code}")
+                assert short_result(result) == ("timeout", 124, "partial\n Timeout")
+                assert executor.timeout <= result.duration_s < executor.timeout + 20
+
+        await asyncio.gather(*map(check, codes))
+        assert await out(executor, ALIVE) == "False\n"
+
+    async def test_deadline_of_each_block_is_its_own(self, executor):
+        blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+        assert short_result(result) == ("ok", 0, "0\n1\n2\n")
+
+    @pytest.mark.parametrize("mode", ["process", "session"])
+    async def test_deadline_of_a_millisecond_holds_too(self, make_executor, mode):
+        executor = await make_executor(mode=mode, timeout=0.001)
+        for _ in range(5):
+            assert (await run(executor, "while True: pass")).outcome == "timeout"
+
+    async def test_deadline_may_be_far_in_the_future(self, make_executor):
+        for timeout in [1e10, float("inf"), 10**30]:
+            with case(timeout):
+                executor = await make_executor(timeout=timeout)
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_deadline_must_be_positive(self):
+        for timeout in [0, -1, float("nan")]:
+            with case(timeout), pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
+                DockerCommandLineCodeExecutor(timeout=timeout)
+
+    async def test_deadline_of_one_block_does_not_affect_others(self, executor):
+        results = await asyncio.gather(
+            *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
+        )
+        assert [short_result(result) for result in results] == [
+            ("ok", 0, "0\n"),
+            ("ok", 0, "0.5\n"),
+            ("timeout", 124, "\n Timeout"),
+        ]
+
+
+class TestCancellation:
+    @pytest.mark.parametrize(("mode", "way"), [("process", "token"), ("session", "task"), ("session", "wait_for")])
+    async def test_cancellation_is_reported_after_the_block_is_killed(self, make_executor, mode, way):
+        executor = await make_executor(mode=mode, timeout=30)
+        await out(executor, "x = 1")
+        code = """
+            import os, subprocess, time
+            x = 2
+            subprocess.Popen(["sleep", "300"], start_new_session=True)
+            subprocess.Popen(["sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"])
+            time.sleep(60)
+        """
+        token = CancellationToken()
+        call = executor.execute_code_blocks([block(code)], token)
+        running = asyncio.ensure_future(asyncio.wait_for(call, 0.5) if way == "wait_for" else call)
+        await asyncio.sleep(0.5)
+        if way == "token":
+            token.cancel()
+        elif way == "task":
+            running.cancel()
+        began = time.monotonic()
+        with pytest.raises(TimeoutError if way == "wait_for" else asyncio.CancelledError):
+            await running
+        assert time.monotonic() - began < 30
+        assert await out(executor, ALIVE) == "False\n"
+        if mode == "session":
+            # As after a timeout: the variables are those of before the block.
+            assert await out(executor, "x") == "1\n"
+
+    async def test_cancellation_before_the_call_runs_nothing(self, executor):
+        token = CancellationToken()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await executor.execute_code_blocks([block("open('/workspace/ran', 'w')")], token)
+        assert "ran" not in await executor.list_files()
+
+    async def test_cancelling_one_block_leaves_the_others(self, executor):
+        token = CancellationToken()
+        others = [asyncio.ensure_future(run(executor, f"import time; time.sleep(0.4); print({n})")) for n in range(3)]
+        cancelled = asyncio.ensure_future(executor.execute_code_blocks([block("import time; time.sleep(60)")], token))
+        await asyncio.sleep(0.1)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert [short_result(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
+
+    async def test_cancelled_waiting_block_never_runs(self, session):
+        await out(session, "ran = []")
+        first = asyncio.ensure_future(run(session, "import time; time.sleep(2); ran.append(1)"))
+        token = CancellationToken()
+        second = asyncio.ensure_future(session.execute_code_blocks([block("ran.append(2)")], token))
+        third = asyncio.ensure_future(run(session, "ran.append(3)"))
+        await asyncio.sleep(0.1)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert not first.done()
+        await asyncio.gather(first, third)
+        assert await out(session, "ran") == "[1, 3]\n"
+
+    async def test_cancellation_stops_the_blocks_that_were_to_follow(self, executor):
+        token = CancellationToken()
+        blocks = [block("import time; time.sleep(2)"), block("open('/workspace/second', 'w')")]
+        running = asyncio.ensure_future(executor.execute_code_blocks(blocks, token))
+        await asyncio.sleep(0.2)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert "second" not in await executor.list_files()

@@ -1,0 +1,72 @@
+"""Frames that no host sends: the true supervisor says what was wrong with them, ends, or goes on; and it ends with its host."""
+
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codeact_sandbox.host import protocol
+from tests.sandbox.host.test_frames import message, raw
+from tests.sandbox.runner.local_runner import LocalRunner
+from tests.sandbox.runner.test_runner_old_python import needs_namespaces
+
+
+@needs_namespaces
+class TestSupervisor:
+    """The true one, of which the host would never ask such things."""
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            struct.pack("!cII", b"X", 1, 2**32 - 1),
+            raw(b"X", 1, b"not a message"),
+            raw(b"X", 1, message([])),
+            raw(b"?", 1, message({})),
+            raw(b"P", 1, message({})),
+        ],
+    )
+    def test_supervisor_reports_an_invalid_frame_and_ends(self, tmp_path: Path, sent: bytes) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            runner.send(sent)
+            kind, _, payload = runner.receive()
+            assert kind == b"!"
+            assert protocol.unpack(payload)[0]["error"]
+            with pytest.raises(EOFError):
+                runner.receive()
+
+    def test_supervisor_ends_with_the_host_whatever_runs(self, tmp_path: Path) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            block = {"path": str(tmp_path / "b.py"), "command": None, "timeout": 60}
+            code = b"import signal, time\nfor n in (1, 2, 13, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(60)"
+            runner.send(protocol.pack(b"X", 1, block, code))
+            time.sleep(0.3)
+            assert runner.end()[0] == 0
+
+    def test_supervisor_refuses_wrong_file_requests_and_goes_on(self, tmp_path: Path) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            wrong: list[dict[str, Any]] = [
+                {},
+                {"op": "x"},
+                {"op": "read"},
+                {"op": "read", "name": 3},
+                {"op": "read", "name": "a\0b"},
+                {"op": "read", "name": "x", "offset": "y"},
+                {"op": "write", "name": "", "final": True},
+                {"op": "write", "name": "x/", "final": True},
+                {"op": "write", "name": "x" * 5000, "final": True},
+            ]
+            for request in wrong:
+                answer, _, _ = runner.request(b"F", request, b"data")
+                assert answer["error"], request
+                assert answer["errno"] > 0
+            assert runner.run("print('next')")[1] == "next\n"
+            # Uploads that nobody ends are dropped in time, and their descriptors with them.
+            for number in range(300):
+                assert "error" not in runner.request(b"F", {"op": "write", "name": f"part{number}"}, b"x")[0]
+            assert runner.run("print('next')")[1] == "next\n"

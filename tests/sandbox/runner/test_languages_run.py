@@ -1,0 +1,97 @@
+"""Languages in the default image, in both modes: those that it has, those that it lacks, those that nobody knows."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from codeact_sandbox.types.languages import LANGUAGES
+from tests.cases import case
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import block, out, run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
+async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    languages = {"broken": ["/workspace/not-executable"], "scm": ["no-such-scheme", "-s"]}
+    async with reused.executor(
+        DockerCommandLineCodeExecutor, mode=request.param, timeout=20, languages=languages
+    ) as started:
+        yield started
+
+
+async def test_runs(executor: DockerCommandLineCodeExecutor) -> None:
+    for label, code, output in [
+        ("python", "print('python')", "python\n"),
+        ("Python", "print('python')", "python\n"),
+        ("py", "print('python')", "python\n"),
+        ("python3", "print('python')", "python\n"),
+        ("python3.11", "print('python')", "python\n"),
+        ("sh", "echo sh", "sh\n"),
+        ("shell", "echo sh", "sh\n"),
+        ("bash", "[[ a == a* ]] && echo bash", "bash\n"),
+        ("perl", 'print "perl\\n";', "perl\n"),
+    ]:
+        with case(label, code, output):
+            assert await out(executor, code, label) == output
+
+
+async def test_a_script_has_its_name_and_its_own_exit_code(executor: DockerCommandLineCodeExecutor) -> None:
+    assert await out(executor, '# filename: tool.pl\nprint "$0\\n";', "perl") == "/workspace/tool.pl\n"
+    result = await run(executor, "exit 7;", "perl")
+    assert (result.outcome, result.exit_code) == ("error", 7)
+    result = await run(executor, 'die "dead\\n";', "perl")
+    assert (result.outcome, result.output) == ("error", "dead\n")
+    result = await run(executor, "kill 'SEGV', $$; sleep 5;", "perl")
+    assert (result.outcome, result.exit_code) == ("crashed", 139)
+    assert result.error is not None
+    assert result.error.type == "SIGSEGV"
+
+
+async def test_a_missing_interpreter_is_a_result_with_the_reason(executor: DockerCommandLineCodeExecutor) -> None:
+    for label, command in (("julia", "julia"), ("scm", "no-such-scheme")):
+        result = await run(executor, "1", label)
+        assert (result.outcome, result.exit_code) == ("error", 127)
+        assert result.output == f"{command}: not found\n"
+        assert result.error is not None
+        assert result.error.type == "InterpreterNotFound"
+
+
+async def test_one_that_can_not_be_run_too(executor: DockerCommandLineCodeExecutor) -> None:
+    await out(executor, "echo x > /workspace/not-executable", "sh")
+    result = await run(executor, "1", "broken")
+    assert (result.outcome, result.exit_code) in {("error", 126), ("error", 127)}
+    assert "/workspace/not-executable" in result.output
+
+
+async def test_an_unknown_label_is_a_result_with_the_known_ones(executor: DockerCommandLineCodeExecutor) -> None:
+    for label in ("cobol", "", "../sh", "python; rm", "\0"):
+        result = await run(executor, "1", label)
+        assert (result.outcome, result.exit_code) == ("error", 127)
+        assert result.error is not None
+        assert result.error.type == "UnknownLanguage"
+        assert "python" in result.output
+
+
+async def test_every_known_language_ends_in_a_typed_result(executor: DockerCommandLineCodeExecutor) -> None:
+    # One after the other: beside all others, the start of an interpreter may take longer than a block.
+    for name in LANGUAGES:
+        with case(name):
+            result = await run(executor, "this is no program", name)
+            assert result.outcome == "error", result
+            assert result.output
+
+
+async def test_code_is_data_to_a_shell(executor: DockerCommandLineCodeExecutor) -> None:
+    assert await out(executor, block("echo '$HOME'; printf '%s\\n' \"a\\\\nb\" '`id`'", "sh")) == "$HOME\na\\nb\n`id`\n"
+
+
+async def test_a_shell_sees_its_arguments_and_descriptors_as_it_should(executor: DockerCommandLineCodeExecutor) -> None:
+    assert await out(executor, "echo $#; cat; echo end", "sh") in {"0\nend\n", "1\nend\n"}
+
+
+async def test_a_large_shell_block_runs(executor: DockerCommandLineCodeExecutor) -> None:
+    assert await out(executor, "echo begin\n" + "# padding\n" * 300_000 + "echo end", "sh") == "begin\nend\n"

@@ -1,0 +1,377 @@
+"""Cells of a session run as in a notebook, with IPython in the sandbox's Python and without."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cases import case
+from tests.sandbox.bubblewrapped import SYSTEM_PYTHON
+from tests.sandbox.runner.local_runner import LocalRunner
+from tests.sandbox.runner.test_runner_old_python import namespaces_work
+
+pytestmark = [
+    pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)"),
+]
+TICKS = os.sysconf("SC_CLK_TCK")
+# As in test_checkpoints_ahead.
+TASKS_AND_BEGAN = """
+import os
+def stat(pid, field):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[field])
+print(len(os.listdir("/proc/self/task")), end=" ")
+print(max(stat(pid, 19) for pid in os.listdir("/proc") if pid.isdigit() and stat(pid, 1) == os.getpid()))
+"""
+SLOW = "import asyncio\nasync def slow(value):\n    await asyncio.sleep(0.001)\n    return value\n"
+
+
+@pytest.fixture(scope="module")
+def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
+    pytest.importorskip("IPython")
+    with LocalRunner(sys.executable, tmp_path_factory.mktemp("ipython"), mode="session") as runner:
+        runner.greet()
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
+    with LocalRunner(str(SYSTEM_PYTHON), tmp_path_factory.mktemp("small"), mode="session") as runner:
+        runner.greet()
+        yield runner
+
+
+@pytest.fixture(scope="module", params=["ipython", "small"])
+def session(request: pytest.FixtureRequest) -> LocalRunner:
+    found: LocalRunner = request.getfixturevalue(request.param)
+    return found
+
+
+def out(session: LocalRunner, code: str, **request: object) -> str:
+    """The output of a cell that must end well."""
+    result, output = session.run(code, **request)
+    assert (result["outcome"], result["exit_code"]) == ("ok", 0), (result, output)
+    return output
+
+
+def error(session: LocalRunner, code: str) -> tuple[str, str]:
+    """The message and the output of a cell that must fail."""
+    result, output = session.run(code)
+    assert (result["outcome"], result["state"]) == ("error", "kept"), (result, output)
+    return result["error"]["message"], output
+
+
+class TestAwait:
+    def test_top_level_await_and_tasks_that_last(self, session: LocalRunner) -> None:
+        out(session, SLOW)
+        assert out(session, "await slow(5)") == "5\n"
+        assert out(session, "x = await slow(6)\nx") == "6\n"
+        # A cell without `await` can start a task, too.
+        assert out(session, "task = asyncio.create_task(slow(7))") == ""
+        assert out(session, "await task") == "7\n"
+        assert out(session, "async with asyncio.timeout(5) as t: print(await slow(8))") == "8\n"
+
+    def test_tasks_do_not_run_between_cells(self, session: LocalRunner) -> None:
+        out(session, SLOW + "count = 0")
+        out(
+            session,
+            "async def counter():\n    global count\n    while True:\n        count += 1\n        await slow(0)\n",
+        )
+        out(session, "counting = asyncio.create_task(counter())\nawait asyncio.sleep(0.02)")
+        first = out(session, "count")
+        time.sleep(0.05)
+        assert out(session, "count") == first != "0\n"
+        assert out(session, "counting.cancel(); await asyncio.sleep(0)\ncounting.cancelled()") == "True\n"
+
+    def test_asyncio_run_works_before_and_after_await(self, session: LocalRunner) -> None:
+        out(session, SLOW)
+        assert out(session, "asyncio.run(slow(1))") == "1\n"
+        assert out(session, "await slow(2)") == "2\n"
+        assert out(session, "asyncio.run(slow(3))") == "3\n"
+
+    def test_asyncio_run_beside_await_says_why_not(self, session: LocalRunner) -> None:
+        out(session, SLOW)
+        message, output = error(session, "y = slow(1)\nawait slow(0)\nasyncio.run(y)\nz = 1")
+        assert message == "asyncio.run() cannot be called from a running event loop"
+        out(session, "y.close()")
+        assert "base_events" not in output
+
+    def test_errors_show_only_the_cells_lines(self, session: LocalRunner) -> None:
+        number = session.run("1")[0]["number"] + 1
+        message, output = error(session, "import asyncio\nawait asyncio.sleep(0)\n1 / 0")
+        assert message == "division by zero"
+        caret = "    ~~^~~\n" if sys.version_info >= (3, 11) else ""
+        assert output == (
+            f'Traceback (most recent call last):\n  File "<block {number}>", line 3, in <module>\n    1 / 0\n{caret}'
+            "ZeroDivisionError: division by zero\n"
+        )
+
+    def test_restored_session_has_a_new_loop_and_names_cancelled_tasks(self, session: LocalRunner) -> None:
+        out(session, SLOW)
+        out(session, "async def forever():\n    while True: await slow(0)\n")
+        out(session, "task = asyncio.create_task(forever())\nawait asyncio.to_thread(len, 'abc')")
+        result, _ = session.run("import time; time.sleep(60)", timeout=2)
+        assert (result["outcome"], result["state"]) == ("timeout", "restored")
+        assert result["notes"] == [
+            "Files, threads and subprocesses are not restored.",
+            "These tasks of asyncio were pending and have been cancelled, and there is a new event loop: forever.",
+        ]
+        assert out(session, "task.cancelled(), await asyncio.to_thread(len, 'abcd')") == "(True, 4)\n"
+        result, _ = session.run("1")
+        assert result["notes"] == []
+
+    def test_code_that_cannot_be_compiled_has_no_effect(self, session: LocalRunner) -> None:
+        message, output = error(session, "effect = 1\nawait x y")
+        assert message == "invalid syntax"
+        assert output.count("SyntaxError") == 1
+        assert out(session, "'effect' in globals()") == "False\n"
+
+
+class TestCommands:
+    def test_output_and_exit_status(self, session: LocalRunner) -> None:
+        assert out(session, "!echo one; echo two >&2; exit 3") == "one\ntwo\nthe command ended with exit status 3\n"
+        assert out(session, "_exit_code") == "3\n"
+        assert out(session, "!kill -9 $BASHPID") == "the command was ended by SIGKILL\n"
+        assert out(session, "print(1)\n!echo 2\nprint(3)\nif True:\n    !echo 4") == "1\n2\n3\n4\n"
+
+    def test_assignment_gives_lines(self, session: LocalRunner) -> None:
+        assert out(session, "lines = !printf 'a\\nb\\n'\nlines, lines.n, lines.s") == "(['a', 'b'], 'a\\nb', 'a b')\n"
+
+    def test_variables_are_replaced(self, session: LocalRunner) -> None:
+        out(session, "name = 'x y'; numbers = [1, 2]")
+        assert out(session, "!echo {name.upper()} $name {numbers[1:]}") == "X Y x y [2]\n"
+        # What can't be evaluated is left to the shell.
+        assert out(session, "!echo '{not a name}'") == "{not a name}\n"
+        assert out(session, "def f(local):\n    !echo {local}\nf(5)") == "5\n"
+        assert out(session, "!echo a b | awk '{print $2}'") == "b\n"
+
+    def test_background_command_does_not_hold_the_cell(self, session: LocalRunner) -> None:
+        assert out(session, "!sleep 20 &\nprint('on')") == "on\n"
+
+    def test_bash_cell(self, session: LocalRunner) -> None:
+        assert out(session, "%%bash\nfor i in 1 2; do echo $i; done") == "1\n2\n"
+        assert out(session, "%%bash --no-raise-error\necho shown; exit 1") == "shown\n"
+        message, _ = error(session, "%%bash --out text\ntrue")
+        assert message == "%%bash has no option --out here: use `lines = !command` to get the output"
+        message, output = error(session, "%%sh\necho before\nexit 4")
+        assert message == "Command '['sh']' returned non-zero exit status 4."
+        assert output.startswith("before\nTraceback (most recent call last):\n")
+
+    def test_continued_command_keeps_line_numbers(self, session: LocalRunner) -> None:
+        result, output = session.run("!echo a \\\n  b\n\n1 / 0")
+        assert output.startswith("a b\n")
+        assert result["error"]["line"] == 4
+        assert "line 4, in <module>\n    1 / 0\n" in output
+
+
+class TestMagics:
+    def test_time_shows_the_value(self, session: LocalRunner) -> None:
+        lines = out(session, "%time sum(range(10))").splitlines()
+        assert [line.split(":")[0] for line in lines] == ["CPU times", "Wall time", "45"]
+        lines = out(session, "%%time\nx = 4\nx + 1").splitlines()
+        assert [line.split(":")[0] for line in lines] == ["CPU times", "Wall time", "5"]
+
+    def test_timeit(self, session: LocalRunner) -> None:
+        assert "per loop (mean ± std. dev. of 2 runs, 10 loops each)" in out(
+            session, "%timeit -n 10 -r 2 sum(range(9))"
+        )
+        assert "of 2 runs, 10 loops each)" in out(session, "%%timeit -n 10 -r 2\nx = 1\nx + 1")
+
+    def test_capture(self, ipython: LocalRunner) -> None:
+        out(ipython, "%%capture shown\nprint('a')\n!echo b\n3")
+        assert out(ipython, "shown.stdout.split()[:2]") == "['a', 'b']\n"
+
+    def test_writefile(self, session: LocalRunner) -> None:
+        out(session, "%%writefile made.py\nvalue = 'made'\n")
+        assert out(session, "import made; made.value") == "'made'\n"
+
+    def test_cd_and_env(self, session: LocalRunner) -> None:
+        folder = out(session, "%pwd")
+        assert out(session, "%cd /usr/lib") == "/usr/lib\n"
+        assert out(session, "import os; os.getcwd()") == "'/usr/lib'\n"
+        assert out(session, "%env ANSWER=42") == "env: ANSWER=42\n"
+        assert out(session, "!echo $ANSWER") == "42\n"
+        out(session, f"%cd {folder}")
+        # A shell block starts there, too.
+        result, output = session.run("echo $ANSWER", command=["sh", "{file}"], timeout=5)
+        assert (result["outcome"], output) == ("ok", "42\n")
+
+    def test_pip_runs_in_the_sandboxs_python(self, session: LocalRunner) -> None:
+        assert out(session, "%pip --version").startswith("pip ")
+        output = out(session, "%pip install --no-index there-is-no-such-package")
+        assert output.endswith("the command ended with exit status 1\n")
+
+    def test_unknown_magic_fails(self, session: LocalRunner) -> None:
+        message, _ = error(session, "%no_such_magic 1")
+        assert "no_such_magic" in message
+
+    def test_names_without_percent_sign(self, session: LocalRunner) -> None:
+        assert out(session, "cd /usr/lib") == "/usr/lib\n"
+        assert out(session, "cd -").startswith("/")
+        assert out(session, "time = 5\ntime") == "5\n"
+        assert out(session, "time") == "5\n"
+        out(session, "del time")
+
+    def test_questions(self, session: LocalRunner) -> None:
+        output = out(session, "def asked(first, second=2):\n    'Help me.'\n\nasked?")
+        assert "asked(first, second=2)" in output
+        assert "Help me." in output
+        assert "\x1b" not in output
+
+    def test_matplotlib_needs_the_package(self, session: LocalRunner) -> None:
+        result, _ = session.run("%matplotlib inline")
+        assert result["outcome"] == "ok" or result["error"]["type"] == "ModuleNotFoundError"
+
+    def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
+        pytest.importorskip("matplotlib")
+        settings = "import sys; settings = sys.modules['codeact_runner.worker.figures'].Settings; settings.formats"
+        out(ipython, "%config InlineBackend.figure_format = 'svg'\n%config InlineBackend.close_figures = False")
+        assert out(ipython, f"{settings}, settings.close_figures") == "(('svg',), False)\n"
+        out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
+        assert out(ipython, f"{settings}, settings.close_figures") == "(('retina',), True)\n"
+
+    def test_a_cell_for_a_browser_says_how_javascript_runs(self, ipython: LocalRunner) -> None:
+        for name in ("js", "javascript"):
+            message, _ = error(ipython, f"%%{name}\nconsole.log(1)")
+            assert message.startswith("there is no browser here: "), name
+            assert message.endswith("(%%sandbox --language javascript)"), name
+
+    def test_without_ipython_the_error_names_the_magics(self, small: LocalRunner) -> None:
+        message, _ = error(small, "%lsmagic")
+        assert message == (
+            "there is no magic %lsmagic here, because IPython is not installed; there are %%time %%timeit "
+            "%%writefile %cd %env %ls %matplotlib %pip %pwd %time %timeit %%bash %%sh %%script %%perl %%ruby %%python "
+            "%%python3"
+        )
+
+
+class TestValues:
+    def test_values_print_as_ipython_prints_them(self, ipython: LocalRunner) -> None:
+        for code, shown in [
+            ("type(1), int", "(int, int)\n"),
+            ("{3, 1, 2}", "{1, 2, 3}\n"),
+            ("{'a': [1, None], 'b': 'c'}", "{'a': [1, None], 'b': 'c'}\n"),
+            ("list(range(30))", "[" + ",\n ".join(map(str, range(30))) + "]\n"),
+            ("object.__repr__", "<slot wrapper '__repr__' of 'object' objects>\n"),
+            ("'a\\nb'", "'a\\nb'\n"),
+            ("5;", ""),
+            ("5; # really", ""),
+            ("(5);\n# the end", ""),
+            ("';'", "';'\n"),
+            ("None", ""),
+        ]:
+            with case(code, shown):
+                assert out(ipython, code) == shown
+
+    def test_values_without_ipython_come_close(self, small: LocalRunner) -> None:
+        for code, shown in [
+            ("int", "int\n"),
+            ("import collections; collections.OrderedDict", "collections.OrderedDict\n"),
+            ("list(range(30))", "[" + ",\n ".join(map(str, range(30))) + "]\n"),
+            ("{'b': 1, 'a': 2}", "{'b': 1, 'a': 2}\n"),
+            ("5;", ""),
+        ]:
+            with case(code, shown):
+                assert out(small, code) == shown
+
+    def test_values_can_be_read_by_later_cells(self, session: LocalRunner) -> None:
+        out(session, "'first'")
+        out(session, "'second'")
+        assert out(session, "_, __") == "('second', 'first')\n"
+        assert out(session, "Out[max(Out)] is _, In[-1], _i") == ("(True, 'Out[max(Out)] is _, In[-1], _i', '_, __')\n")
+
+    def test_variable_underscore_of_the_code_is_kept(self, session: LocalRunner) -> None:
+        out(session, "for _ in range(3): pass\n'shown'")
+        assert out(session, "_") == "2\n"
+        out(session, "del _")
+
+    def test_plain_values_do_not_load_ipython(self, tmp_path: Path) -> None:
+        pytest.importorskip("IPython")
+        with LocalRunner(sys.executable, tmp_path, mode="session") as runner:
+            runner.greet()
+            for code in (
+                "1",
+                "'a'",
+                "[1, (2.5, None), {'a': b'b'}]",
+                "import fractions; fractions.Fraction(1, 2)",
+                "1;",
+            ):
+                out(runner, code)
+            out(runner, "import asyncio; await asyncio.sleep(0)")
+            assert out(runner, "import sys; 'IPyth' + 'on' in sys.modules") == "False\n"
+            # A file of the user with the name of one of its modules does not come in its way.
+            out(runner, "for name in ('IPython', 'traitlets', 'pickleshare'): open(name + '.py', 'w').write('1/0')")
+            assert out(runner, "!echo loaded") == "loaded\n"
+            assert out(runner, "get_ipython().__class__.__name__") == "'ZMQLikeShell'\n"
+
+
+class TestInteractiveFunctions:
+    def test_input_says_that_nobody_can_answer(self, session: LocalRunner) -> None:
+        message, _ = error(session, "input('Your name? ')")
+        assert message == (
+            "nobody can answer input() here: put the value into the code, read it from a file or a variable of the environment, "
+            "or ask for it in your answer"
+        )
+
+    def test_breakpoint_is_skipped(self, session: LocalRunner) -> None:
+        assert out(session, "breakpoint()\nprint('on')") == (
+            "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\non\n"
+        )
+
+    def test_exit_ends_the_cell(self, session: LocalRunner) -> None:
+        out(session, "before = 1")
+        result, output = session.run("exit(3)\nprint('never')")
+        assert (result["outcome"], result["exit_code"], output) == ("error", 3, "")
+        assert out(session, "quit()\nprint('never')") == ""
+        assert out(session, "before") == "1\n"
+
+    def test_multiprocessing_and_subprocess(self, session: LocalRunner) -> None:
+        out(session, "import multiprocessing\ndef square(x): return x * x")
+        assert out(session, "with multiprocessing.Pool(2) as pool: print(pool.map(square, [2, 3]))") == "[4, 9]\n"
+        assert out(session, "import subprocess; subprocess.run(['echo', 'sub']).returncode") == "sub\n0\n"
+
+    def test_syntax_error_is_shown_once_with_the_caret_in_place(self, session: LocalRunner) -> None:
+        number = session.run("1")[0]["number"] + 1
+        _, output = error(session, "!true\nvalue = 1 +* 2\n")
+        assert output == (
+            f'  File "<block {number}>", line 2\n    value = 1 +* 2\n               ^\nSyntaxError: invalid syntax\n'
+        )
+
+
+class TestCheckpoints:
+    def test_checkpoint_is_taken_ahead_with_no_leftover_thread(self, ipython: LocalRunner) -> None:
+        for code in [
+            "!true",
+            "lines = !ls",
+            "%time 1",
+            "%%timeit -n 1 -r 1\n1",
+            # It loads all of IPython's magics.
+            "%config\n%lsmagic",
+            "%%bash\ntrue",
+            "%%script sh\ntrue",
+            "%%capture c\nprint(1)",
+            "%cd .",
+            "%env A=1",
+            "%who",
+            "%run made_by_test.py",
+            "%history",
+            "len?",
+            "get_ipython().user_ns['In'][1]",
+            "list(range(100))",
+            "try: import readline\nexcept ImportError: pass",
+            "import asyncio; await asyncio.to_thread(len, 'abc')",
+            "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
+        ]:
+            with case(code):
+                out(ipython, "open('made_by_test.py', 'w').close()")
+                out(ipython, code)
+                deadline = time.monotonic() + 20
+                while True:
+                    time.sleep(0.03)
+                    sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+                    tasks, began = map(int, out(ipython, TASKS_AND_BEGAN).split())
+                    if (tasks, began < sent) == (1, True):
+                        break
+                    assert time.monotonic() < deadline, (tasks, began, sent)

@@ -1,0 +1,284 @@
+"""The runner's modules: what a sandbox has compiled is sent to later sandboxes with the same Python, and to no others."""
+
+import asyncio
+import importlib.util
+import marshal
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Hashable
+from types import CodeType
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError
+from codeact_sandbox.host import runner_modules
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Connection
+from codeact_sandbox.host.protocol import Frame, Parser, RunnerSettings, pack
+from tests.sandbox.host.test_frames import HELLO, FakeLauncher, message, raw
+from tests.sandbox.runner.local_runner import LocalRunner, find_python
+from tests.sandbox.runner.test_runner_old_python import VERSIONS, needs_namespaces
+from tests.sandbox.sandboxes import out
+
+OWN = importlib.util.MAGIC_NUMBER
+COMPILED = b"\xff\xff\r\n not to be loaded here"
+Play = Callable[["Runner"], None]
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict[Hashable, bytes]:
+    """What the host has kept: nothing at the beginning of a test."""
+    empty: dict[Hashable, bytes] = {}
+    monkeypatch.setattr(runner_modules, "_kept", empty)
+    return empty
+
+
+class Runner:
+    """The other end of a connection, played by a test."""
+
+    def __init__(self, other: socket.socket) -> None:
+        self._other = other
+        self._parser = Parser()
+        self.got: list[tuple[bytes, bytes]] = []
+
+    def read(self, kind: Frame) -> bytes:
+        """Read up to a frame of a type; gives its payload."""
+        while True:
+            for payload in [payload for got, payload in self.got if got == kind]:
+                return payload
+            data = self._other.recv(1 << 20)
+            assert data, "the host has closed the stream"
+            self.got += [(got, payload) for got, _, payload in self._parser.feed(data)]
+
+    def send(self, kind: bytes, payload: bytes) -> None:
+        """Send a frame."""
+        self._other.sendall(raw(kind, 0, payload))
+
+
+def compile_them(runner: Runner) -> None:
+    runner.send(b"B", b"")
+    runner.read(Frame.MODULE_SOURCES)
+    runner.send(b"M", COMPILED)
+    runner.send(b"H", message(HELLO))
+
+
+def take_them(runner: Runner) -> None:
+    runner.send(b"H", message(HELLO))
+
+
+async def start(play: Play, python: str | None) -> Runner:
+    """Start a sandbox whose runner is played; gives what it got."""
+    played: list[Runner] = []
+
+    def run(other: socket.socket) -> None:
+        runner = Runner(other)
+        played.append(runner)
+        runner.read(Frame.CONFIGURATION)
+        play(runner)
+        while not ended.wait(0.01) and other.fileno() >= 0:
+            pass  # it lives until the host has ended it
+
+    ended = threading.Event()
+    launcher = FakeLauncher(run)
+    launcher.python = python
+    settings = RunnerSettings("process", "/workspace", (), 1024, False, True, None)
+    client = RunnerClient(launcher, settings, "fake", start_timeout_s=30, grace_s=5)
+    try:
+        await asyncio.wait_for(client.start(), 30)
+    finally:
+        ended.set()
+        await client.stop()
+    return played[0]
+
+
+class TestHost:
+    async def test_host_sends_no_sources_unless_they_are_requested(self, kept):
+        runner = await start(take_them, "image A")
+        assert [kind for kind, _ in runner.got] == [b"M", b"C"]
+        assert runner.got[0][1].startswith(OWN)
+        assert kept == {}
+
+    async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self):
+        first = await start(compile_them, "image A")
+        assert [kind for kind, _ in first.got] == [b"M", b"C", b"B"]
+        assert first.read(Frame.COMPILED_MODULES).startswith(OWN)
+        second = await start(take_them, "image A")
+        assert [kind for kind, _ in second.got] == [b"M", b"C"]
+        assert second.read(Frame.COMPILED_MODULES) == COMPILED
+
+    async def test_host_sends_compiled_modules_to_no_other_image(self):
+        await start(compile_them, "image A")
+        for python in ("image B", None):
+            runner = await start(take_them, python)
+            assert runner.read(Frame.COMPILED_MODULES).startswith(OWN)
+
+    async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept):
+        await start(compile_them, None)
+        assert kept == {}
+
+    async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept):
+        kept["image A"] = pack(Frame.COMPILED_MODULES, 0, None, b"of another version")
+        runner = await start(compile_them, "image A")
+        assert runner.read(Frame.COMPILED_MODULES) == b"of another version"
+        assert kept == {"image A": pack(Frame.COMPILED_MODULES, 0, None, COMPILED)}
+
+    async def test_host_keeps_compiled_modules_of_a_few_images(self, kept, monkeypatch):
+        monkeypatch.setattr(runner_modules, "MAX_KEPT", 2)
+        for python in ("image A", "image B", "image C"):
+            await start(compile_them, python)
+        assert list(kept) == ["image B", "image C"]
+
+    async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept):
+        kept["image A"] = kept["image B"] = pack(Frame.COMPILED_MODULES, 0, None, COMPILED)
+        with pytest.raises(SandboxStartError):
+            await start(lambda runner: runner.send(b"!", message({"error": "bad marshal data"})), "image A")
+        assert list(kept) == ["image B"]
+
+    @pytest.mark.parametrize(
+        ("frames", "problem"),
+        [
+            ([(b"M", COMPILED)], "an unexpected COMPILED_MODULES"),
+            ([(b"B", b""), (b"B", b"")], "an unexpected MODULE_SOURCES"),
+            ([(b"B", b""), (b"M", COMPILED), (b"M", COMPILED)], "an unexpected COMPILED_MODULES"),
+            ([(b"B", b""), (b"M", COMPILED), (b"B", b"")], "an unexpected MODULE_SOURCES"),
+            (
+                [(b"B", b""), (b"M", bytes(runner_modules.MAX_COMPILED + 1))],
+                "2,097,153 bytes of compiled modules; 2,097,152 are allowed",
+            ),
+            ([(b"H", message(HELLO)), (b"B", b"")], None),
+            ([(b"H", message(HELLO)), (b"M", COMPILED)], None),
+        ],
+    )
+    async def test_host_refuses_invalid_compiled_modules(self, frames, problem, kept):
+        def play(runner: Runner) -> None:
+            for kind, payload in frames:
+                runner.send(kind, payload)
+
+        if problem is not None:
+            with pytest.raises(SandboxStartError, match=problem):
+                await start(play, "image A")
+        else:
+            await start(play, "image A")  # the sandbox ends after it: see the states of a connection
+        assert kept == {}
+
+
+@pytest.fixture(params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> str:
+    found = find_python(request.param)
+    if found is None:
+        pytest.skip(f"no Python {request.param} on this machine")
+    return found
+
+
+class TestModulesOfThisPython:
+    @staticmethod
+    def files(code: CodeType) -> set[str]:
+        inner = (TestModulesOfThisPython.files(each) for each in code.co_consts if isinstance(each, CodeType))
+        return {code.co_filename}.union(*inner)
+
+    @pytest.mark.parametrize("optimize", ["0", "2"])
+    def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize):
+        program = "import sys; from codeact_sandbox.host.runner_modules import compiled_frame as frame"
+        program += "; sys.stdout.buffer.write(frame())"
+        environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
+        frame = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, check=True, timeout=50
+        )
+        ((_, _, payload),) = Parser().feed(frame.stdout)
+        made = dict(marshal.loads(payload.removeprefix(OWN)))
+        sources = dict(runner_modules._sources())
+        assert list(made) == list(sources)
+        for name, code in made.items():
+            assert code == compile(sources[name], f"<codeact {name}>", "exec", dont_inherit=True, optimize=0)
+            assert self.files(code) == {f"<codeact {name}>"}
+
+
+@needs_namespaces
+class TestRunner:
+    def test_runner_runs_what_another_one_has_compiled(self, python, tmp_path):
+        with LocalRunner(python, tmp_path / "first") as first:
+            first.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version")
+            first.greet()
+            assert first.run("print(1)")[1] == "1\n"
+        assert first.compiled is not None
+        assert len(first.compiled) < runner_modules.MAX_COMPILED / 2
+        with LocalRunner(python, tmp_path / "second") as second:
+            second.modules = pack(Frame.COMPILED_MODULES, 0, None, first.compiled)
+            second.greet()
+            assert second.compiled is None
+            assert second.run("print(2)")[1] == "2\n"
+
+    def test_runner_starts_while_the_host_sends_keep_alives(self, tmp_path, monkeypatch):
+        alive, sources = pack(Frame.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
+        monkeypatch.setattr(runner_modules, "sources_frame", lambda: alive * 2 + sources)
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.modules = alive + pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version") + alive
+            runner.greet()
+            assert runner.compiled is not None
+            assert runner.run("print(1)")[1] == "1\n"
+
+    def test_runner_compiles_the_same_with_optimization(self, tmp_path):
+        made = []
+        for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):
+            with LocalRunner(sys.executable, tmp_path / str(number), environment=environment) as runner:
+                runner.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+                runner.greet()
+                assert runner.compiled is not None
+                made.append(marshal.loads(runner.compiled[len(OWN) :]))
+        assert made[0] == made[1]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The frames that the host has sent at the start of sandboxes."""
+    frames: list[bytes] = []
+    send = Connection.send
+
+    def record(self: Connection, frame: bytes) -> None:
+        if frame[:1] in (Frame.COMPILED_MODULES, Frame.MODULE_SOURCES):
+            frames.append(frame)
+        send(self, frame)
+
+    monkeypatch.setattr(Connection, "send", record)
+    return frames
+
+
+class TestDocker:
+    async def test_second_sandbox_of_an_image_gets_what_the_first_has_compiled(
+        self, sandbox_image, sent, kept, monkeypatch
+    ):
+        # As if this program had another Python than the image, whichever it has.
+        foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+        monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
+        for _ in range(2):
+            async with DockerCommandLineCodeExecutor() as executor:
+                assert await out(executor, "print(6 * 7)") == "42\n"
+        ((identity, compiled),) = kept.items()
+        assert isinstance(identity, tuple)
+        assert identity[:2] == ("docker", None)
+        assert str(identity[2]).startswith("sha256:")
+        assert sent == [foreign, runner_modules.sources_frame(), compiled]
+
+    async def test_sandboxes_with_further_mounts_keep_and_get_nothing(self, sandbox_image, tmp_path, kept, monkeypatch):
+        foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+        monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
+        volumes = {str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}
+        async with DockerCommandLineCodeExecutor(extra_volumes=volumes) as executor:
+            assert await out(executor, "print(6 * 7)") == "42\n"
+        assert kept == {}
+
+
+class TestBubblewrap:
+    async def test_identity_of_a_python_changes_with_its_file(self, tmp_path):
+        from codeact_sandbox.backends.bubblewrap.interpreter import Interpreter  # noqa: PLC0415
+
+        program = tmp_path / "python3"
+        program.write_text("one")
+        one = Interpreter(program, ()).identity()
+        assert Interpreter(program, ()).identity() == one
+        program.unlink()
+        program.write_text("another")
+        assert Interpreter(program, ()).identity() != one

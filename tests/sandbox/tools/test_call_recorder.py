@@ -1,0 +1,259 @@
+"""Recorders and observers of calls to host tools: what they get, in which order, and what a failing one does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
+    ToolApproval,
+    ToolApprovalRequest,
+    ToolLimits,
+)
+from codeact_sandbox.tools import broker
+from codeact_sandbox.types.observers import CallFinished, CallIntent
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import out, run
+from tests.sandbox.tools.host_tools import Endless, short_calls
+
+EVENTS: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def events() -> list[str]:
+    EVENTS.clear()
+    return EVENTS
+
+
+async def add(a: int, b: int = 2) -> int:
+    """Add."""
+    EVENTS.append("run")
+    return a + b
+
+
+async def fail() -> None:
+    """Raise."""
+    raise LookupError("nothing there")
+
+
+class Recorder:
+    """Writes events down; fails or waits where it is told to.
+
+    Args:
+        fails: Names of the methods that raise.
+        waits: Waited for before an intent is recorded.
+    """
+
+    def __init__(self, *fails: str, waits: asyncio.Event | None = None) -> None:
+        self.fails = fails
+        self.waits = waits
+        self.intents: list[CallIntent] = []
+        self.finished: list[CallFinished] = []
+
+    async def call_starting(self, intent: CallIntent) -> None:
+        EVENTS.append("starting")
+        if self.waits is not None:
+            await self.waits.wait()
+        if "call_starting" in self.fails:
+            raise OSError("the disk is full")
+        await asyncio.sleep(0.01)
+        self.intents.append(intent)
+        EVENTS.append(f"intent {intent.number} {intent.name}")
+
+    async def call_finished(self, finished: CallFinished) -> None:
+        EVENTS.append("finishing")
+        if "call_finished" in self.fails:
+            raise OSError("the disk is full")
+        await asyncio.sleep(0.01)
+        self.finished.append(finished)
+        EVENTS.append(f"finished {finished.intent.number} {finished.call.outcome}")
+
+
+class Observer:
+    """Writes events down.
+
+    Args:
+        fails: Whether it then raises.
+    """
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+
+    def _saw(self, event: str) -> None:
+        EVENTS.append(event)
+        if self.fails:
+            raise RuntimeError("an observer failed")
+
+    def sandbox_started(self, event: Any) -> None: ...
+
+    def sandbox_stopped(self, event: Any) -> None: ...
+
+    def block_started(self, event: Any) -> None: ...
+
+    def block_finished(self, event: Any) -> None: ...
+
+    def call_started(self, event: CallIntent) -> None:
+        self._saw(f"started {event.number}")
+
+    def call_finished(self, event: CallFinished) -> None:
+        self._saw(f"ended {event.intent.number} {event.call.outcome}")
+
+
+Make = Callable[..., Awaitable[BubblewrapCommandLineCodeExecutor]]
+
+
+@pytest_asyncio.fixture
+async def make() -> AsyncIterator[Make]:
+    """Makes an executor with these tools, a recorder and observers, and stops it after the test."""
+    made: list[BubblewrapCommandLineCodeExecutor] = []
+
+    async def make(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
+        made.append(
+            reused.executor_with_tools(
+                BubblewrapCommandLineCodeExecutor, tools, **{"mode": "session", "timeout": 30, **options}
+            )
+        )
+        made[-1].attach(recorder=recorder, observers=observers)
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for executor in made:
+        await executor.stop()
+
+
+def errors(result: ExecutionResult) -> list[str | None]:
+    return [call.error.message if call.error else None for call in result.tool_calls]
+
+
+async def test_the_intent_is_recorded_before_the_tool_runs_and_the_result_before_the_code_sees_it(make: Make) -> None:
+    async def approve(request: ToolApprovalRequest) -> ToolApproval:
+        EVENTS.append("approved")
+        return ToolApproval(True)
+
+    async def note(text: str) -> None:
+        """Note what the code does."""
+        EVENTS.append(text)
+
+    recorder = Recorder()
+    executor = await make(add, note, recorder=recorder, observers=[Observer()], approve_tool=approve)
+    assert await out(executor, "x = add(1)\nnote('seen')\nprint(x)") == "3\n"
+    first = ["approved", "starting", "intent 1 add", "started 1", "run", "finishing", "finished 1 ok", "ended 1 ok"]
+    second = ["approved", "starting", "intent 2 note", "started 2", "seen", "finishing", "finished 2 ok", "ended 2 ok"]
+    assert [*first, *second] == EVENTS
+    assert [(each.name, each.arguments) for each in recorder.intents] == [("add", {"a": 1}), ("note", {"text": "seen"})]
+    assert [each.call.result for each in recorder.finished] == [3, None]
+
+
+async def test_errors_and_refused_calls_are_recorded_and_a_refused_one_has_no_intent(make: Make) -> None:
+    async def approve(request: ToolApprovalRequest) -> ToolApproval:
+        return ToolApproval(request.name != "add", "no sums")
+
+    recorder = Recorder()
+    executor = await make(add, fail, recorder=recorder, approve_tool=approve)
+    code = "for tool in (lambda: add(1), fail):\n    try:\n        tool()\n    except Exception as error:\n        print(error)"
+    assert await out(executor, code) == "no sums\nnothing there\n"
+    assert [each.name for each in recorder.intents] == ["fail"]
+    assert [(each.intent.name, each.call.outcome) for each in recorder.finished] == [
+        ("add", "refused"),
+        ("fail", "error"),
+    ]
+
+
+async def test_a_call_whose_intent_cannot_be_recorded_is_refused(make: Make) -> None:
+    executor = await make(add, recorder=Recorder("call_starting"), observers=[Observer()])
+    code = "try:\n    add(1)\nexcept PermissionError as error:\n    print(type(error).__name__, error)"
+    result = await run(executor, code)
+    said = "it was not made, because it could not be recorded: OSError: the disk is full"
+    assert result.output == f"ToolRefused {said}\n"
+    assert short_calls(result) == [("add", {"a": 1}, "refused", "ToolRefused")]
+    assert EVENTS == ["starting", "finishing", "finished 1 refused", "ended 1 refused"]
+
+
+async def test_a_result_that_cannot_be_recorded_is_an_error(make: Make) -> None:
+    executor = await make(add, fail, recorder=Recorder("call_finished"))
+    code = "for tool in (lambda: add(1), fail):\n    try:\n        tool()\n    except Exception as error:\n        print(error)"
+    result = await run(executor, code)
+    said = "the host tool has run, but it could not be recorded: OSError: the disk is full"
+    assert result.output == f"{said}\nnothing there\n"
+    assert [(call.outcome, call.result) for call in result.tool_calls] == [("error", None), ("error", None)]
+    assert errors(result) == [said, "nothing there"]
+
+
+async def test_a_recorder_that_takes_too_long_refuses_the_call(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "RECORD_TIMEOUT_S", 0.2)
+    executor = await make(add, recorder=Recorder(waits=asyncio.Event()))
+    result = await run(executor, "try:\n    add(1)\nexcept PermissionError as error:\n    print(error)")
+    assert result.output == "it was not made, because it was not recorded within 0.2 s\n"
+    assert "run" not in EVENTS
+
+
+async def test_the_time_for_recording_does_not_count_as_the_tools_time(make: Make) -> None:
+    gate = asyncio.Event()
+    executor = await make(add, recorder=Recorder(waits=gate), tool_limits=ToolLimits(seconds=0.2))
+    asyncio.get_running_loop().call_later(0.5, gate.set)
+    assert await out(executor, "print(add(1))") == "3\n"
+
+
+async def test_a_call_that_is_cancelled_between_intent_and_result_is_recorded_as_cancelled(make: Make) -> None:
+    endless, recorder = Endless(), Recorder()
+    executor = await make(endless.endless, add, recorder=recorder, observers=[Observer()])
+    code = """
+        import asyncio
+
+        async def main():
+            try:
+                await asyncio.wait_for(endless.aio(), 1.5)
+            except asyncio.TimeoutError:
+                print("timeout")
+
+        asyncio.run(main())
+        print(add(1))
+    """
+    result = await run(executor, code)
+    assert result.output == "timeout\n3\n"
+    assert [each.call.outcome for each in recorder.finished] == ["cancelled", "ok"]
+    assert endless.ended == ["cancelled"]
+
+
+async def test_a_call_that_is_under_way_when_the_block_ends_is_recorded_before_the_result_returns(make: Make) -> None:
+    endless, recorder = Endless(), Recorder()
+    executor = await make(endless.endless, recorder=recorder, timeout=2)
+    result = await run(executor, "endless()")
+    assert result.outcome == "timeout"
+    assert [(each.intent.number, each.call.outcome) for each in recorder.finished] == [(1, "cancelled")]
+    assert [call.outcome for call in result.tool_calls] == ["cancelled"]
+
+
+async def test_a_call_that_is_cancelled_while_its_intent_is_recorded_does_not_run(make: Make) -> None:
+    executor = await make(add, recorder=Recorder(waits=asyncio.Event()), observers=[Observer()], timeout=2)
+    assert (await run(executor, "add(1)")).outcome == "timeout"
+    assert EVENTS == ["starting", "finishing", "finished 1 cancelled", "ended 1 cancelled"]
+
+
+async def test_an_observer_that_raises_is_logged_and_disturbs_nothing(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = await make(add, observers=[Observer(fails=True), Observer()])
+    assert await out(executor, "print(add(1))") == "3\n"
+    assert EVENTS == ["started 1", "started 1", "run", "ended 1 ok", "ended 1 ok"]
+    assert caplog.messages == [
+        "the observer Observer failed in call_started",
+        "the observer Observer failed in call_finished",
+    ]
+
+
+async def test_many_calls_at_the_same_time_are_each_recorded(make: Make) -> None:
+    recorder = Recorder()
+    executor = await make(add, recorder=recorder)
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        print(sum(ThreadPoolExecutor(16).map(add, range(200))))
+    """
+    assert await out(executor, code) == f"{sum(range(200)) + 400}\n"
+    assert sorted(each.number for each in recorder.intents) == list(range(1, 201))
+    assert {each.call.outcome for each in recorder.finished} == {"ok"}

@@ -1,0 +1,349 @@
+"""Code in a sandbox calls functions of this process: what it can do with them, and what comes back."""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    HostTool,
+    SandboxStartError,
+)
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.types.result import ToolCall
+from tests.sandbox import reused
+from tests.sandbox.sandboxes import out, run, short_result
+from tests.sandbox.tools.host_tools import Tool, short_calls
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
+
+Make = Callable[..., Awaitable[SandboxCodeExecutor]]
+# Each engine and each mode once; for what the host does, the one whose sandbox takes other tools without a new start.
+KINDS = ["docker-session", "bubblewrap-process"]
+on_one_kind = pytest.mark.parametrize("make", ["docker-session"], indirect=True)
+
+
+@pytest_asyncio.fixture(params=KINDS)
+async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[Make]:
+    """Makes an executor with these tools, which its sandbox knows from the start or from each block, and stops it."""
+    engine, mode = request.param.split("-")
+    made: list[SandboxCodeExecutor] = []
+
+    async def make(
+        *functions: Callable[..., Any] | Tool | HostTool, at_start: bool = False, **options: Any
+    ) -> SandboxCodeExecutor:
+        kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
+        tools = [function if isinstance(function, Tool | HostTool) else Tool(function) for function in functions]
+        options = {"mode": mode, "timeout": 20, **options}
+        if at_start:
+            made.append(reused.executor(kind, tools=tools, **options))
+        else:
+            made.append(reused.executor_with_tools(kind, tools, **options))
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for executor in made:
+        await executor.stop()
+
+
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class TestFunctions:
+    async def test_tools_are_functions_in_main_and_in_a_module(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
+        code = """
+            from host_tools import add as plus
+            import host_tools, inspect
+            print(add(1, 2), plus(a=1), host_tools.add(b=5, a=5), add is plus)
+            print(host_tools.__all__, add.__doc__, inspect.signature(add), inspect.signature(add.aio))
+        """
+        result = await run(executor, code)
+        assert short_result(result) == (
+            "ok",
+            0,
+            "3 2 10 True\n['ToolError', 'ToolRefused', 'add'] Add two numbers. (a, b=1) (a, b=1)\n",
+        )
+        assert short_calls(result) == [
+            ("add", {"a": 1, "b": 2}, "ok", 3),
+            ("add", {"a": 1, "b": 1}, "ok", 2),
+            ("add", {"a": 5, "b": 5}, "ok", 10),
+        ]
+        assert all(0 < call.duration_s < 10 for call in result.tool_calls)
+
+    async def test_tools_can_be_imported_in_modules_of_the_workspace(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
+        await run(executor, "# filename: mine.py\nfrom host_tools import add\ndef twice(a): return add(a, a)")
+        result = await run(executor, "import mine; print(mine.twice(4))")
+        assert (short_result(result), short_calls(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
+
+    async def test_code_may_replace_the_name_of_a_tool(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
+        await run(executor, "add = lambda *_: 'mine'")
+        output = await out(executor, "print(add(1, 1))")
+        # A process starts afresh, a session goes on.
+        assert output == ("mine\n" if executor.mode == "session" else "2\n")
+
+    async def test_tools_take_and_return_whatever_json_holds(self, make: Make) -> None:
+        seen: list[Any] = []
+
+        def echo(thing: Any) -> Any:
+            seen.append(thing)
+            return thing
+
+        executor = await make(echo, at_start=True)
+        things = [None, True, -(10**30), 0.1, "ü\n\0😀 \\ud800", [], [[1, [2]]], {}, {"a": {"": None}}, "x" * 300_000]
+        result = await run(executor, f"things = {things!r}\nprint([echo(thing) for thing in things] == things)")
+        assert short_result(result) == ("ok", 0, "True\n")
+        assert seen == things
+        assert [call.result for call in result.tool_calls] == things
+        code = "import math\nprint(echo((1, 2)), echo({1: 2}), math.isnan(echo(math.nan)), echo(-math.inf))"
+        assert await out(executor, code) == "[1, 2] {'1': 2} True -inf\n"
+
+    async def test_tools_take_numbers_and_arrays_of_numpy_and_its_like(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
+        code = """
+            class Number:
+                def tolist(self):
+                    return 40
+            print(add(Number(), 2))
+        """
+        assert await out(executor, code) == "42\n"
+
+    async def test_module_is_missing_without_tools(self, make: Make) -> None:
+        executor = await make()
+        result = await run(executor, "import host_tools")
+        assert result.output.endswith("ModuleNotFoundError: No module named 'host_tools'\n")
+
+    async def test_tool_with_a_broken_stub_fails_the_start(self, make: Make) -> None:
+        with pytest.raises(SandboxStartError, match=r"host tools.*add.*SyntaxError"):
+            await make(Tool(add, source="def add(:"), at_start=True)
+        with pytest.raises(SandboxStartError, match=r"host tools.*add.*defines no function of that name"):
+            await make(Tool(add, source="def plus(a): pass"), at_start=True)
+
+    async def test_tools_are_not_in_a_shell(self, make: Make) -> None:
+        executor = await make(add, at_start=True)
+        result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
+        assert short_result(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
+
+    async def test_traceback_ends_in_the_code(self, make: Make) -> None:
+        async def fail() -> None:
+            raise ValueError("no such city")
+
+        executor = await make(fail)
+        result = await run(executor, "def f():\n    fail()\ntry:\n    f()\nexcept ValueError:\n    f()")
+        assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
+        assert result.error is not None
+        assert (result.error.message, result.error.line) == ("no such city", 2)
+        # Python 3.13 marks the call with a line of its own.
+        assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
+        assert result.output.count("ValueError: no such city") == 2
+        assert "codeact" not in result.output.replace("autogen_codeact", "")
+        assert "host_tools" not in result.output
+        assert "test_host_tools" not in result.output
+        assert short_calls(result) == [("fail", {}, "error", "ValueError")] * 2
+
+
+class TestConcurrentCalls:
+    async def test_calls_run_at_the_same_time(self, make: Make) -> None:
+        barrier = asyncio.Barrier(5)
+
+        async def meet(who: int) -> int:
+            async with asyncio.timeout(30):
+                return await barrier.wait() * 0 + who
+
+        executor = await make(meet)
+        threads = (
+            "from concurrent.futures import ThreadPoolExecutor\nprint(list(ThreadPoolExecutor(5).map(meet, range(5))))"
+        )
+        assert await out(executor, threads) == "[0, 1, 2, 3, 4]\n"
+        tasks = """
+            import asyncio
+            async def main():
+                return await asyncio.gather(*(meet.aio(who) for who in range(5)))
+            print(asyncio.run(main()))
+        """
+        assert await out(executor, tasks) == "[0, 1, 2, 3, 4]\n"
+
+    async def test_calls_from_threads_and_several_loops_together(self, make: Make) -> None:
+        executor = await make(add)
+        code = """
+            import asyncio, threading
+            sums = []
+            async def many(start):
+                got = await asyncio.gather(*(add.aio(n, start) for n in range(100)))
+                sums.append(sum(got) + add(0, 0))  # a call that holds up its loop, with other calls of it on their way
+            def loop(start):
+                asyncio.run(many(start))
+            def plain():
+                sums.append(sum(add(n, 0) for n in range(100)))
+            threads = [threading.Thread(target=loop, args=(n,)) for n in range(4)]
+            threads += [threading.Thread(target=plain) for n in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            print(sorted(sums))
+        """
+        expected = sorted([4950 + 100 * n for n in range(4)] + [4950] * 4)
+        assert await out(executor, code) == f"{expected}\n"
+
+    async def test_calls_of_two_blocks_at_the_same_time_stay_apart(self, make: Make) -> None:
+        executor = await make(add)
+        codes = [f"print([add(n, {k}) for n in range(50)])" for k in (0, 1000)]
+        results = await asyncio.gather(*(run(executor, code) for code in codes))
+        for result, start in zip(results, (0, 1000), strict=True):
+            assert result.output == f"{list(range(start, start + 50))}\n"
+            assert [call.result for call in result.tool_calls] == list(range(start, start + 50))
+
+
+@on_one_kind
+class TestResults:
+    async def test_a_failing_tool_raises_its_builtin_or_a_tool_error(self, make: Make) -> None:
+        class OutOfStock(LookupError):
+            pass
+
+        class Strange(Exception):
+            def __str__(self) -> str:
+                raise ZeroDivisionError
+
+        kinds: dict[str, BaseException] = {
+            "value": ValueError("bad value"),
+            "key": KeyError("city"),
+            "time": TimeoutError("too late"),
+            "own": OutOfStock("no pears"),
+            "plain": Exception("plain"),
+            "silent": RuntimeError(),
+            "strange": Strange(),
+            "unicode": UnicodeDecodeError("ascii", b"\xff", 0, 1, "ordinal not in range"),
+            "half": ValueError("half \ud800"),
+            "long": ValueError("x" * 100_000),
+        }
+
+        async def fail(kind: str) -> None:
+            raise kinds[kind]
+
+        executor = await make(fail)
+        code = """
+            from host_tools import ToolError
+            def attempt(kind):
+                try:
+                    fail(kind)
+                except ToolError as error:
+                    kinds = ValueError, LookupError, KeyError, TimeoutError, OSError
+                    known = [kind.__name__ for kind in kinds if isinstance(error, kind)]
+                    print(type(error).__name__, error.type, str(error)[:60], *known)
+            for kind in %r:
+                attempt(kind)
+        """
+        assert (await out(executor, code % list(kinds))).splitlines() == [
+            "ValueError ValueError bad value ValueError",
+            "KeyError KeyError city LookupError KeyError",
+            "TimeoutError TimeoutError too late TimeoutError OSError",
+            "ToolError OutOfStock OutOfStock: no pears LookupError",
+            "ToolError Exception Exception: plain",
+            "RuntimeError RuntimeError ",
+            "ToolError Strange Strange: its message could not be shown",
+            "ToolError UnicodeDecodeError UnicodeDecodeError: 'ascii' codec can't decode byte 0xff in  ValueError",
+            "ValueError ValueError half ? ValueError",
+            f"ValueError ValueError {'x' * 60} ValueError",
+        ]
+
+    async def test_a_failing_tool_is_logged_only_on_the_host(
+        self, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def fails(secret: str) -> None:
+            raise LookupError("no such thing\x1b[2J\ud800")
+
+        executor = await make(fails)
+        with caplog.at_level("INFO", "codeact_sandbox"):
+            result = await run(executor, "fails('s3cr3t')")
+        (record,) = caplog.records
+        assert record.name == "codeact_sandbox"
+        assert record.getMessage().startswith("the host tool fails failed:\nTraceback (most recent call last):\n")
+        assert record.getMessage().endswith("\nLookupError: no such thing\\x1b[2J\\ud800")
+        assert "s3cr3t" not in caplog.text
+        assert "test_host_tools.py" not in result.output
+
+    async def test_wrong_arguments_are_a_type_error(self, make: Make) -> None:
+        executor = await make(add)
+        code = """
+            from host_tools import _call
+            def attempt(call):
+                try:
+                    call()
+                except TypeError as error:
+                    print(error)
+            attempt(lambda: add())
+            attempt(lambda: _call("add", {"z": 1}))
+            attempt(lambda: add(1, object()))
+            attempt(lambda: add(b"bytes"))
+            attempt(lambda: add({1, 2}))
+            attempt(lambda: add("half \\ud800"))
+            loop = []
+            loop.append(loop)
+            attempt(lambda: add(loop))
+        """
+        lines = (await out(executor, code)).splitlines()
+        assert lines[0].endswith("missing 1 required positional argument: 'a'")
+        assert lines[1:5] == [
+            "missing a required argument: 'a'",
+            "the argument 'b' of add can't be sent to the host: object is no JSON",
+            "the argument 'a' of add can't be sent to the host: bytes is no JSON",
+            "the argument 'a' of add can't be sent to the host: set is no JSON",
+        ]
+        assert lines[5].startswith("the argument 'a' of add can't be sent to the host: 'utf-8' codec can't encode")
+        assert lines[6] == "the argument 'a' of add can't be sent to the host: Circular reference detected"
+
+    async def test_a_result_that_json_does_not_hold_is_an_error(self, make: Make) -> None:
+        async def give() -> Any:
+            return object()
+
+        executor = await make(give)
+        result = await run(executor, "give()")
+        assert result.output.endswith(
+            "TypeError: the tool's result is no JSON: Object of type object is not JSON serializable\n"
+        )
+
+    async def test_tools_see_the_context_variables_of_the_caller_of_the_block(self, make: Make) -> None:
+        who = contextvars.ContextVar("who", default="nobody")
+
+        async def ask() -> str:
+            return who.get()
+
+        executor = await make(ask)
+        who.set("the caller")
+        assert await out(executor, "print(ask())") == "the caller\n"
+
+
+@on_one_kind
+class TestToolCallLog:
+    async def test_tool_calls_hold_copies_of_arguments_and_results(self, make: Make) -> None:
+        kept: list[Any] = []
+
+        async def keep(things: list[int]) -> list[int]:
+            things.append(2)
+            kept[:] = [things]
+            return things
+
+        executor = await make(keep)
+        result = await run(executor, "print(keep([1]))")
+        kept[0].append(3)
+        assert result.output == "[1, 2]\n"
+        assert [
+            ToolCall("keep", {"things": [1]}, "ok", [1, 2], duration_s=call.duration_s) for call in result.tool_calls
+        ] == list(result.tool_calls)
+
+    async def test_tool_calls_of_several_blocks_are_in_order(self, make: Make) -> None:
+        executor = await make(add)
+        blocks = [CodeBlock(code=f"add({n})", language="python") for n in range(3)]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+        assert [call.arguments["a"] for call in result.tool_calls] == [0, 1, 2]

@@ -1,0 +1,280 @@
+"""Calls to host tools that don't end well: deadlines, kills, cancellation; and what the call log has then."""
+
+import asyncio
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import HostTool, SandboxDied, ToolApproval, ToolApprovalRequest
+from tests.sandbox.sandboxes import block, out, run, short_result
+from tests.sandbox.tools.host_tools import Endless, short_calls
+from tests.sandbox.tools.test_host_tools import Make, add, make, on_one_kind
+
+__all__ = ["make"]
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
+
+
+class TestEndOfBlock:
+    async def test_end_of_a_block_by_a_crash_cancels_its_calls(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, endless.wait_until_begun, add)
+        code = """
+            import os, threading
+            add(1)
+            threading.Thread(target=endless, daemon=True).start()
+            wait_until_begun()
+            os.kill(os.getpid(), 11)
+        """
+        result = await run(executor, code)
+        assert (result.outcome, result.error.type if result.error else "") == ("crashed", "SIGSEGV")
+        outcomes = {call.name: call.outcome for call in result.tool_calls}
+        assert outcomes == {"add": "ok", "endless": "cancelled", "wait_until_begun": "ok"}
+        assert endless.ended == ["cancelled"]
+        assert await out(executor, "print(add(2))") == "3\n"
+
+    async def test_end_of_a_block_by_cancellation_cancels_its_calls(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, add)
+        token = CancellationToken()
+        running = asyncio.ensure_future(executor.execute_code_blocks([block("endless()")], token))
+        await asyncio.wait_for(endless.begun.wait(), 10)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert endless.ended == ["cancelled"]
+        assert await out(executor, "print(add(2))") == "3\n"
+
+    async def test_end_of_a_block_fails_the_calls_of_threads_that_outlive_it(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, endless.wait_until_begun)
+        code = """
+            import threading
+            said = []
+            def work():
+                try: endless()
+                except RuntimeError as error: said.append(str(error))
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+            wait_until_begun()
+        """
+        result = await run(executor, code)
+        assert result.outcome == "ok"
+        assert sorted(short_calls(result)) == [
+            ("endless", {}, "cancelled", "CancelledError"),
+            ("wait_until_begun", {}, "ok", None),
+        ]
+        assert endless.ended == ["cancelled"]
+        if executor.mode == "session":
+            output = await out(executor, "thread.join(5); print(said)")
+            assert output == "['this call to a host tool has no answer, because the block that made it has ended']\n"
+
+    @on_one_kind
+    async def test_end_of_a_block_waits_for_the_clean_up_of_a_tool(self, make: Make) -> None:
+        cleaned = []
+
+        async def slow() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.2)
+                cleaned.append(True)
+
+        executor = await make(slow, timeout=2)
+        assert (await run(executor, "slow()")).outcome == "timeout"
+        assert cleaned == [True]
+
+    @on_one_kind
+    async def test_end_of_a_block_cancels_the_token_of_a_tool(self, make: Make) -> None:
+        tokens: list[CancellationToken] = []
+
+        async def careless(token: CancellationToken) -> None:
+            tokens.append(token)
+            await asyncio.Event().wait()
+
+        executor = await make(HostTool(careless), timeout=2)
+        assert (await run(executor, "careless()")).outcome == "timeout"
+        assert [token.is_cancelled() for token in tokens] == [True]
+
+    @on_one_kind
+    async def test_end_of_a_block_cancels_an_approval(self, make: Make) -> None:
+        cancelled: list[str] = []
+
+        async def approve(request: ToolApprovalRequest) -> ToolApproval:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(request.name)
+                raise
+            raise AssertionError
+
+        executor = await make(add, approve_tool=approve, timeout=2)
+        assert (await run(executor, "add(1)")).outcome == "timeout"
+        assert cancelled == ["add"]
+
+    async def test_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, add)
+        code = CodeBlock(code="print(add(1))\nendless()", language="python")
+        first = CodeBlock(code="add(10)", language="python")
+        running = asyncio.ensure_future(executor.execute_code_blocks([first, code], CancellationToken()))
+        await asyncio.wait_for(endless.begun.wait(), 10)
+        sandbox = executor.sandbox.client
+        assert sandbox is not None
+        await asyncio.to_thread(sandbox._launcher.kill)
+        with pytest.raises(SandboxDied) as raised:
+            await running
+        assert [(call.name, call.outcome) for call in raised.value.tool_calls] == [
+            ("add", "ok"),
+            ("add", "ok"),
+            ("endless", "cancelled"),
+        ]
+
+
+class TestCancelledCalls:
+    async def test_cancellation_from_asyncio_cancels_the_tool(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, add)
+        code = """
+            import asyncio
+            async def main():
+                try:
+                    await asyncio.wait_for(endless.aio(), 1.5)
+                except asyncio.TimeoutError:
+                    print("given up")
+                for _ in range(100):
+                    if await add.aio(1) == 2 and await add.aio(2) == 3:
+                        await asyncio.sleep(0.01)
+            asyncio.run(main())
+        """
+        result = await run(executor, code)
+        assert short_result(result) == ("ok", 0, "given up\n")
+        assert short_calls(result)[0] == ("endless", {}, "cancelled", "CancelledError")
+        assert endless.ended == ["cancelled"]
+
+    async def test_cancellation_by_a_signal_cancels_the_tool(self, make: Make) -> None:
+        endless = Endless()
+        executor = await make(endless.endless, add)
+        code = """
+            import signal
+            def ring(*_):
+                raise InterruptedError(f"rang, and {add(1)} is known")
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, 1.5)
+            try:
+                endless()
+            except InterruptedError as error:
+                print(error)
+            print(add(2))
+        """
+        result = await run(executor, code)
+        assert short_result(result) == ("ok", 0, "rang, and 2 is known\n3\n")
+        assert [(call.name, call.outcome) for call in result.tool_calls] == [
+            ("endless", "cancelled"),
+            ("add", "ok"),
+            ("add", "ok"),
+        ]
+        assert endless.ended == ["cancelled"]
+
+
+class TestOtherProcesses:
+    async def test_forked_processes_can_not_call_tools(self, make: Make) -> None:
+        executor = await make(add)
+        code = """
+            import os
+            print(add(1), flush=True)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    add(2)
+                except RuntimeError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(pid, 0)
+            print(add(3))
+        """
+        result = await run(executor, code)
+        assert result.output.splitlines() == [
+            "2",
+            "host tools can be called in the process that runs the block, not in one that it has started: call them there, "
+            "before or after, and use threads for calls at the same time",
+            "4",
+        ]
+        assert [call.arguments["a"] for call in result.tool_calls] == [1, 3]
+
+
+class TestMisuse:
+    """The code has the socket, so it can do with it what it likes; only its own calls suffer."""
+
+    async def test_misuse_of_the_socket_ends_the_calls_and_nothing_else(self, make: Make) -> None:
+        harms = [
+            "os.close(fd)",
+            "os.close(fd); keep = open('/dev/null', 'w'); os.dup2(keep.fileno(), fd)",
+            "os.write(fd, b'garbage' * 100)",
+            "os.write(fd, b'T\\0\\0\\0\\1\\xff\\xff\\xff\\xff')",
+            "os.write(fd, b'X\\0\\0\\0\\1\\0\\0\\0\\0')",
+            "os.write(fd, b'T\\0\\0\\1\\0\\0\\0\\0\\0' * 2)",
+            "socket.socket(fileno=os.dup(fd)).shutdown(socket.SHUT_RDWR)",
+            "calls._Running.client._read_interrupted = True",
+        ]
+        executor = await make(add)
+        for harm in harms:
+            code = f"""
+                import os, socket, sys, time
+                calls = sys.modules["codeact_runner.worker.tools"]
+                fd = calls._Running.client._fd
+                print(add(1))
+                {harm}
+                time.sleep(0.2)
+                for _ in range(2):
+                    try:
+                        add(2)
+                    except (RuntimeError, ValueError) as error:
+                        print(type(error).__name__)
+                print("goes on")
+            """
+            result = await run(executor, code)
+            first, *errors, last = result.output.splitlines()
+            assert (result.outcome, first, last, len(errors)) == ("ok", "2", "goes on", 2), harm
+            assert set(errors) <= {"RuntimeError", "ToolError"}, harm
+            assert await out(executor, "print(add(3))") == "4\n"
+
+    async def test_forged_and_missing_answers_harm_only_the_block_itself(self, make: Make) -> None:
+        executor = await make(add)
+        code = """
+            import os, struct, sys
+            client = sys.modules["codeact_runner.worker.tools"]._Running.client
+            for number in (7, 8, 9):
+                os.write(client._fd, struct.pack("!cII", b"U", number, 0))
+            body = b'{"name":"add","arguments":{"a":5}}'
+            os.write(client._fd, struct.pack("!cII", b"T", 4000000000, len(body)) + body)
+            print(add(1), add(2))
+        """
+        result = await run(executor, code)
+        assert short_result(result) == ("ok", 0, "2 3\n")
+        assert sorted(call.arguments["a"] for call in result.tool_calls) == [1, 2, 5]
+
+
+@pytest.mark.parametrize("make", ["docker-session", "bubblewrap-session"], indirect=True)
+class TestSessions:
+    async def test_sessions_call_tools_after_a_rollback(self, make: Make) -> None:
+        executor = await make(add, timeout=1.5)
+        await out(executor, "x = add(1)\nimport os")
+        for code, outcome in (
+            ("add(5); x = 0\nimport time; time.sleep(60)", "timeout"),
+            ("x = add(0); os._exit(1)", "crashed"),
+        ):
+            result = await run(executor, code)
+            assert (result.outcome, result.state, len(result.tool_calls)) == (outcome, "restored", 1)
+            assert await out(executor, "print(add(x))") == "3\n"
+        await executor.checkpoint()
+        await out(executor, "x = 7; add = 3")
+        await executor.rollback()
+        assert await out(executor, "print(add(x))") == "3\n"
+
+    async def test_new_sessions_after_a_loss_have_the_tools(self, make: Make) -> None:
+        executor = await make(add, at_start=True, checkpoint=False)
+        result = await run(executor, "add = 3; import os; os._exit(1)")
+        assert (result.outcome, result.state) == ("crashed", "lost")
+        assert await out(executor, "print(add(1))") == "2\n"

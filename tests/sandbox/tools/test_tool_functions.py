@@ -1,0 +1,378 @@
+"""Python functions as host tools: signature, arguments and results by type, and what can't be a tool."""
+
+import asyncio
+import functools
+import inspect
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.tools import FunctionTool
+from pydantic import AllowInfNan, BaseModel, Field
+from typing_extensions import TypedDict
+
+from autogen_codeact.executors.tools.host_tools import HostTools
+from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
+from tests.cases import case
+from tests.sandbox.tools.stub_host import StubHost
+
+
+class Colour(Enum):
+    """A colour."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Item(BaseModel):
+    """One thing on an order."""
+
+    sku: str = Field(description="Stock keeping unit")
+    price: Decimal = Decimal("1.00")
+    colour: Colour = Colour.RED
+    tags: list[str] = []
+    made: datetime = Field(default_factory=lambda: datetime(2026, 1, 2, tzinfo=UTC))
+
+
+@dataclass
+class Order:
+    number: int
+    items: list[Item] = field(default_factory=list)
+    note: str | None = None
+    parent: "Order | None" = None
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    name: str
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    name: str
+
+
+class Film(TypedDict):
+    title: str
+    released: date
+
+
+def one(*tools: Any) -> tuple[HostToolProtocol, ...]:
+    resolved = HostTools(tools).known
+    assert resolved is not None
+    return resolved
+
+
+def host(*tools: Any) -> StubHost:
+    return StubHost(one(*tools))
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def later(name: str, *, times: int = 1) -> str:
+    """Greet, when it suits."""
+    await asyncio.sleep(0)
+    return name * times
+
+
+def untyped(number):
+    return number
+
+
+def place(order: Order, by: Literal["air", "sea"] = "air", *, most: Annotated[int, "Upper limit."] = 3) -> list[Order]:
+    """Place an order."""
+    return [order, Order(2, [Item(sku=by, price=Decimal("2.5"))], parent=order)][:most]
+
+
+async def test_a_function_is_called_by_position_and_by_keyword():
+    box = host(add, later)
+    assert await box.run("add(1), add(1, 5), add(b=1, a=2), later('ab', times=2)") == (3, 6, 3, "abab")
+    assert box.calls == [
+        ("add", {"a": 1}),
+        ("add", {"a": 1, "b": 5}),
+        ("add", {"a": 2, "b": 1}),
+        ("later", {"name": "ab", "times": 2}),
+    ]
+
+
+async def test_the_stub_has_signature_defaults_annotations_and_docstring():
+    def look(module: Any) -> Any:
+        signature = inspect.signature(module.add)
+        return (
+            str(signature),
+            signature.parameters["b"].default == 2,
+            inspect.getdoc(module.add),
+            module.add.__annotations__,
+        )
+
+    assert await host(add).run(look) == (
+        "(a: int, b: int = 2) -> int",
+        True,
+        "Add two numbers.",
+        {"a": int, "b": int, "return": int},
+    )
+
+
+def test_the_signature_is_as_python_writes_it():
+    (tool,) = one(place)
+    assert tool.name == "place"
+    assert tool.signature == "(order: Order, by: Literal['air', 'sea'] = 'air', *, most: int = 3) -> list[Order]"
+    assert tool.description.startswith("Place an order.\n\nArgs:\n    most: Upper limit.\n\nOrder, a dict:\n")
+
+
+def test_classes_are_described_as_dicts_with_their_keys():
+    (tool,) = one(place)
+    assert tool.description.split("\n\n")[2:] == [
+        "Order, a dict:\n    number: int\n    items: list[Item] (optional)\n    note: str | None = None\n"
+        "    parent: Order | None = None",
+        "Item, a dict: One thing on an order.\n    sku: str  # Stock keeping unit\n    price: float | str = '1.00'\n"
+        "    colour: Literal['red', 'blue'] = 'red'\n    tags: list[str] = []\n    made: str (optional)  # format: date-time",
+    ]
+
+
+async def test_the_host_gets_objects_and_the_code_gets_dicts():
+    seen = []
+
+    def keep(order: Order) -> Order:
+        seen.append(order)
+        return order
+
+    order = {"number": 1, "items": [{"sku": "a", "price": "1.10", "colour": "blue"}], "parent": {"number": 7}}
+    back = await host(keep).run(lambda module: module.keep(order))
+    assert back == {
+        "number": 1,
+        "items": [{"sku": "a", "price": "1.10", "colour": "blue", "tags": [], "made": "2026-01-02T00:00:00Z"}],
+        "note": None,
+        "parent": {"number": 7, "items": [], "note": None, "parent": None},
+    }
+    assert seen == [Order(1, [Item(sku="a", price=Decimal("1.10"), colour=Colour.BLUE)], None, Order(7))]
+
+
+async def test_objects_of_the_code_are_sent_as_json():
+    box = host(place)
+    order = Order(4, [Item(sku="x", colour=Colour.BLUE)])
+    assert await box.run(lambda module: [each["number"] for each in module.place(order, by="sea")]) == [4, 2]
+    assert box.calls[0][1]["order"]["items"][0]["colour"] == "blue"
+
+
+async def test_dates_paths_and_other_types_arrive_on_the_host_as_what_they_are():
+    seen: list[Any] = []
+
+    def echo(
+        day: date,
+        at: datetime,
+        where: PurePath,
+        who: UUID,
+        price: Decimal,
+        length: timedelta,
+        data: bytes,
+        some: set[int],
+    ) -> tuple[date, datetime, PurePath, UUID, Decimal, timedelta, bytes, set[int], dict[int, date]]:
+        seen.extend([day, at, where, who, price, length, data, some])
+        return day, at, where, who, price, length, data, some, {1: day}
+
+    values = (
+        date(2026, 1, 2),
+        datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        PurePath("a/b"),
+        UUID(int=5),
+        Decimal("1.50"),
+        timedelta(hours=1, seconds=2.5),
+        b"\xff\x00",
+        {1, 2},
+    )
+    (tool,) = one(echo)
+    got = await StubHost([tool]).run(lambda module: module.echo(*values))
+    assert tuple(seen) == values
+    assert got == [
+        "2026-01-02",
+        "2026-01-02T03:04:05Z",
+        "a/b",
+        "00000000-0000-0000-0000-000000000005",
+        "1.50",
+        "PT1H2.5S",
+        "_wA=",
+        [1, 2],
+        {"1": "2026-01-02"},
+    ]
+    assert tool.signature == (
+        "(day: str, at: str, where: str, who: str, price: float | str, length: str, data: bytes, some: list[int]) -> "
+        "tuple[str, str, str, str, str, str, str, list[int], dict[str, str]]"
+    )
+    assert "day: format: date\n    at: format: date-time\n" in tool.description
+
+
+async def test_bytes_are_sent_and_returned_as_bytes():
+    seen: list[Any] = []
+
+    def invert(data: bytes, more: list[bytes], text: str = "") -> bytes:
+        seen.append((data, more, text))
+        return bytes(255 - each for each in data)
+
+    box = host(invert)
+    assert await box.run(r"invert(b'\xff\x00', [b'\xfe'], b'abc')") == b"\x00\xff"
+    assert seen == [(b"\xff\x00", [b"\xfe"], "abc")]
+
+
+async def test_text_is_not_taken_for_base64_where_it_may_be_bytes_too():
+    def kind(data: bytes | str) -> str:
+        return f"{type(data).__name__} {data!r}"
+
+    assert await host(kind).run("kind('aGk='), kind(b'hi')") == ("bytes b'aGk='", "bytes b'hi'")
+
+
+async def test_the_members_of_a_union_arrive_as_dicts():
+    def pets() -> list[Cat | Dog | str]:
+        return [Cat(name="Tom"), Dog(name="Rex"), "none"]
+
+    box = host(pets)
+    assert await box.run("pets()") == [{"kind": "cat", "name": "Tom"}, {"kind": "dog", "name": "Rex"}, "none"]
+
+
+async def test_a_typed_dict_stays_a_dict():
+    def film(like: Film | None = None) -> Film:
+        return like or Film(title="Alien", released=date(1979, 5, 25))
+
+    box = host(film)
+    assert await box.run("film()") == {"title": "Alien", "released": "1979-05-25"}
+    assert await box.run("film({'title': 'X', 'released': '2000-01-01'})['title']") == "X"
+
+
+async def test_a_result_that_is_not_what_the_annotation_says_comes_as_it_is():
+    def lie() -> int:
+        return {"a": [1, 2]}  # type: ignore[return-value]
+
+    assert await host(lie).run("lie()") == {"a": [1, 2]}
+
+
+async def test_without_annotations_everything_goes():
+    def free(a, b=(1, 2)):
+        return {"a": a, "b": b}
+
+    (tool,) = one(free)
+    assert tool.signature == "(a, b=[1, 2])"
+    assert await StubHost([tool]).run("free({'x': None}), free(1, b=[3])") == (
+        {"a": {"x": None}, "b": [1, 2]},
+        {"a": 1, "b": [3]},
+    )
+
+
+async def test_what_partial_binds_is_neither_shown_nor_settable():
+    def search(query: str, key: str, most: int = 3) -> str:
+        """Search."""
+        return f"{query} {key} {most}"
+
+    (tool,) = one(functools.partial(search, key="secret"))
+    assert tool.signature == "(query: str, *, most: int = 3) -> str"
+    assert "secret" not in repr(tool.source)
+    assert await StubHost([tool]).run("search('a', most=1)") == "a secret 1"
+    with pytest.raises(ToolArgumentError, match=r"^key is not known$"):
+        await tool.run({"query": "a", "key": "mine"})
+
+
+async def test_methods_wrapped_functions_and_odd_kinds_of_parameters():
+    class Shop:
+        def price(self, sku: str, /, amount: int = 1, *, currency: str = "EUR") -> str:
+            return f"{sku} {amount} {currency}"
+
+    def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def around(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return around
+
+    price, added = one(Shop().price, traced(add))
+    assert price.signature == "(sku: str, /, amount: int = 1, *, currency: str = 'EUR') -> str"
+    assert added.signature == "(a: int, b: int = 2) -> int"
+    box = StubHost([price, added])
+    assert await box.run("price('a', currency='CHF'), add(1)") == ("a 1 CHF", 3)
+
+
+async def test_a_parameter_for_the_cancellation_token_is_filled_on_the_host():
+    async def wait(seconds: int, token: CancellationToken) -> bool:
+        return token.is_cancelled()
+
+    (tool,) = one(wait)
+    assert tool.signature == "(seconds: int) -> bool"
+    assert await StubHost([tool]).run("wait(1)") is False
+
+
+async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
+    started, ended = threading.Event(), threading.Event()
+
+    def wait(token: CancellationToken) -> None:
+        started.set()
+        while not token.is_cancelled():
+            time.sleep(0.01)
+        ended.set()
+
+    (tool,) = one(wait)
+    running = asyncio.ensure_future(tool.run({}))
+    assert await asyncio.to_thread(started.wait, 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
+async def test_arguments_that_do_not_fit_are_named():
+    (tool,) = one(place)
+    with pytest.raises(ToolArgumentError) as caught:
+        await tool.run({"order": {"number": "q"}, "by": "rail", "speed": 1})
+    assert str(caught.value) == (
+        "order.number: Input should be a valid integer, unable to parse string as an integer, not 'q'; "
+        "by: Input should be 'air' or 'sea', not 'rail'; speed is not known"
+    )
+    with pytest.raises(ToolArgumentError, match=r"^order is missing$"):
+        await tool.run({})
+
+
+async def test_a_float_is_finite_unless_the_annotation_says_otherwise() -> None:
+    for value in [math.nan, math.inf, -math.inf]:
+        with case(value):
+
+            def half(number: float, numbers: list[float] | None = None) -> float:
+                return number / 2
+
+            def any_half(number: Annotated[float, AllowInfNan(True)]) -> float:
+                return number / 2
+
+            refused = f"number: Input should be a finite number, not {value}"
+            plain, wrapped, any_one, free = one(half, FunctionTool(half, "", name="again"), any_half, untyped)
+            for tool in (plain, wrapped):
+                assert (await tool.run({"number": 3.0})).value == 1.5
+                with pytest.raises(ToolArgumentError) as caught:
+                    await tool.run({"number": value})
+                assert str(caught.value) == refused
+            with pytest.raises(ToolArgumentError, match=r"numbers\[1\]: Input should be a finite number"):
+                await plain.run({"number": 1.0, "numbers": [1.0, value]})
+            for tool in (any_one, free):
+                assert not math.isfinite((await tool.run({"number": value})).value)
+
+
+async def test_of_many_invalid_values_the_first_are_reported():
+    def count(numbers: dict[str, int]) -> int:
+        return len(numbers)
+
+    (tool,) = one(count)
+    with pytest.raises(ToolArgumentError) as caught:
+        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}})
+    assert str(caught.value).startswith("numbers.k0: Input should be a valid integer")
+    assert str(caught.value).endswith("; and 5 more; in all 1,000 values don't fit")
+    late = {**{f"k{number}": 1 for number in range(20)}, **{f"l{number}": "x" for number in range(1000)}}
+    with pytest.raises(ToolArgumentError, match=r"^1,000 values do not fit the tool's annotations$"):
+        await tool.run({"numbers": late})
