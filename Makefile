@@ -27,7 +27,7 @@ test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine and a real br
 	@docker/setup.sh browser
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host tests/sandbox/types $(wildcard tests/sandbox/*.py \
+FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host tests/sandbox/types $(wildcard tests/sandbox/test_*.py \
 	tests/sandbox/tools/test_tool_[fs]*.py tests/sandbox/tools/test_[cf]*.py tests/sandbox/runner/test_[ef][nr]*.py \
 	tests/executors/test_tool_k*.py tests/executors/test_ca*.py)
 

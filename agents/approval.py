@@ -13,7 +13,6 @@ from autogen_agentchat.agents._code_executor_agent import (  # the aliases are e
     ApprovalRequest,
     ApprovalResponse,
     AsyncApprovalFunc,
-    SyncApprovalFunc,
 )
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
@@ -23,15 +22,7 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.result import ErrorInfo
 
-__all__ = [
-    "ApprovalFuncType",
-    "ApprovalRequest",
-    "ApprovalResponse",
-    "AsyncApprovalFunc",
-    "SyncApprovalFunc",
-    "denied",
-    "request_approval",
-]
+__all__ = ["ApprovalFuncType", "ApprovalRequest", "ApprovalResponse"]
 
 
 async def request_approval(

@@ -60,21 +60,7 @@ from codeact_sandbox.types.tool import HostToolProtocol
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an agent runs code.
-
-    Args:
-        approval_func: Decides whether code may run; None if all code may.
-        stream_output: Whether there are events about output, if the executor can stream it.
-        tools: Host tools of the agent.
-        approve_tool: Called before each call to a host tool; None for that of the executor, if any.
-        redact: Returns what is recorded of a tool's result or error; None for all of it.
-        setup: Python that runs first in each new session; None for nothing.
-        answers: Whether code can call `final_answer`; only with an executor that has host tools.
-        output_type: The model that the agent's answer must fit, or None.
-        output_format: How such an answer is shown as text: a format string with its fields; None for JSON.
-        describe_environment: Whether the model is told what is in the sandbox.
-        handoffs: Agents to which code can hand the task over; only with an executor that has host tools.
-    """
+    """How an agent runs code: arguments of the constructors, and whether code can call `final_answer` (`answers`)."""
 
     approval_func: ApprovalFuncType | None
     stream_output: bool
@@ -110,11 +96,9 @@ class RunsCode(Protocol):
 
     def journal(self) -> Journal | None:
         """Return the journal of its session; None without a session."""
-        ...
 
     async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
         """Return how a run ended before, from its result."""
-        ...
 
 
 class StepRecord(Protocol):
@@ -122,11 +106,9 @@ class StepRecord(Protocol):
 
     async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
         """Run the code of a step, or return how it ended before."""
-        ...
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""
-        ...
 
 
 logger = logging.getLogger("autogen_codeact")

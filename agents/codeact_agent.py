@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
@@ -56,24 +57,24 @@ class DeadlineExpired(Exception):
     """A deadline has expired, and what ran was cancelled."""
 
 
+@dataclass
 class Budget:
-    """Steps, tokens and seconds of one turn."""
+    """Steps, tokens and time of one turn; `until` is on the monotonic clock."""
 
-    def __init__(self, max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:
-        self.steps = 0
-        self._max_steps = max_steps
-        self._max_tokens = max_tokens
-        self._until = time.monotonic() + max_seconds if max_seconds is not None else None
-        self.tokens = 0
+    max_steps: int
+    max_tokens: int | None
+    until: float | None
+    steps: int = 0
+    tokens: int = 0
 
     @property
     def reached_limit(self) -> str | None:
         """Name of the limit that has been reached, such as `max_steps`, or None."""
-        if self._until is not None and time.monotonic() >= self._until:
+        if self.until is not None and time.monotonic() >= self.until:
             return "max_seconds"
-        if self._max_tokens is not None and self.tokens >= self._max_tokens:
+        if self.max_tokens is not None and self.tokens >= self.max_tokens:
             return "max_tokens"
-        if self.steps >= self._max_steps:
+        if self.steps >= self.max_steps:
             return "max_steps"
         return None
 
@@ -84,10 +85,10 @@ class Budget:
         Raises:
             DeadlineExpired: They were over.
         """
-        if self._until is None:
+        if self.until is None:
             yield token
             return
-        with with_deadline(token, self._until - time.monotonic()) as inner:
+        with with_deadline(token, self.until - time.monotonic()) as inner:
             yield inner
 
 
@@ -283,7 +284,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Take steps until there is an answer or a limit is reached."""
-        budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
+        until = time.monotonic() + self._max_seconds if self._max_seconds is not None else None
+        budget = Budget(self._max_steps, self._max_tokens, until)
         self._sandbox_broke = False
         self._notes = NotRunNotes()
         self._was_too_long = False

@@ -175,17 +175,12 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 @dataclass(frozen=True)
 class Hint:
-    """What a limit of the sandbox means.
-
-    Args:
-        problem: What code has met.
-        way_out: What code can do instead.
-        options: What would help, each as a program gives it and as the command line does.
-    """
+    """A limit of the sandbox that code has met, and what code can do instead."""
 
     problem: str
     way_out: str
     options: tuple[tuple[str, str], ...] = ()
+    """What would help, each as a program gives it and as the command line does."""
 
     @property
     def for_model(self) -> str:

@@ -96,7 +96,7 @@ async def main():
     print("|---|---|---|---|---|---|---|---|")
     for name, fill in HEAPS.items():
         found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds, options.pause)
-        print(f"| {name.format(size=options.megabytes)} |", " | ".join(found), "|", flush=True)
+        print(f"| {name.format(size=options.megabytes)} |", *(f"{each} |" for each in found), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
@@ -71,3 +73,12 @@ class Bench:
         assert self.left == 0
         assert self.last_message_to_model() == (self.runner, "42\n")
         assert texts_of(result.messages)[-1] == ("coder", "It is 42. TERMINATE")
+
+
+@asynccontextmanager
+async def working(kind: str, executor: CodeExecutor, *, stream: bool = False) -> AsyncIterator[Bench]:
+    """A bench with a server of its own; a complete run must work after what the test has done."""
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor, stream=stream)
+        yield bench
+        await bench.works()

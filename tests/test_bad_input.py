@@ -12,7 +12,7 @@ from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF, CUT_OFF_BY_OTHERS
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench
+from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench, working
 from tests.openai_server import OpenAIServer, Reply, structured
 from tests.wire import by, decision, fenced, model, received_messages, texts_of
 
@@ -39,22 +39,18 @@ def file_of(code: str) -> str:
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 async def test_empty_task_is_an_error(executor: Any, kind: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         for task in ("", " \n\t "):
             with pytest.raises(ValueError, match=r"no task|empty"):
                 await bench.run("Nothing to do. TERMINATE", task=task)
-        assert server.requests == []
-        await bench.works()
+        assert bench.server.requests == []
 
 
 async def test_later_empty_message_is_ignored(executor: Any) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(ALONE, server, executor)
+    async with working(ALONE, executor) as bench:
         await bench.run("Which one?", task="Print a number.")
         await bench.run("Which one?", task="")
-        assert received_messages(server)[0][1:] == [by("user", "Print a number."), model("Which one?")]
-        await bench.works()
+        assert received_messages(bench.server)[0][1:] == [by("user", "Print a number."), model("Which one?")]
 
 
 async def test_empty_task_without_a_model_has_an_answer(executor: Any) -> None:
@@ -69,13 +65,11 @@ async def test_empty_task_without_a_model_has_an_answer(executor: Any) -> None:
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any, kind: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         result = await bench.run(CUT, "Sorry, no.")
-        assert received_messages(server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
+        assert received_messages(bench.server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
         assert texts_of(result.messages) == [("user", "Print 42."), ("coder", CUT), ("coder", "Sorry, no.")]
         assert result.messages[1].metadata == {"cut_off": "true"}
-        await bench.works()
 
 
 @pytest.mark.parametrize(
@@ -93,33 +87,27 @@ async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any
     ids=["unclosed", "no block", "not code", "binary label"],
 )
 async def test_coder_receives_a_message_if_there_is_no_code_to_run(executor: Any, answer: str, words: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(PAIR, server, executor)
+    async with working(PAIR, executor) as bench:
         await bench.run(answer, GIVES_UP)
         assert bench.last_message_to_model() == ("executor", words)
-        await bench.works()
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("answer", ["42, I think.", "```text\nprint(1)\n```", "\x00"])
 async def test_answer_without_code_is_the_final_answer(executor: Any, kind: str, answer: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         result = await bench.run(answer)
         assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer)]
-        await bench.works()
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kind: str) -> None:
     answer = "```\x00\x01\nprint(1)\n```"
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         result = await bench.run(answer, answer)
         named = "Code in your message was not run:\n- a block labelled ??: only python or sh is run here\n"
-        assert received_messages(server)[1][2:] == [model(answer), by("coder", named + ANSWER_NOT_RUN)]
+        assert received_messages(bench.server)[1][2:] == [model(answer), by("coder", named + ANSWER_NOT_RUN)]
         assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer), ("coder", answer)]
-        await bench.works()
 
 
 # Large input
@@ -133,19 +121,16 @@ async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kin
 )
 async def test_block_within_ten_megabytes_of_text_runs(executor: Any, kind: str, filler: str) -> None:
     prose = filler * (10 * MEGABYTE // len(filler))
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         await bench.run(f"{prose}\n\n{fenced('print(6 * 7)' + chr(10))}", GIVES_UP)
         assert bench.last_message_to_model() == (bench.runner, "42\n")
-        await bench.works()
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 async def test_ten_megabytes_of_code_are_refused_with_a_message(executor: Any, kind: str) -> None:
     code = "print(1)\n" * (10 * MEGABYTE // 9)
     refusal = f"The code has {len(code):,} bytes; at most 8,323,072 can be run at once."
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(code), *answers)
         who, words = bench.last_message_to_model()
@@ -155,7 +140,6 @@ async def test_ten_megabytes_of_code_are_refused_with_a_message(executor: Any, k
         )
         outcome = result.messages[2].metadata
         assert (outcome["outcome"], outcome["error"]) == ("error", "CodeTooLarge")
-        await bench.works()
 
 
 # Binary
@@ -164,8 +148,7 @@ async def test_ten_megabytes_of_code_are_refused_with_a_message(executor: Any, k
 @pytest.mark.parametrize("kind", EVERYBODY)
 async def test_null_bytes_in_code_are_reported(executor: Any, kind: str) -> None:
     code = "print('a\x00b')\n"
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(code), *answers)
         assert result.messages[2].metadata["outcome"] == "error"
@@ -173,7 +156,6 @@ async def test_null_bytes_in_code_are_reported(executor: Any, kind: str) -> None
         assert who == bench.runner
         assert words.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n")
         assert words.endswith("source code string cannot contain null bytes\n")
-        await bench.works()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -181,10 +163,9 @@ async def test_null_bytes_in_code_are_reported(executor: Any, kind: str) -> None
 async def test_lone_surrogates_in_an_answer_are_handled(executor: Any, kind: str, stream: bool) -> None:
     halves = "\ud83d\ude00 is whole, \ud83d is not, nor is \ude00.\n" + fenced("print('\ud83d\ude00', '\ud83d')\n")
     mended = "\U0001f600 is whole, \ufffd is not, nor is \ufffd.\n" + fenced("print('\U0001f600', '\ufffd')\n")
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor, stream=stream)
+    async with working(kind, executor, stream=stream) as bench:
         result = await bench.run(Reply(halves, thought="Or \ud800"), "The end \ude00")
-        assert received_messages(server)[1][2:] == [model(mended), by("coder", "\U0001f600 \ufffd\n")]
+        assert received_messages(bench.server)[1][2:] == [model(mended), by("coder", "\U0001f600 \ufffd\n")]
         assert texts_of(result.messages) == [
             ("user", "Print 42."),
             ("coder", "Or \ufffd"),
@@ -194,7 +175,6 @@ async def test_lone_surrogates_in_an_answer_are_handled(executor: Any, kind: str
         ]
         for message in result.messages:
             message.model_dump_json()
-        await bench.works()
 
 
 async def test_streamed_chunks_add_up_to_the_answer(executor: Any) -> None:
@@ -208,24 +188,20 @@ async def test_streamed_chunks_add_up_to_the_answer(executor: Any) -> None:
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 async def test_lone_surrogates_in_a_task_are_handled(executor: Any, kind: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         await bench.run("A half.", task="What is \ud800?")
-        assert received_messages(server)[0][1:] == [by("user", "What is \ufffd?")]
+        assert received_messages(bench.server)[0][1:] == [by("user", "What is \ufffd?")]
         json.dumps(await bench.whom.save_state())
-        await bench.works()
 
 
 @pytest.mark.parametrize("where", ["in the task", "in the answer"])
 async def test_lone_surrogates_from_autogens_assistant_are_an_error(executor: Any, where: str) -> None:
     """AutoGen's assistant keeps them, but its client can't send them: an error, and the conversation must be reset."""
-    async with OpenAIServer([]) as server:
-        bench = Bench(PAIR, server, executor)
+    async with working(PAIR, executor) as bench:
         task, answer = ("\ud800", "ok TERMINATE") if where == "in the task" else ("Print.", fenced("print('\ud800')\n"))
         with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
             await bench.run(answer, GIVES_UP, task=task)
         await bench.whom.reset()
-        await bench.works()
 
 
 BAD_NAMES = ["a\x00b.py", "../../etc/passwd", "/etc/passwd", "a" * 5000 + ".py", "."]
@@ -236,8 +212,7 @@ BAD_NAMES = ["a\x00b.py", "../../etc/passwd", "/etc/passwd", "a" * 5000 + ".py",
     ("name", "kind"), [(name, EVERYBODY[number % len(EVERYBODY)]) for number, name in enumerate(BAD_NAMES)]
 )
 async def test_invalid_file_name_is_a_failed_result(executor: Any, kind: str, name: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(f"# filename: {name}\nprint(1)\n"), *answers)
         outcome = result.messages[2].metadata
@@ -245,7 +220,6 @@ async def test_invalid_file_name_is_a_failed_result(executor: Any, kind: str, na
         outside = name.startswith(("/", ".."))
         why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
         assert f"{why} The file name" in bench.last_message_to_model()[1]
-        await bench.works()
 
 
 @pytest.mark.parametrize("name", [BAD_NAMES[1], "\ud800.py"])

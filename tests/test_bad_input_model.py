@@ -13,7 +13,7 @@ import pytest_asyncio
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, WITH_MODEL, Bench
+from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, WITH_MODEL, Bench, working
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply, structured
 from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, texts_of
@@ -59,12 +59,10 @@ async def test_refusing_server_is_a_clear_error(executor: Any) -> None:
         (401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)
     ):
         with case(stage, kind, status):
-            async with OpenAIServer([]) as server:
-                bench = Bench(kind, server, executor)
-                with pytest.raises(expected, match=rf"{status} - says the server"):
-                    await bench.run(*STAGES[stage], Reply("says the server", status=status))
-                assert len(server.requests) == len(STAGES[stage]) + 1
-                await bench.works()
+            async with working(kind, executor) as bench:
+                with pytest.raises(expected, match=rf"{status} - says the bench.server"):
+                    await bench.run(*STAGES[stage], Reply("says the bench.server", status=status))
+                assert len(bench.server.requests) == len(STAGES[stage]) + 1
 
 
 async def test_failing_server_of_a_coder_is_a_clear_error(executor: Any) -> None:
@@ -74,11 +72,9 @@ async def test_failing_server_of_a_coder_is_a_clear_error(executor: Any) -> None
         ([FAILS], Reply("It is all a matter of", break_after=1), openai.APIConnectionError),
     ):
         with case(stage, reply):
-            async with OpenAIServer([]) as server:
-                bench = Bench(PAIR, server, executor, stream=True)
+            async with working(PAIR, executor, stream=True) as bench:
                 with pytest.raises(expected):
                     await bench.run(*stage, reply)
-                await bench.works()
 
 
 def event(**more: Any) -> str:
@@ -115,24 +111,20 @@ async def test_broken_stream_is_a_clear_error(
 ) -> None:
     for stage, kind in (("at once", ALONE), ("in the repair", IN_A_TEAM), ("in the reflection", ALONE)):
         with case(stage, kind):
-            async with OpenAIServer([]) as server:
-                bench = Bench(kind, server, executor, stream=True)
+            async with working(kind, executor, stream=True) as bench:
                 with pytest.raises(expected, match=words):
                     await bench.run(*STAGES[stage], reply)
                 assert await bench.agent.model_context.get_messages() == []
-                await bench.works()
 
 
 @pytest.mark.parametrize("body", ["<html>Wrong address.</html>", "", "{}", '{"id": "1", "choices": []}', "[1]"])
 async def test_answer_in_another_format_is_a_clear_error(executor: Any, body: str) -> None:
     for stage, kind in with_kinds(()):
         with case(stage, kind):
-            async with OpenAIServer([]) as server:
-                bench = Bench(kind, server, executor)
+            async with working(kind, executor) as bench:
                 with pytest.raises(RuntimeError, match="can't read; check the address and the server's log") as caught:
                     await bench.run(*STAGES[stage], Reply(body=body))
                 assert caught.value.__cause__ is not None
-                await bench.works()
 
 
 async def test_silent_server_ends_at_the_clients_timeout(executor: Any) -> None:
@@ -193,33 +185,27 @@ async def test_malformed_decision_is_requested_again_and_then_counts_as_no(
 @pytest.mark.parametrize("kind", WITH_MODEL)
 async def test_decision_that_is_valid_the_second_time_counts(executor: Any, kind: str) -> None:
     repair = fenced("print(6 * 7)\n")
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         await bench.run(FAILS, "Yes!", decision(True, "exit \ud83d\ude00 \ud83d"), repair, "It is 42.")
         plan = [*FAILURE, model("exit \U0001f600 \ufffd"), by("coder", CARRY_ON)]
-        assert received_messages(server)[3:] == [plan, [*plan, model(repair), by("coder", "42\n")]]
-        await bench.works()
+        assert received_messages(bench.server)[3:] == [plan, [*plan, model(repair), by("coder", "42\n")]]
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("reply", [Reply(silent=True), Reply("so ", endless=True)], ids=["silent", "endless"])
 async def test_endless_decision_counts_as_no(executor: Any, kind: str, reply: Reply) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         bench.agent._decider._deadline = 0.5
         result = await bench.run(FAILS, reply, NO_MORE)
-        assert received_messages(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
+        assert received_messages(bench.server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
         assert texts_of(result.messages)[3:] == [
             ("coder", "Not trying again: no decision came within 0.5 s"),
             ("coder", NO_MORE),
         ]
-        await bench.works()
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 async def test_missing_key_is_reported_and_can_be_corrected(executor: Any, kind: str) -> None:
-    async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor)
+    async with working(kind, executor) as bench:
         with pytest.raises(openai.AuthenticationError, match="no API key"):
             await bench.run(Reply("You gave no API key.", status=401))
-        await bench.works()

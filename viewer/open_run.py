@@ -36,11 +36,7 @@ class OpenRun:
         self._closing = False
 
     async def call(self, function: Callable[[RunSteps], T]) -> T:
-        """Call a function with the run in a thread.
-
-        Raises:
-            RunError: The run can't be read.
-        """
+        """Call a function with the run in a thread."""
         async with self._lock:
             if self._steps is None:
                 self._steps = await self._opened()

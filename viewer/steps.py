@@ -32,7 +32,7 @@ class RunSteps:
     """The steps of one run. It reads files: call it in a thread, in one at a time.
 
     Raises:
-        RunError: There is no log, or it can't be read.
+        RunError: There is no log, or it can't be read; each method raises it, too, if the log can't be read any more.
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
@@ -139,35 +139,23 @@ class RunSteps:
         }
 
     def summaries(self, first: int, last: int) -> list[Summary]:
-        """Return the short forms of steps."""
+        """Return the short forms of the steps `first` to `last`, whose numbers begin with 1."""
         return [each.summary(running=self._is_running(each)) for each in self._range(first, last)]
 
     def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Step]:
-        """Return the documents of steps.
-
-        Raises:
-            RunFolderError: The log can't be read any more.
-        """
+        """Return the documents of the steps `first` to `last`."""
         return [
             document(self.run, each, self._events(each), running=self._is_running(each), highlighted=highlighted)
             for each in self._range(first, last)
         ]
 
     def output(self, number: int) -> str | None:
-        """Return the whole output of a block, or the whole text of another step; None if there is no such step.
-
-        Raises:
-            RunFolderError: The log can't be read any more.
-        """
+        """Return the whole output of a block, or the whole text of another step; None if there is no such step."""
         entry = next(iter(self._range(number, number)), None)
         return whole_output(entry, self._events(entry)) if entry is not None else None
 
     def search(self, text: str, numbers: range) -> list[int]:
-        """Return which of some steps have a text in them, in upper or lower case.
-
-        Raises:
-            RunFolderError: The log can't be read any more.
-        """
+        """Return which of some steps have a text in them, in upper or lower case."""
         needle = text.casefold()
         # As it stands in the log; most steps need not be made into documents.
         escaped = json.dumps(text, ensure_ascii=False)[1:-1].casefold()

@@ -127,11 +127,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest_asyncio.fixture
 async def subject(
-    request: pytest.FixtureRequest,
-    kind: Kind,
-    canaries: Canaries,
-    control: Control,
-    tmp_path: Path,
+    request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, tmp_path: Path
 ) -> AsyncIterator[Subject]:
     """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own).
 

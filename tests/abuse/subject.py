@@ -92,12 +92,7 @@ class Subject:
     """One sandbox under attack."""
 
     def __init__(
-        self,
-        request: pytest.FixtureRequest,
-        kind: Kind,
-        canaries: Canaries,
-        control: Control,
-        work_dir: Path,
+        self, request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, work_dir: Path
     ) -> None:
         self._request = request
         self.kind = kind

@@ -46,7 +46,7 @@ def others() -> list[str]:
 
 
 @each_engine
-async def test_39_tcp_and_udp_out_fail_at_once(subject: Subject) -> None:
+async def test_39_tcp_udp_icmp_and_ipv6_out_fail_at_once(subject: Subject) -> None:
     """In one sandbox, as one whose network was used is not used again."""
     assert len(others()) > len(PUBLIC)
     ports = [subject.canaries.tcp_port, 22, 53, 80, 443, 2375, 2376]
@@ -55,16 +55,8 @@ async def test_39_tcp_and_udp_out_fail_at_once(subject: Subject) -> None:
     ports = [subject.canaries.udp_port, 53, 123, 443]
     calls = f"attempt(socket.AF_INET, socket.SOCK_DGRAM, (a, p)) for a in {others()} for p in {ports}"
     assert await attempts(subject, calls) == UNREACHABLE
-
-
-@each_engine
-async def test_39_icmp_is_refused(subject: Subject) -> None:
     calls = "attempt(socket.AF_INET, kind, ('1.1.1.1', 0), socket.IPPROTO_ICMP) for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM)"
     assert await attempts(subject, calls) == {"EPERM"}
-
-
-@each_engine
-async def test_39_ipv6_out_fails_at_once(subject: Subject) -> None:
     addresses = ["2606:4700:4700::1111", "2001:4860:4860::8888", "fe80::1", "fd00::1", "ff02::1"]
     ports = [subject.canaries.tcp_port, 53, 443]
     calls = (
@@ -72,11 +64,7 @@ async def test_39_ipv6_out_fails_at_once(subject: Subject) -> None:
         f"for a in {addresses} for p in {ports}"
     )
     assert await attempts(subject, calls) <= UNREACHABLE_6 | {"EINVAL"}  # a link-local address without its link
-
-
-@each_engine
-async def test_39_broadcast_and_multicast_reach_nobody(subject: Subject) -> None:
-    code = f"""
+    broadcast = f"""
     import errno, socket
     def send(address):
         try:
@@ -88,7 +76,7 @@ async def test_39_broadcast_and_multicast_reach_nobody(subject: Subject) -> None
             return errno.errorcode[error.errno]
     print({{send(address) for address in ("255.255.255.255", "224.0.0.1", "239.255.255.250", "172.17.255.255")}})
     """
-    assert await subject.out(code) == "{'ENETUNREACH'}\n"
+    assert await subject.out(broadcast) == "{'ENETUNREACH'}\n"
 
 
 async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> None:
@@ -106,7 +94,7 @@ async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> N
 
 
 @each_engine
-async def test_40_names_are_not_resolved(subject: Subject) -> None:
+async def test_40_names_are_not_resolved_and_no_server_for_them_answers(subject: Subject) -> None:
     code = """
     import socket
     for name in ("example.com", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"):
@@ -116,10 +104,6 @@ async def test_40_names_are_not_resolved(subject: Subject) -> None:
             print("no")
     """
     assert await subject.out(code, timeout=30) == "no\n" * 4
-
-
-@each_engine
-async def test_40_no_server_for_names_answers(subject: Subject) -> None:
     for server in ("127.0.0.11", "127.0.0.53", "8.8.8.8", "::1"):
         said = await ask_for_a_name(subject, server)
         assert len(said) == 2, server
@@ -162,18 +146,10 @@ async def test_42_gateways_of_bridges_are_unreachable(subject: Subject) -> None:
 
 
 @each_engine
-async def test_43_only_the_loopback_interface_exists(subject: Subject) -> None:
+async def test_43_only_the_loopback_interface_exists_without_a_route_and_none_can_be_made(subject: Subject) -> None:
     assert await subject.out("import socket; print(sorted(name for _, name in socket.if_nameindex()))") == "['lo']\n"
-
-
-@each_engine
-async def test_43_there_is_no_route(subject: Subject) -> None:
     routes = "import pathlib; print(len(pathlib.Path('/proc/net/route').read_text().splitlines()))"
     assert await subject.out(routes) == "1\n"  # the heading
-
-
-@each_engine
-async def test_43_no_interface_can_be_made_or_changed(subject: Subject) -> None:
     code = """
     import errno, fcntl, os, socket, struct
 

@@ -111,16 +111,7 @@ async def test_54_an_end_before_the_result_is_no_success(subject: Subject) -> No
         assert result.state == ("restored" if subject.session else "kept"), code
 
 
-SIGNALS = [
-    signal.SIGSEGV,
-    signal.SIGKILL,
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGTERM,
-    signal.SIGALRM,
-]
+SIGNALS = [signal.Signals[f"SIG{name}"] for name in ("SEGV", "KILL", "ABRT", "BUS", "FPE", "ILL", "TERM", "ALRM")]
 
 
 async def test_55_the_signal_that_ended_a_block_is_named(subject: Subject) -> None:

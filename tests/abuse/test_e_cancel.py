@@ -157,9 +157,7 @@ async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(
         assert await out(executor, "import os; print(os.path.getsize('large'))") == f"{16 << 20}\n"
 
 
-async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(
-    reused_executor: SandboxCodeExecutor,
-) -> None:
+async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(reused_executor: SandboxCodeExecutor) -> None:
     code = """
         import subprocess, sys, time
         for _ in range(3):

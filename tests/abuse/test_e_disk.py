@@ -52,12 +52,7 @@ async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_ha
         assert (result.outcome, result.output, result.state) == ("ok", "done\n", "kept")
         files = {item.name: (item.path, item.note) for item in result.artifacts}
         missing = (None, f"not copied: {FULL}")
-        assert files == {
-            "small": (disk / "small", None),
-            "large": missing,
-            "old": missing,
-            "folder/large": missing,
-        }
+        assert files == {"small": (disk / "small", None), "large": missing, "old": missing, "folder/large": missing}
         # The log is for the owner of this machine, who needs to know where: one of the files, and how many more.
         logged = rf"the file (\S+) stays in the sandbox: Can't store `\1` in {disk}: {re.escape(FULL)} \(and 2 more\)"
         (stays,) = re.finditer(logged, caplog.text)

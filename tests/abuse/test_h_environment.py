@@ -103,23 +103,11 @@ async def test_h16_no_log_config_or_error_shows_a_value(
     told._lost = True
 
 
-NAMES = (
-    "encodings",
-    "os",
-    "json",
-    "site",
-    "sitecustomize",
-    "usercustomize",
-    "threading",
-    "codecs",
-    "io",
-    "abc",
-    "planted",
-)
+NAMES = "encodings os json site sitecustomize usercustomize threading codecs io abc planted"
 PLANT = f"""
     import os
     text = "import posix\\nfd = posix.open('/workspace/ran', 0o2101, 0o666)\\nposix.write(fd, (__name__ + ' ').encode())\\n"
-    for name in {NAMES}:
+    for name in {NAMES.split()}:
         os.makedirs(f"/workspace/{{name}}", exist_ok=True)
         open(f"/workspace/{{name}}/__init__.py", "w").write(text)
     os.makedirs("/workspace/bin", exist_ok=True)

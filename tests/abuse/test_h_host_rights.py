@@ -101,10 +101,7 @@ SAID = {
     "chmod u+s",
     "chmod g+s",
     "install",
-    "mkdir",
-    "mkfifo",
-    "open",
-    "sticky",
+    *("mkdir", "mkfifo", "open", "sticky"),
 }
 
 

@@ -20,14 +20,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
-from codeact_sandbox import (
-    AsyncSandbox,
-    DockerHost,
-    DockerTLS,
-    SandboxDied,
-    SandboxError,
-    SandboxPool,
-)
+from codeact_sandbox import AsyncSandbox, DockerHost, DockerTLS, SandboxDied, SandboxError, SandboxPool
 from codeact_sandbox.backends.docker import placement as placing
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, owner_labels

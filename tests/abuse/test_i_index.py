@@ -218,10 +218,7 @@ PAGES: dict[str, Page] = {
     "another-kind": b"\x89PNG",
     "canary": b"",
 }
-TYPES = {
-    "/simple/deep-json/": "application/vnd.pypi.simple.v1+json",
-    "/simple/another-kind/": "image/png",
-}
+TYPES = {"/simple/deep-json/": "application/vnd.pypi.simple.v1+json", "/simple/another-kind/": "image/png"}
 
 
 @one_kind

@@ -120,16 +120,8 @@ FORGED_TABLES = [
         b"\xff\xff\xff\x7f",
         b"",
     ),
-    packed(
-        "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
-        b"[" * 20,
-    ),
-    packed(
-        "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]},
-        b"[" * 300_000,
-    ),
+    packed("table", {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]}, b"[" * 20),
+    packed("table", {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]}, b"[" * 300_000),
     packed(
         "table",
         {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects"}]},

@@ -55,13 +55,15 @@ MARKDOWN = [
 SIZES = (8_000, 64_000)
 
 
-def seconds(face, text):
-    """Return the processor time that a face needs for a text; the best of three, without what it takes to make the face."""
+def seconds(face, text, enough=0.0):
+    """Return the processor time that a face needs for a text; the best of three, or the first that is less than `enough`."""
     best = float("inf")
     for _ in range(3):
         begin = time.thread_time()
         face(text)
         best = min(best, time.thread_time() - begin)
+        if best < enough:
+            break
     return best
 
 
@@ -139,7 +141,7 @@ def test_k1_no_text_is_slow_to_show(monkeypatch):
                 # What is rendered at all is short, so the control is as long as that.
                 control = max(seconds(face, (ORDINARY * size)[:chars]) for chars in (4_000, size))
                 for name, text in attacks(size):
-                    assert seconds(face, text) < 20 * control, (name, size)
+                    assert seconds(face, text, 20 * control) < 20 * control, (name, size)
 
 
 def test_k1_carriage_returns_take_linear_time():

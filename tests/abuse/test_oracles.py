@@ -117,17 +117,7 @@ def _container_left() -> Iterator[str]:
             client.remove_container(container, force=True)
 
 
-PLANTED = [
-    _file_left,
-    _descriptor_left,
-    _process_left,
-    _thread_left,
-    _task_left,
-    _shared_memory_left,
-    _system_v_left,
-    _control_group_left,
-    _container_left,
-]
+PLANTED = [plant for name, plant in list(globals().items()) if name.endswith("_left")]
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.strip("_"))

@@ -183,7 +183,7 @@ async def _stop_unused(most_idle: int) -> None:
     for pool in sorted(_pools[:-1], key=lambda each: each.uses):
         if sum(each.idle for each in _pools) <= most_idle:
             break
-        if pool.leased == 0:
+        if pool.leased == 0 and pool in _pools:  # another start may have stopped it meanwhile
             _pools.remove(pool)
             await pool.stop()
 

@@ -67,6 +67,12 @@ function labelled(label, ...content) {
   return h("div.field", null, h("span.label", { "aria-hidden": "true" }, label), h("div.content", null, content));
 }
 
+/** A list with a label; null if there is nothing in it. */
+function labelledList(label, tag, list, draw) {
+  if (!list || !list.length) return null;
+  return labelled(list.length === 1 ? label : `${label}s`, h(tag, null, list.map((one) => h("li", null, draw(one)))));
+}
+
 /** Show a figure, table or other display in its best form. */
 function display(shown) {
   const name = shown.name || "display";
@@ -114,7 +120,7 @@ function formatted(forms, name) {
 
 /** Show calls of host tools. */
 function calls(list) {
-  return labelled(list.length === 1 ? "host call" : "host calls", h("ul.calls", null, list.map((call) => h("li", null, oneCall(call)))));
+  return labelledList("host call", "ul.calls", list, oneCall);
 }
 
 function oneCall(call) {
@@ -147,15 +153,15 @@ function clip(text, limit) {
 
 /** Show connections that code has opened or tried to open. */
 function connections(list) {
-  return labelled(list.length === 1 ? "connection" : "connections", h("ul.rows", null, list.map((one) => h("li", null,
+  return labelledList("connection", "ul.rows", list, (one) => [
     h("code", null, visible(`${one.host ?? "?"}${one.port ? `:${one.port}` : ""}`)),
     one.allowed ? h("span.muted", null, `${bytes(one.sent)} sent, ${bytes(one.received)} received`) : chip("refused"),
-    one.reason ? h("span.muted", null, visible(one.reason)) : null))));
+    one.reason ? h("span.muted", null, visible(one.reason)) : null]);
 }
 
 /** Show files that a block has added or changed, with their differences. */
 function files(list) {
-  return labelled(list.length === 1 ? "file" : "files", h("ul.rows", null, list.map((file) => h("li", null, oneFile(file)))));
+  return labelledList("file", "ul.rows", list, oneFile);
 }
 
 function oneFile(file) {

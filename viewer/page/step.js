@@ -67,7 +67,7 @@ function stepMarks(step) {
 function fillStep(step, body) {
   if (step.thought) body.append(thought(step.thought));
   if (step.kind === "block") blockStep(step, body);
-  else add(body, [said(step), listed(step.calls, calls), step.error ? failure(step.error) : null]);
+  else add(body, [said(step), calls(step.calls), step.error ? failure(step.error) : null]);
   for (const note of step.notes || []) body.append(h("p.note", null, visible(note)));
 }
 
@@ -116,12 +116,8 @@ function blockStep(step, body) {
   const displays = step.displays || [];
   add(body, [
     said(step), step.code ? code(step) : null, output(step), step.error ? failure(step.error) : null, value(step),
-    displays.map(display), savedImages(step.files || [], displays), listed(step.calls, calls), listed(step.connections, connections), listed(step.files, files),
+    displays.map(display), savedImages(step.files || [], displays), calls(step.calls), connections(step.connections), files(step.files),
     step.state === "lost" ? h("p.note", null, "The session's variables and imports were lost here.") : null,
     step.state === "restored" ? h("p.note", null, "The session was lost, and restored to what it was before this block.") : null,
   ]);
-}
-
-function listed(list, draw) {
-  return list && list.length ? draw(list) : null;
 }
