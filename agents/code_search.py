@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,7 +21,7 @@ from autogen_codeact.agents.extraction import (
 )
 from autogen_codeact.agents.text import shorten
 
-Reason = Literal["language", "unlabelled", "transcript", "untagged", "truncated", "answer"]
+Reason = Literal["language", "unlabelled", "unfenced", "transcript", "untagged", "truncated", "answer"]
 
 _DATA = """
 bib bibtex cfg conf css csv diff dot dotenv env graphviz html ini json json5 jsonc jsonl latex math mermaid ndjson
@@ -40,12 +42,30 @@ CUT_OFF = (
 )
 IN_MESSAGE = "Code in your message was not run:"
 ANSWER_NOT_RUN = "If it is your answer, send the message again; if it should run, send it so that it can."
-COULD_RUN: frozenset[Reason] = frozenset(("answer", "truncated", "untagged"))
+COULD_RUN: frozenset[Reason] = frozenset(("answer", "truncated", "unfenced", "untagged"))
 """Reasons of code that would have been run in another place or form."""
 MAX_NAMED = 10
 MAX_LABEL_CHARS = 40
 MAX_LOOKED_AT_CHARS = 10_000
 
+_OTHER_FORM = re.compile(
+    r"^[ \t]*(?:>>> \S|<code>|<python>|<\|python_tag\|>|\[(?:PYTHON|CODE)\])", re.MULTILINE | re.IGNORECASE
+)
+_CODE_FOLLOWS = re.compile(
+    r"^[^\n]{0,200}\b(?:code|program|python|script|snippet)\b[^\n]{0,200}:[ \t]*$", re.MULTILINE | re.IGNORECASE
+)
+_STATEMENTS = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.For,
+    ast.While,
+    ast.If,
+    ast.With,
+    ast.Try,
+)
 _PROMPT = re.compile(r"^[ \t]*(?:>>>|In \[\d+\]:|[\w.~/@:-]{0,40}[$%]) \S", re.MULTILINE)
 _COMMANDS = (
     "apt|apt-get|awk|bash|cat|cd|chmod|cp|curl|docker|echo|export|git|grep|head|ls|mkdir|mv|node|npm|npx|pip|pip3|"
@@ -76,9 +96,9 @@ class NotRun:
 
     Args:
         language: Its normalised label; "" without one.
-        reason: `language`: it is not run here. `unlabelled`: it has no label. `transcript`: there are prompts and outputs in
-            it. `untagged`: it is not in `<execute>` tags, where only these are run. `truncated`: it is not closed. `answer`:
-            it could run, but an answer is not run.
+        reason: `language`: it is not run here. `unlabelled`: it has no label. `unfenced`: it is in no fence. `transcript`: there
+            are prompts and outputs in it. `untagged`: it is not in `<execute>` tags, where only these are run. `truncated`: it
+            is not closed. `answer`: it could run, but an answer is not run.
         code: The code.
     """
 
@@ -127,7 +147,7 @@ def as_metadata(blocks: Sequence[NotRun]) -> dict[str, str]:
 def describe_not_run(blocks: Sequence[NotRun], languages: Iterable[str], head: str = IN_MESSAGE) -> str:
     """Name blocks to the model, with the reason and what to change."""
     run = listed(languages)
-    lines = dict.fromkeys(f"- {_named(each)}: {_why(each, run)}" for each in blocks)
+    lines = dict.fromkeys(f"- {_named(each)}: {_WHY[each.reason].format(run=run)}" for each in blocks)
     shown = [*lines][:MAX_NAMED]
     return "\n".join([head, *shown])
 
@@ -140,23 +160,20 @@ def listed(languages: Iterable[str]) -> str:
 
 def _named(block: NotRun) -> str:
     label = "".join(char if char.isprintable() else "?" for char in block.language)
+    if block.reason == "unfenced":
+        return "code that is not in a fenced block"
     return f"a block labelled {shorten(label, MAX_LABEL_CHARS)}" if label else "a block without a label"
 
 
-def _why(block: NotRun, run: str) -> str:
-    match block.reason:
-        case "unlabelled":
-            return f"label code that should run as {run}"
-        case "transcript":
-            return f"it has prompts and outputs in it; send the code alone, labelled {run}"
-        case "untagged":
-            return "only code between <execute> and </execute> is run"
-        case "truncated":
-            return "it is not closed, so it may be incomplete"
-        case "answer":
-            return "an answer is not run"
-        case "language":
-            return f"only {run} is run here"
+_WHY: dict[Reason, str] = {
+    "unlabelled": "label code that should run as {run}",
+    "unfenced": "to have code run, write it between a line with ``` and its language, {run}, and a line with ```",
+    "transcript": "it has prompts and outputs in it; send the code alone, labelled {run}",
+    "untagged": "only code between <execute> and </execute> is run",
+    "truncated": "it is not closed, so it may be incomplete",
+    "answer": "an answer is not run",
+    "language": "only {run} is run here",
+}
 
 
 @dataclass
@@ -207,7 +224,34 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
     blocks = [CodeBlock(code=block.code, language=block.language) for block in runnable] if whole else []
     reasons = [(block, why_not_run(block, languages, tags_only=tags_only)) for block in found]
     not_run = tuple(NotRun(block.language, reason, block.code) for block, reason in reasons if reason is not None)
+    if not found:
+        not_run = tuple(NotRun("", "unfenced", code) for code in map(unfenced_code, texts) if code)
     return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run)
+
+
+def unfenced_code(text: str) -> str:
+    """Return code in a message without fences, as small models write it, or "".
+
+    That is Python alone, a paragraph of it below a line such as "Here is the code:", or code in other tags or with prompts. It is
+    never run, because nothing says where it begins and ends. A name or a value alone is no code, nor is a formula in prose.
+    """
+    looked_at = text[:MAX_LOOKED_AT_CHARS].strip()
+    if _OTHER_FORM.search(looked_at) or _is_python(looked_at):
+        return looked_at
+    if (head := _CODE_FOLLOWS.search(looked_at)) is None:
+        return ""
+    paragraph = re.split(r"\n[ \t]*\n", looked_at[head.end() :].strip(), maxsplit=1)[0]
+    return paragraph if _is_python(paragraph) else ""
+
+
+def _is_python(text: str) -> bool:
+    """Return whether a text is Python that does something: statements, calls, imports."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            body = ast.parse(text.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, _STATEMENTS) or isinstance(getattr(node, "value", None), ast.Call) for node in body)
 
 
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:

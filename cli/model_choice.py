@@ -18,6 +18,8 @@ from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
+LOCAL, GGUF = "local", "gguf:"
+"""A small model on this machine, and one in a file."""
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
 _option = partial(option, rich_help_panel="Model")
 ModelTimeoutOption = Annotated[
@@ -117,8 +119,9 @@ class ModelChoice:
         "",
         "--model",
         metavar="MODEL",
-        help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; replay:FILE for "
-        "recorded answers; or FILE.json of an AutoGen model client. `codeact models` lists them.",
+        help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; gguf:FILE, which llama.cpp "
+        "runs here; local, a toy of that kind; replay:FILE for recorded answers; or FILE.json of an AutoGen model client. "
+        "`codeact models` lists them.",
         show_default=False,
     )
     base_url: str | None = _option(
@@ -134,6 +137,14 @@ class ModelChoice:
         False, "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
     )
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
+    context: int | None = _option(
+        None, metavar="TOKENS", help="With local or gguf:FILE: tokens of a request and its answer.", show_default="8192"
+    )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether llama.cpp runs it on this machine."""
+        return self.spec == LOCAL or self.spec.startswith(GGUF)
 
     @property
     def is_file(self) -> bool:
@@ -145,7 +156,7 @@ class ModelChoice:
         """Name of the variable with the key."""
         if self.api_key_env is not None:
             return self.api_key_env
-        if self.base_url is not None or self.is_file:
+        if self.base_url is not None or self.is_file or self.is_local:
             return "OPENAI_API_KEY"
         return find_preset(self.spec).key_variable
 
@@ -155,17 +166,21 @@ class ModelChoice:
         The key's variable stays only if the server stays, so that no server gets the key of another one.
         """
         other = ModelChoice(spec, timeout_s=self.timeout_s)
-        if other.is_file or self.is_file:
+        if other.is_local:
+            return replace(other, context=self.context)
+        if other.is_file or self.is_file or self.is_local:
             return other
         same_server = self.base_url is not None or find_preset(spec) == find_preset(self.spec)
         return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
         """Check that the options fit together."""
-        if self.is_file and (self.base_url is not None or self.api_key_env is not None):
+        if (self.is_file or self.is_local) and (self.base_url is not None or self.api_key_env is not None):
             raise CommandError(
-                "--base-url and --api-key-env go with a model's name, not with a recording or a component"
+                "--base-url and --api-key-env go with a model's name, not with a recording, a component or a local model"
             )
+        if self.context is not None and not (self.is_local and 512 <= self.context <= 1_048_576):
+            raise CommandError("--context goes with --model local or gguf:FILE, and is 512 to 1,048,576 tokens")
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
             raise CommandError(f"--base-url {self.base_url} is not an address: it begins with http:// or https://")
         if self.untrusted and not self.spec.endswith(".json"):

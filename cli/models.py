@@ -19,6 +19,8 @@ from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableCl
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
+    GGUF,
+    LOCAL,
     NO_MODEL,
     OPENAI,
     PRESETS,
@@ -56,16 +58,35 @@ def open_model(choice: ModelChoice, tell: Callable[[str], None] = say, *, text: 
     if not choice.spec:
         raise CommandError(NO_MODEL)
     choice.check()
-    return ReliableClient(_client(choice, text), choice.timeout_s, tell=tell)
+    return ReliableClient(_client(choice, tell, text), choice.timeout_s, tell=tell)
 
 
-def _client(choice: ModelChoice, text: str | None) -> ChatCompletionClient:
+def _client(choice: ModelChoice, tell: Callable[[str], None], text: str | None) -> ChatCompletionClient:
+    if choice.is_local:
+        return _local(choice, tell)
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(read_file(name) if text is None else text, name))
     if choice.is_file:
         return _component(choice.spec, text, untrusted=choice.untrusted)
     return _by_name(choice)
+
+
+def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
+    from autogen_codeact.local_models.client import DEFAULT_CONTEXT, gguf_model, local_model  # noqa: PLC0415 - loads openai
+    from autogen_codeact.local_models.errors import LocalModelError  # noqa: PLC0415 - as above
+    from autogen_codeact.local_models.server import check_installed  # noqa: PLC0415 - as above
+
+    context, path = choice.context or DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
+    try:
+        check_installed()
+    except LocalModelError as error:
+        raise CommandError(f"{error}.") from error
+    if choice.spec != LOCAL and not path.is_file():
+        raise CommandError(f"There is no file {printable(str(path))}: gguf: stands before the path of a GGUF file.")
+    client = local_model(context=context) if choice.spec == LOCAL else gguf_model(path.absolute(), context=context)
+    client.tell = tell
+    return client
 
 
 def named_key(variable: str) -> str:

@@ -133,7 +133,7 @@ class RunPrinter:
         self._answered = not self._empty and await self._is_final(last)
         if "answered_by" not in last.metadata:  # code can give code as its answer
             blocks = json.loads(last.metadata.get("not_run", "[]"))
-            self._not_run = sorted({each["language"] for each in blocks if _is_to_run(each)})
+            self._not_run = sorted({each["language"] or each["reason"] for each in blocks if _is_to_run(each)})
             self._cut_off = is_cut_off(last.content)
 
     async def _is_final(self, last: TextMessage) -> bool:

@@ -37,7 +37,18 @@ def test_each_wheel_installs_one_package_with_all_its_modules(wheels):
     assert {name.split("/")[0] for name in agents} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
     modules = {name for name in sandbox if name.endswith(".py")}
     assert modules == {name.removeprefix("sandbox/") for name in tracked("sandbox")}
-    folders = ("agents", "batch", "cli", "executors", "integrations", "runs", "teams", "telemetry", "viewer")
+    folders = (
+        "agents",
+        "batch",
+        "cli",
+        "executors",
+        "integrations",
+        "local_models",
+        "runs",
+        "teams",
+        "telemetry",
+        "viewer",
+    )
     expected = {f"autogen_codeact/{name}" for folder in folders for name in tracked(folder)} | tracked(
         "autogen_codeact"
     )

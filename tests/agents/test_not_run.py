@@ -150,6 +150,7 @@ def test_recorded_messages_hold_no_code_that_is_dropped_in_silence(shared_data: 
         ("sh", "run"): 9,
         ("bash", "run"): 2,
         ("language", "language"): 12,  # from a program's own instructions
+        ("", "unfenced"): 1,  # `Eq(-8*x, 184)`, which code has printed
     }
 
 
@@ -176,7 +177,54 @@ def test_a_long_block_without_a_label_is_read() -> None:
             looks_like_code(text)
 
 
+def test_code_without_a_fence_is_named() -> None:
+    for text in [
+        "print(sum(range(1, 11)))",
+        "Here is the code:\nprint(1)\n\nIt prints 1.",
+        "This Python program adds them:\n\nimport math\nprint(math.pi)",
+        "total = sum([1, 2])",
+        "def add(a, b):\n    return a + b",
+        ">>> print(1)\n1",
+        "[PYTHON]\nprint(1)\n[/PYTHON]",
+        "Sure:\n<code>\nprint(1)\n</code>",
+    ]:
+        with case(text):
+            assert found(text) == ([], [("", "unfenced")])
+
+
+def test_prose_values_and_formulas_are_no_code() -> None:
+    for text in [
+        "The answer is 55.",
+        "55",
+        "total",
+        "x = 5",
+        "[1, 2, 3]",
+        "Use print(x) to see it.",
+        "The list is:\n[5, 8]",
+        "The distance is given by:\nd = sqrt((a - 0)**2 + (b - 0)**2)",
+        "import antigravity is a joke",
+        "(" * 10**6,
+        "-" * 10**6,
+        "x\n" * 10**6,
+        "code:\n" * 10**6,
+    ]:
+        with case(text[:50]):
+            assert found(text) == ([], [])
+
+
 # CodeActAgent
+
+
+async def test_code_without_a_fence_is_asked_for_again_and_never_run(session: SandboxCodeExecutor) -> None:
+    client = scripted("print(6 * 7)", python("print(6 * 7)"), "It is 42.")
+    agent = CodeActAgent("coder", session, model_client=client)
+    result = await agent.run(task="What is 6 * 7?")
+    asked = received_by(client)[1][-1].content
+    assert asked == (
+        "Code in your message was not run:\n- code that is not in a fenced block: to have code run, write it between a line with "
+        f"``` and its language, bash, python or sh, and a line with ```\n{ANSWER_NOT_RUN}"
+    )
+    assert result.messages[-1].to_text() == "It is 42."
 
 
 async def test_python_and_shells_run_in_order(session: SandboxCodeExecutor) -> None:

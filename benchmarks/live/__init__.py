@@ -1,0 +1,1 @@
+"""Small tasks that a live model solves with each library's agents."""

@@ -1,0 +1,5 @@
+"""Errors of local models."""
+
+
+class LocalModelError(Exception):
+    """A local model can't be fetched or loaded."""
