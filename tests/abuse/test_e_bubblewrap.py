@@ -110,12 +110,14 @@ class Test68Stopped:
             await out(executor, "x = 1")
             below = descendants(os.getpid())
             for pid in below:
-                os.kill(pid, signal.SIGSTOP)
+                with contextlib.suppress(ProcessLookupError):  # of an earlier test, and just ended
+                    os.kill(pid, signal.SIGSTOP)
             running = asyncio.ensure_future(run(executor, "x"))
             await asyncio.sleep(0.5)
             assert not running.done()
             for pid in below:
-                os.kill(pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             result = await running
             assert (result.value_repr, result.state) == ("1", "kept")
 
