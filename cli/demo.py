@@ -21,6 +21,8 @@ from autogen_core.models import CreateResult
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say, silence_libraries
+from autogen_codeact.cli.model_choice import LOCAL, ModelChoice
+from autogen_codeact.cli.models import open_model
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import started
@@ -36,6 +38,7 @@ from codeact_sandbox.types.result import format_duration
 _RECORDINGS = ("sales.json", "sales-plain.json")
 """The first recording whose libraries are installed is played; the last one needs none."""
 _PAGE = "demo.html"
+LIVE_TASK, LIVE_VALUE = "Write Python code that prints the sum of the numbers from 1 to 10.", "55"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,42 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
         terminal.line()
         code_s = await _play(terminal, executor, recording, log)
     return _save(terminal, work_dir / recording.plot, log, out, total_s=time.monotonic() - begun, code_s=code_s)
+
+
+def run_live_demo(choice: SandboxChoice) -> int:
+    """Have a very small model solve a task that it can do."""
+    silence_libraries()
+    return run_until_interrupted(_live_demo(Terminal(), choice))
+
+
+async def _live_demo(terminal: Terminal, choice: SandboxChoice) -> int:
+    client = open_model(ModelChoice(LOCAL))
+    terminal.line("codeact demo --live", "cyan", bold=True)
+    terminal.line("A model on this machine solves a task by writing code, which runs in a sandbox.")
+    terminal.line()
+    terminal.field("Model", "SmolLM2-135M-Instruct, live: no key, and no network once it is fetched")
+    begun = time.monotonic()
+    async with started(choice) as executor:
+        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
+        terminal.line()
+        agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
+        transcript, outputs = Transcript(terminal), ""
+        async with aclosing(agent.run_stream(task=LIVE_TASK)) as events:
+            async for event in events:
+                if not isinstance(event, TaskResult):
+                    transcript.show(event)
+                if isinstance(event, CodeExecutionEvent):
+                    outputs += event.result.output
+    terminal.line()
+    solved = LIVE_VALUE in outputs.split()
+    terminal.field("Result", f"its code printed {LIVE_VALUE}, which is right" if solved else "its code is not right")
+    terminal.field(
+        "Note", "a model of 135M parameters is a toy: it fails most tasks, and what it says of an output may be wrong"
+    )
+    terminal.field(
+        "Next", "codeact run --model gguf:FILE, ollama/NAME or openai/NAME; `codeact models` lists what can be used"
+    )
+    return 0 if solved else 1
 
 
 async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:

@@ -83,14 +83,16 @@ def _demo(
     ),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
+    live: bool = typer.Option(False, "--live", help="A very small model that runs here, in place of the recording."),
 ) -> int:
     """Watch an agent write code, fail, repair it and answer.
 
     The model is a recording, so no key is needed. The code really runs, in the sandbox.
     """
-    from autogen_codeact.cli.demo import run_demo
+    from autogen_codeact.cli.demo import run_demo, run_live_demo
 
-    return run_demo(out, SandboxChoice(sandbox, image))
+    choice = SandboxChoice(sandbox, image)
+    return run_live_demo(choice) if live else run_demo(out, choice)
 
 
 @app.command("exec")

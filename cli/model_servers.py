@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 import httpx
 
 from autogen_codeact.cli.leftovers import Check
-from autogen_codeact.cli.model_choice import OPENAI, PRESETS, Preset, server_address
+from autogen_codeact.cli.model_choice import GGUF, LOCAL, OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal
+from autogen_codeact.local_models.errors import LocalModelError
+from autogen_codeact.local_models.server import check_installed
+from autogen_codeact.local_models.weights import NAME, is_fetched
 from codeact_sandbox.types.formatting import format_count
 
 T = TypeVar("T")
@@ -53,7 +56,7 @@ class Server:
 
 def print_models(base_url: str | None, api_key_env: str | None, *, as_json: bool) -> int:
     """Ask all servers for their models, and print what they say; return 0 if at least one can be used, else 1."""
-    servers = probe_servers(base_url, api_key_env)
+    servers = [*probe_servers(base_url, api_key_env), _local_models()]
     good = any(server.status == "ready" for server in servers)
     if as_json:
         print_json({"ok": good, "servers": [asdict(server) for server in servers]})
@@ -74,6 +77,17 @@ def print_models(base_url: str | None, api_key_env: str | None, *, as_json: bool
         "Give one of the names to --model." if good else "No model can be used now. `codeact demo` needs none."
     )
     return 0 if good else 1
+
+
+def _local_models() -> Server:
+    """Return what is known of models that llama.cpp runs in a process of this program."""
+    known = (LOCAL, "Models on this machine", "llama.cpp, in a child process", "", False)
+    try:
+        check_installed()
+    except LocalModelError as error:
+        return Server(*known, "no server", str(error))
+    fetched = "fetched" if is_fetched() else "fetched at its first use, 93 MB"
+    return Server(*known, "ready", f"{NAME}, a toy ({fetched}); any other with {GGUF}FILE", models=[LOCAL])
 
 
 def check_model(base_url: str | None) -> Iterable[Check]:

@@ -78,12 +78,12 @@ def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionCl
     from autogen_codeact.local_models.server import check_installed  # noqa: PLC0415 - as above
 
     context, path = choice.context or DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
+    if choice.spec != LOCAL and not path.is_file():
+        raise CommandError(f"There is no file {printable(str(path))}: gguf: stands before the path of a GGUF file.")
     try:
         check_installed()
     except LocalModelError as error:
         raise CommandError(f"{error}.") from error
-    if choice.spec != LOCAL and not path.is_file():
-        raise CommandError(f"There is no file {printable(str(path))}: gguf: stands before the path of a GGUF file.")
     client = local_model(context=context) if choice.spec == LOCAL else gguf_model(path.absolute(), context=context)
     client.tell = tell
     return client

@@ -1,5 +1,4 @@
-"""llama.cpp's server in a child process: started at the first use, shared by the clients of this process, and started again
-after a crash."""
+"""llama.cpp's server in a child process: started at the first use, shared, and started again after a crash."""
 
 from __future__ import annotations
 

@@ -31,6 +31,11 @@ def cache_folder() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "autogen-codeact" / "models"
 
 
+def is_fetched() -> bool:
+    """Return whether the weights are in their folder; only `fetched_weights` checks them."""
+    return (cache_folder() / FILE).is_file()
+
+
 def fetched_weights(tell: Callable[[str], None]) -> Path:
     """Return the file with the weights; fetch it if it is missing or damaged.
 

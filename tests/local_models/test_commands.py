@@ -1,0 +1,39 @@
+"""Commands with a local model."""
+
+import pytest
+
+from tests.cli.support import codeact
+
+
+def test_options_of_local_models_are_checked() -> None:
+    for arguments, message in [
+        (
+            ["--model", "gguf:/missing.gguf"],
+            "There is no file /missing.gguf: gguf: stands before the path of a GGUF file.",
+        ),
+        (["--model", "gpt-4o", "--context", "4096"], "--context goes with --model local or gguf:FILE"),
+        (["--model", "local", "--context", "100"], "--context goes with --model local or gguf:FILE"),
+        (
+            ["--model", "local", "--base-url", "http://127.0.0.1:9"],
+            "--base-url and --api-key-env go with a model's name",
+        ),
+    ]:
+        done = codeact("run", *arguments, "a task")
+        assert (done.status, message in done.err) in ((2, True), (1, True)), done
+
+
+@pytest.mark.live
+@pytest.mark.timeout(180)
+def test_the_live_demo_solves_its_task() -> None:
+    done = codeact("demo", "--live")
+    assert done.status == 0
+    assert "its code printed 55, which is right" in done.out
+    assert "a model of 135M parameters is a toy" in " ".join(done.out.split())
+
+
+@pytest.mark.live
+@pytest.mark.timeout(180)
+def test_a_run_with_the_local_model_ends_with_an_answer() -> None:
+    done = codeact("run", "--model", "local", "Write Python code that prints the sum of the numbers from 1 to 10.")
+    assert done.status == 0
+    assert "\n55\n" in done.out
