@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
@@ -42,6 +42,11 @@ CUT_OFF = (
 )
 IN_MESSAGE = "Code in your message was not run:"
 ANSWER_NOT_RUN = "If it is your answer, send the message again; if it should run, send it so that it can."
+SAME_CODE = (
+    "This code was run already and gave the same. Don't send it again: send other code, or give the answer in words."
+)
+SAME_AGAIN = "The code was sent a third time although it gives nothing new, so it was not run."
+WAITS_S = 1.0
 COULD_RUN: frozenset[Reason] = frozenset(("answer", "truncated", "unfenced", "untagged"))
 """Reasons of code that would have been run in another place or form."""
 MAX_NAMED = 10
@@ -200,6 +205,28 @@ class NotRunNotes:
         return self.news(blocks)
 
 
+@dataclass
+class RepeatedCode:
+    """Notices, during one turn, that the model sends the same code again, as models do that are stuck."""
+
+    told: list[CodeBlock] | None = None
+    """The code of the last step, if the model has just been told that it gives nothing new: if it comes again, it is not run."""
+    _last: tuple[list[CodeBlock], int, str] | None = None
+
+    def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:
+        """Return what the model is told if the code had the same result in the step before.
+
+        Code that calls host tools or waits may look for something that is not there yet, so it may run again and again.
+        """
+        now = (blocks, result.exit_code, result.output)
+        waits = getattr(result, "tool_calls", ()) or (
+            result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S
+        )
+        self.told = blocks if now == self._last and not waits else None
+        self._last = now
+        return [SAME_CODE] if self.told else []
+
+
 @dataclass(frozen=True)
 class FoundCode:
     """The code in some messages: the blocks to run, and those that are not run."""
@@ -208,6 +235,8 @@ class FoundCode:
     cut_off: bool
     """Whether there is nothing to run because a block was never closed."""
     not_run: tuple[NotRun, ...] = ()
+    end: int | None = None
+    """Where the last block ends that is run or named to the model, if one is run. Line endings count as one character."""
 
 
 def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
@@ -226,7 +255,8 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
     not_run = tuple(NotRun(block.language, reason, block.code) for block, reason in reasons if reason is not None)
     if not found:
         not_run = tuple(NotRun("", "unfenced", code) for code in map(unfenced_code, texts) if code)
-    return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run)
+    end = max(block.end for block, reason in reasons if reason is not None or block in runnable) if blocks else None
+    return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run, end)
 
 
 def unfenced_code(text: str) -> str:

@@ -13,7 +13,8 @@ from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents.model import stream_answer
-from autogen_codeact.agents.reliable_client import BEGINS_AGAIN, ModelTimeoutError, ReliableClient
+from autogen_codeact.agents.model_calls import BEGINS_AGAIN
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
