@@ -1,4 +1,4 @@
-"""LlamaIndex' `CodeActAgent`, with an executor like that of its documentation: code runs in this process, and keeps its variables."""
+"""LlamaIndex' `CodeActAgent`, with an executor like that of its documentation: code runs in this process."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ def solver(_name, url, model):
             printed = io.StringIO()
             try:
                 with contextlib.redirect_stdout(printed):
-                    exec(code, variables)  # noqa: S102 - as in its documentation
+                    exec(code, variables)
             except BaseException:  # noqa: BLE001 - whatever code raises
                 printed.write(traceback.format_exc())
             outputs.append(printed.getvalue())
