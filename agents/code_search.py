@@ -54,11 +54,15 @@ MAX_LABEL_CHARS = 40
 MAX_LOOKED_AT_CHARS = 10_000
 
 _OTHER_FORM = re.compile(
-    r"^[ \t]*(?:>>> \S|<code>|<python>|<\|python_tag\|>|\[(?:PYTHON|CODE)\])", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*(?:>>> \S|<code>|<python>|<pre>[ \t]*$|<tool_call>|<function=)"
+    r"|<\|python_tag\|>|\[(?:PYTHON|CODE)\]|<code>[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
 )
+_HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*(.+?)[`'\"]+", re.DOTALL | re.IGNORECASE)
 _CODE_FOLLOWS = re.compile(
     r"^[^\n]{0,200}\b(?:code|program|python|script|snippet)\b[^\n]{0,200}:[ \t]*$", re.MULTILINE | re.IGNORECASE
 )
+_PRINTS = re.compile(r"^[ \t]*print\(", re.MULTILINE)
 _STATEMENTS = (
     ast.Import,
     ast.ImportFrom,
@@ -262,16 +266,18 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
 def unfenced_code(text: str) -> str:
     """Return code in a message without fences, as small models write it, or "".
 
-    That is Python alone, a paragraph of it below a line such as "Here is the code:", or code in other tags or with prompts. It is
-    never run, because nothing says where it begins and ends. A name or a value alone is no code, nor is a formula in prose.
+    That is Python alone or in half a fence, a paragraph of it that prints or stands below a line such as "Here is the code:", or
+    code in other tags or with prompts. It is never run, because nothing says where it begins and ends. A name or a value alone is
+    no code, nor is a formula in prose.
     """
     looked_at = text[:MAX_LOOKED_AT_CHARS].strip()
-    if _OTHER_FORM.search(looked_at) or _is_python(looked_at):
+    half_fenced = _HALF_FENCE.fullmatch(looked_at)
+    if _OTHER_FORM.search(looked_at) or _is_python(half_fenced[1] if half_fenced else looked_at):
         return looked_at
-    if (head := _CODE_FOLLOWS.search(looked_at)) is None:
-        return ""
-    paragraph = re.split(r"\n[ \t]*\n", looked_at[head.end() :].strip(), maxsplit=1)[0]
-    return paragraph if _is_python(paragraph) else ""
+    head = _CODE_FOLLOWS.search(looked_at)
+    first, *others = re.split(r"\n[ \t]*\n", looked_at[head.end() if head is not None else 0 :].strip())
+    likely = [each for each in (first, *others) if _PRINTS.search(each) or (head is not None and each is first)]
+    return next(filter(_is_python, likely), "")
 
 
 def _is_python(text: str) -> bool:
@@ -287,8 +293,10 @@ def _is_python(text: str) -> bool:
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:
     """Find the code in a message that is an answer, of which nothing is run."""
     known = {code.strip() for code in ran}
-    found = []
-    for block in extract_code_blocks(text):
+    blocks = extract_code_blocks(text)
+    unfenced = "" if blocks else unfenced_code(text)
+    found = [NotRun("", "unfenced", unfenced)] if unfenced else []
+    for block in blocks:
         reason = why_not_run(block, languages)
         if reason is None and block.language in languages:
             reason = "answer"

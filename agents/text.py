@@ -56,6 +56,6 @@ def end_of_news(text: str) -> int | None:
     if at < 0 or tail[period:] != tail[:-period]:
         return None
     start = len(text) - REPEATING_CHARS
-    while start >= period and text[start - period : start] == text[start : start + period]:
-        start -= period
+    while start > 0 and text[start - 1] == text[start - 1 + period]:
+        start -= 1
     return start + period
