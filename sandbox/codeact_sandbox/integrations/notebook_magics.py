@@ -84,10 +84,10 @@ class SandboxMagics(Magics):
         default=[],
         help="an option or limit of a sandbox that is not running yet, such as memory=2g",
     )
-    @cell_magic("sandbox")
-    def run_cell(self, line: str, cell: str) -> None:
+    @cell_magic
+    def sandbox(self, line: str, cell: str) -> None:
         """Run the cell in the sandbox."""
-        arguments = parse_argstring(self.run_cell, line)
+        arguments = parse_argstring(self.sandbox, line)
         if arguments.result is not None and not arguments.result.isidentifier():
             raise UsageError(f"--result {arguments.result!r} is not the name of a variable")
         with _errors():
@@ -105,7 +105,7 @@ class SandboxMagics(Magics):
         if sandbox is not None:
             sandbox.stop()
 
-    def _started(self, backend: str | None, options: dict[str, Any]) -> Sandbox:
+    def _started(self, backend: Any, options: dict[str, Any]) -> Sandbox:
         """Return the sandbox, made with the options if there is none."""
         if self._sandbox is None:
             self._sandbox = Sandbox(backend or "auto", **options)
