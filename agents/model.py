@@ -206,9 +206,11 @@ def _text_only(result: CreateResult) -> CreateResult:
         raise RuntimeError(  # noqa: TRY004 (the model answered wrongly, no caller passed a wrong type)
             f"The model called functions ({names}) although it was offered none; text was expected."
         )
-    if len(result.content) >= REPEATING_CHARS and (end := end_of_news(result.content)) is not None:
-        result = result.model_copy(update={"content": result.content[:end], "finish_reason": "length"})
-    if result.content.isascii() and (result.thought or "").isascii():
+    content, thought = result.content, result.thought
+    if len(content) >= REPEATING_CHARS and (end := end_of_news(content)) is not None:
+        content = content[:end]
+        result = result.model_copy(update={"content": content, "finish_reason": "length"})
+    if content.isascii() and (thought or "").isascii():
         return result
-    thought = None if result.thought is None else well_formed(result.thought)
-    return result.model_copy(update={"content": well_formed(result.content), "thought": thought})
+    thought = None if thought is None else well_formed(thought)
+    return result.model_copy(update={"content": well_formed(content), "thought": thought})

@@ -169,6 +169,7 @@ def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: 
         ("python", "truncated"): 4,
         ("python", "untagged"): 2,
         ("", "unlabelled"): 1,  # a dict of Python
+        ("", "unfenced"): 1,  # in a thought, with an output that the model invented
     }
 
 

@@ -79,7 +79,7 @@ async def test_stream_that_makes_progress_may_take_longer_than_the_limit():
         began = time.monotonic()
         async with aclosing(line.client.create_stream(QUESTION)) as items:
             async for item in items:
-                assert item == "and on "
+                assert item.startswith("and on ")
                 if time.monotonic() - began > 3.2:
                     break
 
