@@ -207,6 +207,8 @@ class Conversation:
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
+        self.brief = False
+        """Whether the model is a small one, which is told less."""
         self._stream = stream
         self._budget = budget
         self._refused: set[JsonForm] = set()
@@ -243,22 +245,12 @@ class Conversation:
     async def generate(
         self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
     ) -> CreateResult:
-        """Call the model, and add its answer to the context, as `ask` and `add_answer` do."""
-        result = await self.ask(token, emit, typed)
-        await self.add_answer(result)
-        return result
-
-    async def ask(self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None) -> CreateResult:
-        """Call the model, and return its answer.
+        """Call the model, and add its answer to the context.
 
         The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
         """
-        messages = await self.messages()
-        result = await (
-            self._ask(messages, token, emit) if typed is None else self._ask_typed(messages, token, emit, typed)
-        )
-        if result.thought:
-            await emit(ThoughtEvent(content=result.thought, source=self._source))
+        result = await (self.ask(token, emit) if typed is None else self._ask_typed(token, emit, typed))
+        await self.add_answer(result)
         return result
 
     async def add_answer(self, result: CreateResult, end: int | None = None) -> None:
@@ -276,9 +268,7 @@ class Conversation:
             message = AssistantMessage(content=content, thought=result.thought, source=self._source)
             await self._context.add_message(message)
 
-    async def _ask_typed(
-        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]
-    ) -> CreateResult:
+    async def _ask_typed(self, token: CancellationToken, emit: Emit, typed: type[BaseModel]) -> CreateResult:
         begun, spent = False, RequestUsage(prompt_tokens=0, completion_tokens=0)
 
         async def passing_on(event: BaseAgentEvent) -> None:
@@ -287,12 +277,13 @@ class Conversation:
             await emit(event)
 
         schema = json.dumps(typed.model_json_schema(), ensure_ascii=False)
+        messages = await self.messages()
         explained = [*messages, UserMessage(content=SCHEMA.format(schema=schema), source=self._source)]
         for form in json_forms(self.client, typed):
             if form in self._refused:
                 continue
             try:
-                result = await self._ask(messages if form is typed else explained, token, passing_on, form)
+                result = await self.ask(token, passing_on, form, messages if form is typed else explained)
             except Exception as error:
                 # A server may refuse a form that the model's description promises.
                 answered = unusable(error)
@@ -306,15 +297,28 @@ class Conversation:
                 return result.model_copy(update={"usage": sum_usage(spent, result.usage)})
         raise AssertionError("plain text is never left out")
 
-    async def _ask(
-        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, form: JsonForm = None
+    async def ask(
+        self,
+        token: CancellationToken,
+        emit: Emit,
+        form: JsonForm = None,
+        messages: Sequence[LLMMessage] | None = None,
     ) -> CreateResult:
-        async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
+        """Call the model, and return its answer, which is not added to the context.
+
+        Args:
+            form: The form of the answer. Default: text.
+            messages: The request. Default: the conversation.
+        """
+        sent = messages if messages is not None else await self.messages()
+        async with aclosing(stream_answer(self.client, sent, token, stream=self._stream, form=form)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
                 else:
                     result = item
+        if result.thought:
+            await emit(ThoughtEvent(content=result.thought, source=self._source))
         return result
 
     @asynccontextmanager

@@ -131,6 +131,11 @@ class ModelMiddleware(ChatCompletionClient):
         return self.client.remaining_tokens(messages, tools=tools)
 
     @property
+    def context_tokens(self) -> int | None:
+        """Tokens of a request and its answer, if that is known."""
+        return getattr(self.client, "context_tokens", None)
+
+    @property
     def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
         """What the model can do."""
         return self.client.capabilities

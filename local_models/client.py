@@ -107,6 +107,11 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
             **options,
         )
 
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of a request and its answer."""
+        return self.config.context
+
     def actual_usage(self) -> RequestUsage:
         """Return the tokens of all answers."""
         return self._usage

@@ -15,7 +15,7 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.answer import leaves_out
+from autogen_codeact.agents.answer import with_output
 from autogen_codeact.agents.code_search import (
     COULD_RUN,
     SAME_AGAIN,
@@ -166,26 +166,29 @@ def test_other_ways_to_write_a_value_are_the_same() -> None:
         ("a 5\nb 6\n", "The answer is 7."),
         ("done", "The result is 7."),
         ("", "The result is 7."),
+        ("55", "155.5"),
     ]:
         with case(output, answer):
-            assert not leaves_out(answer, output)
-    for output, answer in [("[1, 2, 3]", "The list is [3, 1, 2]."), ("55", "155.5"), ("1.5", "It is 2.5.")]:
+            assert with_output(answer, output) == answer
+    for output, answer in [
+        ("[1, 2, 3]", "The list is [3, 1, 2]."),
+        ("1.5", "It is 2.5."),
+        ("The sum is 7946.\n", "It is 7901."),
+        ("391\n", "```python\nprint(391)\n```\nThis will print 393."),
+    ]:
         with case(output, answer):
-            assert leaves_out(answer, output) is (output != "55")
+            assert with_output(answer, output) == f"{answer}\n\n[The code printed: {output.strip()}]"
 
 
 def test_recorded_answers_of_strong_models_are_given_alone(shared_data: Path) -> None:
     differing = []
     for session in rows(shared_data / "mint/sessions.jsonl.gz"):
         for before, step in zip(session["steps"], session["steps"][1:], strict=False):
-            if (
-                step["code"] is None
-                and before["code"] is not None
-                and leaves_out(step["assistant"], before["observation"])
-            ):
-                differing.append((session["reference"], session["success"], before["observation"].strip()))
-    # Two of 1,356 sessions: a model that gives up, and one whose answer, 1, is wrong.
-    assert differing == [("12.0", False, "4.39798348937598"), ("13.0", False, "5")]
+            answer, output = step["assistant"], before["observation"]
+            if step["code"] is None and before["code"] is not None and with_output(answer, output) != answer:
+                differing.append((session["reference"], session["success"], output.strip()))
+    # Two of 1,356 sessions, both with wrong answers: 9 and 1.
+    assert differing == [("6", False, "Out[1]: 9.75"), ("13.0", False, "5")]
 
 
 # Code in other forms
