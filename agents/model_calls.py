@@ -95,6 +95,13 @@ class ModelMiddleware(ChatCompletionClient):
         """Return how many tokens fit into the model's context beside messages."""
         return self.client.remaining_tokens(messages, tools=tools)
 
+    async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
+        """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.
+
+        None if that is not known exactly, because the model's own tokenizer is not here.
+        """
+        return await self.client.excess_tokens(messages) if isinstance(self.client, ModelMiddleware) else None
+
     @property
     def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
         """What the model can do."""
