@@ -56,6 +56,8 @@ class ModelMiddleware(ChatCompletionClient):
     """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
     component_type = "model"
+    least_timeout_s = 0.0
+    """How long it may need to say anything: `ReliableClient` waits for at least this time."""
 
     def __init__(self, client: ChatCompletionClient) -> None:
         self.client = client

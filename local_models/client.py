@@ -62,6 +62,8 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
 
     component_config_schema = LocalModelConfig
     component_provider_override = "autogen_codeact.local_models.client.LocalModelClient"
+    least_timeout_s = 600.0
+    """To read a long request takes minutes on a slow processor, and the end of the process is noticed at once."""
 
     def __init__(self, config: LocalModelConfig) -> None:
         self.config = config
