@@ -22,7 +22,7 @@ from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wai
 from tests.batch.served_agent import ServedAgent
 from tests.cli.support import codeact, start, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(900)]
 WHOLE_NODE = {"num_cpus": 2}
 """Options of actors of which each takes a node of the cluster."""
 
