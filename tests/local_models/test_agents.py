@@ -67,7 +67,7 @@ def check_run(result: TaskResult, seen: Seen) -> None:
     ran = [event for event in generated if event.code_blocks]
     assert len(ran) == sum(isinstance(event, CodeExecutionEvent) for event in events)
     assert len(generated) + sum(isinstance(event, CodeExecutionEvent) for event in events) == len(events)
-    usages = [message.models_usage for message in (*generated, answer) if message.models_usage is not None]
+    usages = [each.models_usage for each in (*generated, answer) if each.models_usage is not None]
     assert sum(usage.completion_tokens for usage in usages) == sum(
         result.usage.completion_tokens for result in seen.results
     )
