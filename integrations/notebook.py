@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ _VIEWS = {
     ("autogen_agentchat.messages", "BaseAgentEvent"): "message",
     ("autogen_agentchat.messages", "BaseChatMessage"): "message",
 }
-"""AutoGen's types, and what stands before `_to_html` and `_to_text` in the names of the functions that show them."""
+"""AutoGen's types, and what stands before `_to_html` in the names of the functions that show them."""
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -33,10 +32,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     """
     notebook_magics.load_ipython_extension(shell)
     assert shell.display_formatter is not None
-    formatters = shell.display_formatter.formatters
     for (module, name), view in _VIEWS.items():
-        formatters["text/html"].for_type_by_name(module, name, partial(_html, view))
-        formatters["text/plain"].for_type_by_name(module, name, partial(_text, view))
+        shell.display_formatter.formatters["text/html"].for_type_by_name(module, name, partial(_html, view))
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -48,21 +45,11 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     notebook_magics.unload_ipython_extension(shell)
     assert shell.display_formatter is not None
     for module, name in _VIEWS:
-        for mime in ("text/html", "text/plain"):
-            formatter = shell.display_formatter.formatters[mime]
-            formatter.pop(f"{module}.{name}", None)
+        shell.display_formatter.formatters["text/html"].pop(f"{module}.{name}", None)
 
 
 def _html(view: str, thing: Any) -> str:
-    return _view(f"{view}_to_html")(thing)
-
-
-def _text(view: str, thing: Any, printer: Any, cycle: bool) -> None:
-    printer.text(_view(f"{view}_to_text")(thing))
-
-
-def _view(name: str) -> Callable[[Any], str]:
     from autogen_codeact.integrations import notebook_html  # noqa: PLC0415 - AutoGen takes a second to import
 
-    function: Callable[[Any], str] = getattr(notebook_html, name)
-    return function
+    page: str = getattr(notebook_html, f"{view}_to_html")(thing)
+    return page

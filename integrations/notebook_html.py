@@ -136,16 +136,6 @@ def message_to_text(message: Message) -> str:
     return f"{plain(message.source)} ({type(message).__name__}):\n{plain(message.to_text())}"
 
 
-def run_to_text(run: TaskResult) -> str:
-    """Return a run as text."""
-    return "\n\n".join([*map(message_to_text, _kept(run.messages)), ending(run)])
-
-
-def response_to_text(response: Response) -> str:
-    """Return an agent's turn as text."""
-    return message_to_text(response.chat_message)
-
-
 def plain(text: str) -> str:
     """Return text with its control and invisible characters made visible."""
     return html.unescape(escaped(cut(text, MAX_MESSAGE_CHARS)))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from autogen_agentchat.base import Response, TaskResult
@@ -39,17 +39,6 @@ _RUNNING = "the code runs"
 _GREY = "color:var(--jp-ui-font-color2, #666)"
 Message = BaseAgentEvent | BaseChatMessage
 
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Stream(Protocol[T_co]):
-    """What `run_stream`, `on_messages_stream` and `AsyncSandbox.stream` return."""
-
-    def __aiter__(self) -> AsyncIterator[T_co]: ...
-
-    def aclose(self) -> Any:
-        """Close the stream early."""
-
 
 class ShownTaskResult(TaskResult):
     """A result whose run has been shown already: as the last value of the same cell it is not shown again."""
@@ -58,18 +47,17 @@ class ShownTaskResult(TaskResult):
 
     def _ipython_display_(self) -> None:
         if self._cell != _cell_number():
-            data = {"text/plain": notebook_html.run_to_text(self), "text/html": notebook_html.run_to_html(self)}
+            data = {"text/plain": notebook_html.ending(self), "text/html": notebook_html.run_to_html(self)}
             publish_display_data(data)
 
 
-async def show(stream: Stream[Any], interval_s: float = INTERVAL_S) -> Any:
+async def show(stream: AsyncGenerator[Any, None]) -> Any:
     """Show a run while it happens: who speaks, code, output as it comes, figures. In a terminal, as text.
 
     Closing or cancelling it, as by an interrupt of the kernel, closes the stream, which kills the code that runs.
 
     Args:
         stream: What `run_stream(...)` or `on_messages_stream(...)` of an agent or team, or `AsyncSandbox.stream(...)` returns.
-        interval_s: Seconds between two updates at least. Default 0.25.
 
     Returns:
         The last item of the stream: a `TaskResult`, `Response` or `Result`. A result that is the last value of the cell is not
@@ -77,7 +65,7 @@ async def show(stream: Stream[Any], interval_s: float = INTERVAL_S) -> Any:
     """
     view = LiveView() if hasattr(get_ipython(), "kernel") else TextView()
     last: Any = None
-    ticking = asyncio.create_task(_tick(view, interval_s))
+    ticking = asyncio.create_task(_tick(view))
     try:
         async with aclosing(stream) as items:
             async for item in items:
@@ -93,9 +81,9 @@ async def show(stream: Stream[Any], interval_s: float = INTERVAL_S) -> Any:
     return _as_shown(last) if isinstance(last, TaskResult) else last
 
 
-async def _tick(view: TextView, interval_s: float) -> None:
+async def _tick(view: TextView) -> None:
     while True:
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(INTERVAL_S)
         view.update()
 
 
