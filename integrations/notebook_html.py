@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -114,11 +114,6 @@ def ending(run: TaskResult) -> str:
     if any(tokens):
         parts.append(f"{tokens[0]:,} tokens in, {tokens[1]:,} out")
     return " · ".join(parts)
-
-
-def response_to_html(response: Response) -> str:
-    """Return HTML that shows an agent's turn."""
-    return run_to_html(TaskResult(messages=[*(response.inner_messages or ()), response.chat_message]))
 
 
 def message_to_text(message: Message) -> str:
