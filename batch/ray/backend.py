@@ -134,9 +134,10 @@ class Ray:
                         self._gate.used(*sent.content)
                     case "files":
                         await in_thread(folders.write, sent.content)
-        finally:
+        except BaseException:
             with suppress(Exception):
                 self._ray.cancel(stream)
+            raise
 
     def _offer(self, actor: Any) -> None:
         """Make a place for an attempt when an actor is ready: at first, after an attempt, after Ray has made it again."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from autogen_codeact.runs.atomic_file import atomic_binary_file
+from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.store import EVENTS
 from codeact_sandbox.files.manifest import is_safe
 
@@ -32,8 +33,8 @@ class Folders:
     def _changed(self, kind: str) -> Files:
         folder = self._folders[kind]
         before, now = self._marks[kind], _marks(folder)
-        if kind == "log":
-            now.pop(EVENTS, None)
+        if kind == "log":  # the events are sent whole, and the reserve is of the other machine
+            now = {name: mark for name, mark in now.items() if name.startswith(f"{FILES}/")}
         found: Files = dict.fromkeys(((kind, name) for name in before.keys() - now.keys()), None)
         for name, mark in now.items():
             if before.get(name) != mark:

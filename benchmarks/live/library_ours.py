@@ -26,9 +26,7 @@ def solver(name, url, model):
     """Return a function that solves a task."""
 
     async def solve(task, folder):
-        client = KnownContext(
-            OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO)
-        )
+        client = KnownContext(OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO))
         tool = price_tool(task)
         tools = [tool] if tool else []
         session = "session" if name == "ours, CodeAct" else "process"

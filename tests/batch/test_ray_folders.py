@@ -40,6 +40,7 @@ def pair(tmp_path: Path) -> Pair:
 
 def test_the_events_come_after_the_files_that_they_name(pair: Pair) -> None:
     (pair.log / "files" / "abc").write_bytes(b"x")
+    (pair.log / ".reserve").write_bytes(bytes(100))
     (pair.work / "events.jsonl").write_bytes(b"y")
     pair.append(b'{"seq":1}\n')
     assert pair.send() == [("work", "events.jsonl"), ("log", "files/abc"), ("log", "events.jsonl")]
