@@ -287,16 +287,17 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
 def with_output(text: str, output: str) -> str:
     """Return an answer in words together with the output before it, if that ends in a value which the answer leaves out.
 
-    Small models invent results even after they have seen them. The answer leaves a number or list out if it gives another one, or
-    speaks of the output only. Rounded numbers, percentages and other ways to write digits are the same value. Numbers with many
-    decimals are often converted; code that is not fenced, and a text without numbers, may be an answer of another kind.
+    Small models invent results even after they have seen them. The answer leaves a number or list out if it gives another one,
+    code, or a remark about the output instead. Rounded numbers, percentages and other ways to write digits are the same value.
+    Numbers with many decimals are often converted; code without a fence, and text without numbers, may be another answer.
     """
     found = _VALUE.fullmatch(output.strip()) if len(output) <= MAX_VALUE_CHARS else None
     if found is None:
         return text
     value, said = found[1], _THOUSANDS.sub("", _FENCED.sub("", text))
     digits = _NO_DIGITS.sub("", said)
-    if _NO_DIGITS.sub("", value).strip("0") in digits or (not digits and not _SPEAKS_OF_OUTPUT.search(said)):
+    speaks_of_it = _SPEAKS_OF_OUTPUT.search(said) is not None or len(said) < len(text)
+    if _NO_DIGITS.sub("", value).strip("0") in digits or not (digits or speaks_of_it):
         return text
     if value.startswith("["):
         other = "[" in said or not digits

@@ -49,8 +49,6 @@ from autogen_codeact.agents.replay import Replay
 from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
-SMALL_CONTEXT = 8_192
-"""Tokens. Models with less are small ones as a rule: a long system message makes them forget to write code."""
 Item = BaseAgentEvent | BaseChatMessage
 
 
@@ -208,8 +206,7 @@ class BaseCodeAgent(BaseChatAgent):
             # Not earlier: a session that is to be rebuilt would be started twice.
             facts = await self._runner.facts(token) if self._system_message is not None else None
             if self._system_message is not None and self._described != (shown := (tuple(tools), facts)):
-                known = getattr(conversation.client, "context_tokens", None)
-                conversation.brief = self._is_brief(known is not None and known <= SMALL_CONTEXT)
+                conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
                 environment = describe_environment(facts) if facts is not None and not conversation.brief else None
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
@@ -224,7 +221,7 @@ class BaseCodeAgent(BaseChatAgent):
         return kind(content=answer.value, format_string=self._options.output_format, **more)
 
     def _is_brief(self, small: bool) -> bool:
-        """Return whether the model is told only the most important; `small` says that it has a small context."""
+        """Return whether the model is told only the most important; `small` says that it is a small one."""
         return small
 
     @abstractmethod

@@ -151,8 +151,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         description: Describes the agent to a team.
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
-            `brief` is `markdown` in few words, for small models: the default where a model's context is known to have at most
-            8,192 tokens.
+            `brief` is `markdown` in few words, for small models: the default for `local_model()` and for models of
+            `gguf_model()` whose context has at most 4,096 tokens.
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
@@ -396,6 +396,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
+        if answer.value is None and generated is not None:
+            answer = Answer(with_output(answer.text, self._output))
         return self._message(answer, generated.usage if generated is not None else None, metadata)
 
     # Configuration

@@ -43,8 +43,8 @@ CONTEXT = 8192
 class Solver:
     """A process with one library's agent; it is started again after a task that hung."""
 
-    def __init__(self, name, url, model, context):
-        self.context = context
+    def __init__(self, name, url, model, small):
+        self.small = small
         self.command = [
             python_of(f"live-{SOLVERS[name]}", REQUIREMENTS[SOLVERS[name]]),
             "-m",
@@ -58,7 +58,7 @@ class Solver:
     def solve(self, task):
         """Return what the agent answered, or None if it took too long."""
         if self.process is None:
-            more = {"BENCH_IMAGE": DEFAULT_IMAGE, "BENCH_CONTEXT": str(self.context)}
+            more = {"BENCH_IMAGE": DEFAULT_IMAGE, "BENCH_SMALL": "1" if self.small else ""}
             environment = os.environ | more | {"PYTHONPATH": str(Path(__file__).parent)}
             with (WHERE / "live.log").open("ab") as log:
                 self.process = subprocess.Popen(
@@ -95,7 +95,7 @@ def measure(options, out):
     solvers = {}
     for name in options.only or [each for each in SOLVERS if options.url or SOLVERS[each] not in NEEDS_TOOL_CALLS]:
         try:
-            solvers[name] = Solver(name, proxy.url, model, CONTEXT if server is not None else 0)
+            solvers[name] = Solver(name, proxy.url, model, server is not None)
         except Missing as missing:
             print(f"{name}: {missing}", file=sys.stderr)
     with out.open("w") as file:

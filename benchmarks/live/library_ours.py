@@ -16,17 +16,17 @@ from .solvers import price_tool
 INFO = ModelInfo(vision=False, function_calling=False, json_output=True, structured_output=True, family="unknown")
 
 
-class KnownContext(ModelMiddleware):
+class SmallModel(ModelMiddleware):
     """Says what `local_model()` would say, which has no proxy between it and its server."""
 
-    context_tokens = int(os.environ.get("BENCH_CONTEXT", "0")) or None
+    is_small = bool(os.environ.get("BENCH_SMALL"))
 
 
 def solver(name, url, model):
     """Return a function that solves a task."""
 
     async def solve(task, folder):
-        client = KnownContext(OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO))
+        client = SmallModel(OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO))
         tool = price_tool(task)
         tools = [tool] if tool else []
         session = "session" if name == "ours, CodeAct" else "process"

@@ -24,9 +24,12 @@ from autogen_codeact.agents.code_search import (
     find_code,
     runnable_languages,
 )
+from autogen_codeact.agents.codeact_prompt import BRIEF
+from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.local_models.client import LocalModelClient, LocalModelConfig
 from codeact_sandbox.types.result import ToolCall
 from tests.agents.support import decision, received_by, scripted
 from tests.cases import case
@@ -103,6 +106,7 @@ async def test_code_that_comes_again_and_again_ends_a_run(session: SandboxCodeEx
     assert isinstance(answer, TextMessage)
     assert answer.metadata["stopped"] == "repeated_code"
     assert "sent the same code again and again" in answer.content
+    assert answer.content.endswith("[The code printed: 391]")
 
 
 async def test_code_that_fails_again_and_again_is_not_run_a_third_time(executor: CodeExecutor) -> None:
@@ -189,6 +193,32 @@ def test_recorded_answers_of_strong_models_are_given_alone(shared_data: Path) ->
                 differing.append((session["reference"], session["success"], output.strip()))
     # Two of 1,356 sessions, both with wrong answers: 9 and 1.
     assert differing == [("6", False, "Out[1]: 9.75"), ("13.0", False, "5")]
+
+
+# Small models
+
+
+async def test_a_small_model_is_told_only_the_most_important(session: SandboxCodeExecutor) -> None:
+    class Known(ModelMiddleware):
+        is_small = False
+
+    for make in (CodeActAgent, CodeExecutorAgent):
+        for brief in (True, False):
+            with case(make, brief):
+                Known.is_small = brief
+                client = scripted(SUM, "It is 55.")
+                await make("coder", session, model_client=Known(client)).run(task="Print the sum of 1 to 10.")
+                system, *_, observation = (str(each.content) for each in received_by(client)[1])
+                assert (system == BRIEF) is brief
+                assert observation == ("The output is:\n55\n" if brief else "55\n")
+    for path, context, small in [(None, 32_768, True), ("a.gguf", 4_096, True), ("a.gguf", 8_192, False)]:
+        with case(path, context):
+            local = LocalModelClient(LocalModelConfig(path=path, context=context))
+            assert ModelMiddleware(local).is_small is small
+    client = scripted("Done.")
+    style: Any = {"prompt_style": "brief", "system_message": "Answer in French."}
+    await CodeActAgent("coder", session, model_client=client, **style).run(task="Go.")
+    assert received_by(client)[0][0].content == f"Answer in French.\n\n{BRIEF}"
 
 
 # Code in other forms
