@@ -163,11 +163,7 @@ async def test_a_page_that_is_not_fetched_says_why(hosts: Hosts) -> None:
         ("https://ok.example/", PermissionError, "ok.example:443 is not in allow_domains"),
         ("http://127.0.0.1:{port}/", PermissionError, "127.0.0.1:{port} is not in allow_domains"),
         ("http://[::1]:{port}/", PermissionError, "[::1]:{port} is not in allow_domains"),
-        (
-            "http://2130706433:{port}/",
-            PermissionError,
-            "(four numbers from 0 to 255), so it is not in allow_domains",
-        ),
+        ("http://2130706433:{port}/", PermissionError, "(four numbers from 0 to 255), so it is not in allow_domains"),
         ("http://inside.ok.example:{port}/", PermissionError, "resolves to 10.0.0.1, which is private"),
         ("http://ok.example@evil.example/", ValueError, "has a user in front of the host"),
         ("http://ok.example\\@evil.example/", ValueError, "is not a URL"),

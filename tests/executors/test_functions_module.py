@@ -144,7 +144,7 @@ class TestSource:
         exec(compile(module.read_text(), str(module), "exec", dont_inherit=True), namespace)
         assert build_functions_source([namespace["f"]]) == "def f(a: int) -> int:\n    return a\n"
 
-    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path: Path):
+    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path):
         # fmt: off
         def text(name: str) -> str:
             """Docstring
@@ -180,7 +180,6 @@ no margin"""
             encoding="utf-8",
         )
         spec = importlib.util.spec_from_file_location("odd", file)
-        assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

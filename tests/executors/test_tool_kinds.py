@@ -77,10 +77,7 @@ LOOK_UP = ToolSchema(
         "properties": {
             "most": {"type": "integer", "minimum": 1, "default": 10},
             "key-word": {"type": "string", "description": "What to look for."},
-            "filter": {
-                "type": "object",
-                "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}},
-            },
+            "filter": {"type": "object", "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}}},
             "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
         },
         "required": ["key-word"],

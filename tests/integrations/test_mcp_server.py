@@ -211,7 +211,6 @@ class Raw:
         self.send(method="notifications/initialized")
 
     def send(self, **message: Any) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         self.process.stdin.flush()
 
@@ -219,7 +218,6 @@ class Raw:
         self.send(id=number, method="tools/call", params={"name": "run_code", "arguments": {"code": code}})
 
     def receive(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
         message: dict[str, Any] = json.loads(self.process.stdout.readline())
         return message
 
@@ -281,7 +279,6 @@ def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., 
     pid = client.process.pid
     assert len(owned_by(pid)) == 1
     if number is None:
-        assert client.process.stdin is not None
         client.process.stdin.close()
     else:
         client.process.send_signal(number)
@@ -378,10 +375,7 @@ Shown()
         ("run_code", {"code": many}),
     )
     shown, read, failed, after, more = talk(*calls, client=major, server=major)[1:]
-    assert shown["content"] == [
-        ["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"],
-        ["image", "image/png"],
-    ]
+    assert shown["content"] == [["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"], ["image", "image/png"]]
     assert read["content"] == [["image", "image/png"]]
     assert failed["error"]
     assert text(failed).endswith("Changed files:\nfigure-2.png\nfigure-3.png")

@@ -117,7 +117,6 @@ def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None
     ran = kernel.run("%%sandbox --result failed\nkept = 5\ndef divide(): return 1 / 0\nprint('printed')\ndivide()")
     assert ran.status == "error"
     assert ran.text.startswith('printed\nTraceback (most recent call last):\n  File "<block ')
-    assert ran.error is not None
     assert ran.error[:2] == ("ZeroDivisionError", "division by zero")
     assert ran.error[2] == "\x1b[31mZeroDivisionError: division by zero\x1b[0m"
     assert "notebook_magics" not in ran.error[2]
@@ -141,7 +140,6 @@ def test_each_failure_is_the_error_of_the_cell(kernel: Kernel) -> None:
         with case(cell, name, message):
             ran = kernel.run(cell)
             assert ran.status == "error"
-            assert ran.error is not None
             assert ran.error[0] == name
             assert message in ran.error[1]
             assert "\x1b[2J" not in "".join(ran.error)
@@ -181,7 +179,6 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> No
     ran = kernel.run(f"%%sandbox\n{code}", interrupt)
     assert ran.text == "started\n0 1 2 "
     assert ran.status == "error"
-    assert ran.error is not None
     assert ran.error[:2] == (
         "KeyboardInterrupt",
         "the cell was stopped\nThe session's variables are as they were before this cell.",

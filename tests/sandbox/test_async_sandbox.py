@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from codeact_sandbox import (
-    AsyncSandbox,
-    BubblewrapOptions,
-    Limits,
-    Result,
-    SandboxFileError,
-    SandboxNotStarted,
-)
+from codeact_sandbox import AsyncSandbox, BubblewrapOptions, Limits, Result, SandboxFileError, SandboxNotStarted
 from codeact_sandbox.pool import SandboxPool
 from tests.cases import case
 from tests.sandbox import reused

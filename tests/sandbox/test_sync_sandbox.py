@@ -107,7 +107,6 @@ with Sandbox("bubblewrap") as box:
 
 def test_an_interrupt_kills_the_block_and_keeps_the_session() -> None:
     with processes.start(["-c", PROGRAM], env=os.environ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
@@ -122,7 +121,6 @@ def test_a_host_tool_in_the_sandboxs_thread_can_not_wait_for_it() -> None:
 
     with Sandbox("bubblewrap", tools=[nested]) as box:
         result = box.run("nested()")
-        assert result.error is not None
         assert "can't use the Sandbox that calls it" in result.error.message
 
 
@@ -133,7 +131,6 @@ def test_a_host_tool_in_the_sandboxs_thread_can_not_stop_it() -> None:
 
     with Sandbox("bubblewrap", tools=[leave]) as box:
         result = box.run("leave()")
-        assert result.error is not None
         assert "can't use the Sandbox that calls it" in result.error.message
 
 

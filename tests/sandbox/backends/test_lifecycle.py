@@ -43,7 +43,6 @@ async def none_is_left(seconds: float = 5) -> bool:
 async def kill(client: APIClient, executor: DockerCommandLineCodeExecutor) -> None:
     """Kill the container of an executor, and wait until that is known."""
     running = executor.sandbox.client
-    assert running is not None
     client.kill(running.name)
     await until(lambda: not running.alive)
 

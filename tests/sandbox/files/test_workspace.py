@@ -47,9 +47,7 @@ class TestPrepare:
         with pytest.raises(SandboxFileError, match="Change the owner or mode"):
             Workspace(root).prepare()
 
-    def test_hosts_without_folder_descriptors_get_an_error_with_advice(
-        self, root: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_hosts_without_folder_descriptors_get_an_error_with_advice(self, root, monkeypatch):
         monkeypatch.setattr(os, "supports_dir_fd", set())
         with pytest.raises(SandboxFileError, match="needs Linux or macOS; on Windows, run this inside WSL 2"):
             Workspace(root).prepare()
@@ -84,9 +82,7 @@ class TestOutgoing:
             assert send(workspace) == {"n": str(number).encode()}
             assert send(workspace) == {}
 
-    def test_a_change_without_a_change_of_the_stat_is_detected(
-        self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_a_change_without_a_change_of_the_stat_is_detected(self, workspace, root, monkeypatch):
         """As on kernels whose file times move in ticks: all the files' times are one and the same."""
         monkeypatch.setattr("codeact_sandbox.files.workspace.signature_of", lambda status: (0, 0, 0, 0))
         # A tick is much shorter than that; but the test may be held up between two steps.

@@ -81,9 +81,7 @@ async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, mode
         assert (tmp_path / "data").read_text() == "new"
 
 
-async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(
-    kind: Kind, tmp_path: Path
-) -> None:
+async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(kind, tmp_path):
     (tmp_path / "data").write_text("old")
     async with reused.executor(kind, mode="session", work_dir=tmp_path) as executor:
         await run(executor, "None")

@@ -92,7 +92,7 @@ class TestArguments:
                     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
                         make(**{**same, **options})
 
-    def test_functions_that_need_other_packages_are_refused(self) -> None:
+    def test_functions_that_need_other_packages_are_refused(self):
         @with_requirements(python_packages=["requests"])
         def fetch() -> None:
             """Fetch."""
@@ -128,9 +128,7 @@ class TestArguments:
 
 
 class TestNoEngine:
-    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(self, tmp_path, caplog):
         host = f"unix://{tmp_path}/docker.sock"
         async with ExecutorPool(3, docker_host=host) as pool:
             began = time.monotonic()

@@ -47,7 +47,6 @@ async def test_a_script_has_its_name_and_its_own_exit_code(executor: DockerComma
     assert (result.outcome, result.output) == ("error", "dead\n")
     result = await run(executor, "kill 'SEGV', $$; sleep 5;", "perl")
     assert (result.outcome, result.exit_code) == ("crashed", 139)
-    assert result.error is not None
     assert result.error.type == "SIGSEGV"
 
 
@@ -56,7 +55,6 @@ async def test_a_missing_interpreter_is_a_result_with_the_reason(executor: Docke
         result = await run(executor, "1", label)
         assert (result.outcome, result.exit_code) == ("error", 127)
         assert result.output == f"{command}: not found\n"
-        assert result.error is not None
         assert result.error.type == "InterpreterNotFound"
 
 
@@ -71,12 +69,11 @@ async def test_an_unknown_label_is_a_result_with_the_known_ones(executor: Docker
     for label in ("cobol", "", "../sh", "python; rm", "\0"):
         result = await run(executor, "1", label)
         assert (result.outcome, result.exit_code) == ("error", 127)
-        assert result.error is not None
         assert result.error.type == "UnknownLanguage"
         assert "python" in result.output
 
 
-async def test_every_known_language_ends_in_a_typed_result(executor: DockerCommandLineCodeExecutor) -> None:
+async def test_every_known_language_ends_in_a_typed_result(executor):
     # One after the other: beside all others, the start of an interpreter may take longer than a block.
     for name in LANGUAGES:
         with case(name):

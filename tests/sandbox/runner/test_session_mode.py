@@ -43,7 +43,6 @@ class TestNamespace:
     async def test_exception_keeps_earlier_effects_of_its_block(self, session):
         result = await run(session, "before = 1\nprint('printed')\nraise KeyError('k')\nafter = 2")
         assert (result.outcome, result.exit_code, result.state) == ("error", 1, "kept")
-        assert result.error is not None
         assert (result.error.type, result.error.message, result.error.line) == ("KeyError", "'k'", 3)
         assert result.output.startswith('printed\nTraceback (most recent call last):\n  File "<block ')
         assert "raise KeyError('k')" in result.output
@@ -51,7 +50,6 @@ class TestNamespace:
 
     async def test_syntax_error_is_shown_as_python_shows_it(self, session):
         result = await run(session, "x = 1\nprint('a'")
-        assert result.error is not None
         assert (result.error.type, result.error.line) == ("SyntaxError", 2)
         first, *_, last = result.output.splitlines()
         assert first.startswith('  File "<block ')
@@ -61,7 +59,6 @@ class TestNamespace:
     async def test_message_of_a_syntax_error_has_neither_file_nor_line(self, session):
         for code in ("x = (", "import x y", "if True:\nprint()"):
             result = await run(session, code)
-            assert result.error is not None
             assert "<block" not in result.error.message
             assert result.output.endswith(f"Error: {result.error.message}\n")
 
@@ -84,14 +81,12 @@ class TestNamespace:
         """
         result = await run(session, lies)
         assert (result.outcome, result.state) == ("error", "kept")
-        assert result.error is not None
         assert (result.error.type, result.error.line) == ("Liar", 3)
 
     async def test_traceback_shows_lines_of_earlier_blocks(self, session):
         await out(session, "def fails():\n    return 1 / 0  # the culprit")
         result = await run(session, "fails()")
         assert "return 1 / 0  # the culprit" in result.output
-        assert result.error is not None
         assert result.error.line == 1
 
     async def test_session_works_for_pickle_dataclasses_and_annotations(self, session):

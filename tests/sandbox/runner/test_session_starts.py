@@ -65,9 +65,7 @@ class TestProcessesAndThreads:
             assert await out(session, code) == f"{2 + number}\n"
         await out(session, "loop.call_soon_threadsafe(loop.stop); runner.join(); loop.close()")
 
-    async def test_fork_that_returns_does_not_become_a_second_session(
-        self, known: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_fork_that_returns_does_not_become_a_second_session(self, known):
         code = """
             import os
             pid = os.fork()

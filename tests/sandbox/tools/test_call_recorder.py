@@ -235,9 +235,7 @@ async def test_a_call_that_is_cancelled_while_its_intent_is_recorded_does_not_ru
     assert EVENTS == ["starting", "finishing", "finished 1 cancelled", "ended 1 cancelled"]
 
 
-async def test_an_observer_that_raises_is_logged_and_disturbs_nothing(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_observer_that_raises_is_logged_and_disturbs_nothing(make, caplog):
     executor = await make(add, observers=[Observer(fails=True), Observer()])
     assert await out(executor, "print(add(1))") == "3\n"
     assert EVENTS == ["started 1", "started 1", "run", "ended 1 ok", "ended 1 ok"]

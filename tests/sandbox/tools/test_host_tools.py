@@ -143,7 +143,6 @@ class TestFunctions:
         executor = await make(fail)
         result = await run(executor, "def f():\n    fail()\ntry:\n    f()\nexcept ValueError:\n    f()")
         assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
-        assert result.error is not None
         assert (result.error.message, result.error.line) == ("no such city", 2)
         # Python 3.13 marks the call with a line of its own.
         assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
@@ -257,9 +256,7 @@ class TestResults:
             f"ValueError ValueError {'x' * 60} ValueError",
         ]
 
-    async def test_a_failing_tool_is_logged_only_on_the_host(
-        self, make: Make, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_failing_tool_is_logged_only_on_the_host(self, make, caplog):
         async def fails(secret: str) -> None:
             raise LookupError("no such thing\x1b[2J\ud800")
 

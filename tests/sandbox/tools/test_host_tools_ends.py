@@ -121,7 +121,6 @@ class TestEndOfBlock:
         running = asyncio.ensure_future(executor.execute_code_blocks([first, code], CancellationToken()))
         await asyncio.wait_for(endless.begun.wait(), 10)
         sandbox = executor.sandbox.client
-        assert sandbox is not None
         await asyncio.to_thread(sandbox._launcher.kill)
         with pytest.raises(SandboxDied) as raised:
             await running
