@@ -121,13 +121,6 @@ async def test_the_address_that_was_checked_is_connected_to(hosts: Hosts) -> Non
     assert (server.connections, other.connections) == (1, 0)
 
 
-async def test_an_address_without_a_server_gives_way_to_the_next(hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "ok.example")
-    hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    assert (await fetch(tool, f"http://ok.example:{server.port}/")).startswith("GET / HTTP/1.1")
-
-
 async def test_proxies_of_the_environment_are_not_used(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     server, proxy = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request)
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
@@ -205,14 +198,6 @@ async def test_server_errors_and_large_pages_are_errors(hosts: Hosts) -> None:
     assert await fetch(tool, url) == "x" * 100
     with pytest.raises(ConnectionError, match="can't be fetched: illegal status line"):
         await fetch(tool, url)
-
-
-async def test_a_certificate_for_another_host_is_an_error(hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "other.example", tls=True)
-    hosts.addresses["ok.example"] = ["127.0.0.1"]
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    with pytest.raises(ConnectionError, match="certificate verify failed"):
-        await fetch(tool, f"https://ok.example:{server.port}/")
 
 
 async def test_a_server_that_never_responds_times_out(hosts: Hosts) -> None:

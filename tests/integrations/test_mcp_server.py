@@ -79,9 +79,7 @@ class Client:
 
 
 @pytest.fixture(scope="module")
-def clients(
-    environments: dict[int, Path], bubblewrap: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[int, int], Client]]:
+def clients(environments, bubblewrap, tmp_path_factory):
     """Starts a client with a server, by the major version of `mcp` of both; it lives as long as the module."""
     with ExitStack() as running:
 
@@ -108,9 +106,7 @@ def talk(clients: Callable[[int, int], Client]) -> Talk:
     What was printed before the end of a call is only in it with `progress`: it depends on how fast the machine is.
     """
 
-    def make_calls(
-        *calls: tuple[str, dict[str, Any]], client: int = 1, server: int = 1, progress: bool = False
-    ) -> list[dict[str, Any]]:
+    def make_calls(*calls, client=1, server=1, progress=False):
         running = clients(client, server)
         for path in running.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -67,13 +67,14 @@ def test_a_wrong_type_is_refused() -> None:
             parse_hosts(hosts)
 
 
+ADDRESS = "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"
 WRONG_ENGINES: list[tuple[Any, str]] = [
-    ([""], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-    (["a:2376"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-    (["ftp://a:1"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-    (["unix://"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-    (["tcp://a:1\n"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
-    (["tcp://a:99999"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+    ([""], ADDRESS),
+    (["a:2376"], ADDRESS),
+    (["ftp://a:1"], ADDRESS),
+    (["unix://"], ADDRESS),
+    (["tcp://a:1\n"], ADDRESS),
+    (["tcp://a:99999"], ADDRESS),
     (["tcp://a"], "the address of the Docker engine at a has no port: give tcp://host:2376"),
     (["tcp://a:1", "tcp://b:1", "tcp://a:1"], "two engines of hosts have the name 'tcp://a:1': each needs its own"),
     (

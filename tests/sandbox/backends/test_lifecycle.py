@@ -83,15 +83,6 @@ class TestStartAndStop:
             await executor.stop()
             assert containers() == set()
 
-    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor):
-        await asyncio.gather(*(executor.start() for _ in range(5)))
-        assert len(containers()) == 1
-        await asyncio.gather(*(executor.stop() for _ in range(5)))
-        assert containers() == set()
-        calls = [executor.start(), executor.stop(), executor.restart(), executor.start(), executor.stop()]
-        await asyncio.gather(*calls)
-        assert containers() == set()
-
     async def test_first_block_starts_the_sandbox_once(self, executor):
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(10)]

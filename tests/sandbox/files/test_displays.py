@@ -2,7 +2,6 @@
 
 import os
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,7 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\n"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shown(
-    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+async def shown(sandbox_image, tmp_path_factory):
     """One session in a folder of its own for all tests here; every test empties the folder."""
     folder = tmp_path_factory.mktemp("shown")
     async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20, work_dir=folder) as started:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
-from tests.cases import case
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run
 
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor(
-    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+async def executor(sandbox_image, tmp_path_factory):
     work_dir = tmp_path_factory.mktemp("work")
     async with reused.executor(DockerCommandLineCodeExecutor, timeout=20, work_dir=work_dir) as started:
         yield started
@@ -184,15 +180,6 @@ class TestUploadAndDownload:
             await out(executor, "data = open('same.bin', 'rb').read(); print(len(data), len(set(data)))")
             == "1000000 1\n"
         )
-
-    async def test_upload_and_download_can_not_leave_the_workspace(self, executor, tmp_path):
-        for name in ["../x", "/etc/x", "", "a/../../x", "-x", "a\0b"]:
-            with case(name):
-                (tmp_path / "source").write_text("x")
-                with pytest.raises(ValueError, match="file name"):
-                    await executor.upload(tmp_path / "source", name)
-                with pytest.raises(ValueError, match="file name"):
-                    await executor.download(name, tmp_path / "target")
 
     async def test_upload_and_download_follow_no_link(self, executor, tmp_path):
         await out(

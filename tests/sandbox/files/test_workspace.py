@@ -97,16 +97,6 @@ class TestOutgoing:
         (root / "n").write_text("4")
         assert send(workspace) == {"n": b"4"}
 
-    def test_a_change_with_its_time_set_back_and_a_new_mode(self, workspace: Workspace, root: Path):
-        (root / "a").write_text("1")
-        os.utime(root / "a", (1, 1))
-        send(workspace)
-        (root / "a").write_text("2")
-        os.utime(root / "a", (1, 1))
-        assert send(workspace) == {"a": b"2"}
-        (root / "a").chmod(0o755)
-        assert [(file.name, file.mode) for file in workspace.outgoing()] == [("a", 0o755)]
-
     def test_changed_between_scan_and_mark(self, workspace: Workspace, root: Path):
         (root / "a").write_text("old")
         files = workspace.outgoing()

@@ -1,9 +1,6 @@
 """Languages in the default image, in both modes: those that it has, those that it lacks, those that nobody knows."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.types.languages import LANGUAGES
@@ -14,13 +11,12 @@ from tests.sandbox.sandboxes import block, out, run
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
-async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    languages = {"broken": ["/workspace/not-executable"], "scm": ["no-such-scheme", "-s"]}
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode=request.param, timeout=20, languages=languages
-    ) as started:
-        yield started
+executor = reused.fixture(
+    "process",
+    "session",
+    timeout=20,
+    languages={"broken": ["/workspace/not-executable"], "scm": ["no-such-scheme", "-s"]},
+)
 
 
 async def test_runs(executor: DockerCommandLineCodeExecutor) -> None:

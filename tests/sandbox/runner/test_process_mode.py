@@ -1,10 +1,8 @@
 """Process mode: every block a fresh process, and nothing of it outlives it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
@@ -15,10 +13,7 @@ from tests.sandbox.sandboxes import out, run, short_result, without_landlock
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=40) as started:
-        yield started
+executor = reused.fixture(timeout=40)
 
 
 class TestScript:
