@@ -107,7 +107,7 @@ class BaseCodeAgent(BaseChatAgent):
         self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
         self._conversation: Conversation | None = None
         if model_client is not None:
-            budget = ContextBudget(context_budget, name, self._runner.keep_text) if context_budget is not None else None
+            budget = ContextBudget(context_budget, name, self._runner.keep_text)
             self._conversation = Conversation(
                 self._model_context, model_client, name, stream=model_client_stream, budget=budget
             )
@@ -237,11 +237,12 @@ class BaseCodeAgent(BaseChatAgent):
         *,
         limit: int,
         whole: str | None = None,
+        further: Sequence[str] = (),
         **metadata: str,
     ) -> LLMMessage:
         """Send the result of a step's code to the model, with hints and the code that was not run, and emit its event."""
         hints = self._runner.hints(result)
-        remarks = [hint.for_model for hint in hints]
+        remarks = [*(hint.for_model for hint in hints), *further]
         if not_run:
             remarks.append(describe_not_run(not_run, self._languages))
         shown = await as_message(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,12 @@ from autogen_core.models import (
     RequestUsage,
 )
 from autogen_core.tools import Tool, ToolSchema
+
+from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
+
+BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
+"""A piece of a stream: the pieces before it are no part of the answer."""
+LOOK_EVERY_CHARS = 200
 
 Items = AsyncGenerator[str | CreateResult, None]
 
@@ -37,11 +43,40 @@ class ModelCall:
             return
         stream = self.ask(self.messages, **self.options)
         try:
-            async for item in stream:
-                yield item
+            async with aclosing(until_repetition(stream)) as items:
+                async for item in items:
+                    yield item
         finally:
             if hasattr(stream, "aclose"):  # else it is an iterator that somebody wrote as a class
                 await stream.aclose()
+
+
+async def until_repetition(stream: AsyncIterator[str | CreateResult]) -> Items:
+    """Yield a streamed answer up to where it repeats itself without end; the result then says that it is cut off.
+
+    The caller closes the stream, which cancels the request.
+    """
+    pieces: list[str] = []
+    tail, unread = "", 0
+    async for item in stream:
+        yield item
+        if not isinstance(item, str):
+            continue
+        if item == BEGINS_AGAIN:
+            pieces, tail = [], ""
+            continue
+        pieces.append(item)
+        tail, unread = (tail + item)[-REPEATING_CHARS:], unread + len(item)
+        if unread < LOOK_EVERY_CHARS:
+            continue
+        unread = 0
+        if end_of_news(tail) is not None:
+            # Thoughts come in the same stream; a block of code in them must not run.
+            before, ended, text = "".join(pieces).rpartition("</think>")
+            text = "" if not ended and text.lstrip().startswith("<think>") else text
+            usage = RequestUsage(prompt_tokens=0, completion_tokens=len(pieces))
+            yield CreateResult(finish_reason="length", content=text, usage=usage, cached=False, thought=before or None)
+            return
 
 
 async def whole(items: Items) -> CreateResult:
@@ -56,6 +91,8 @@ class ModelMiddleware(ChatCompletionClient):
     """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
     component_type = "model"
+    least_timeout_s = 0.0
+    """How long it may need to say anything: `ReliableClient` waits for at least this time."""
 
     def __init__(self, client: ChatCompletionClient) -> None:
         self.client = client
@@ -94,6 +131,13 @@ class ModelMiddleware(ChatCompletionClient):
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Return how many tokens fit into the model's context beside messages."""
         return self.client.remaining_tokens(messages, tools=tools)
+
+    async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
+        """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.
+
+        None if that is not known exactly, because the model's own tokenizer is not here.
+        """
+        return await self.client.excess_tokens(messages) if isinstance(self.client, ModelMiddleware) else None
 
     @property
     def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]

@@ -170,6 +170,7 @@ class _Running:
 
     async def _take(self, row: Row) -> None:
         self._taken += 1
+        self._display.take(row)
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
         if self._same.is_shared(row) and not self._job.keep_going and self._batch is not None:
