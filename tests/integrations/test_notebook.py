@@ -268,21 +268,28 @@ print("value", asyncio.run(main()))
 """
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> None:
-    (tmp_path / "program.ipy").write_text(PLAIN)
+def run_ipython(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in IPython without a notebook."""
+    (folder / "program.ipy").write_text(program)
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
-    done = subprocess.run(
+    environment = {**os.environ, "IPYTHONDIR": str(folder / "ipython")}
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.run(
         command,
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdin=nothing,
+        stdout=pipe,
+        stderr=pipe,
         text=True,
         timeout=50,
         check=False,
     )
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> None:
+    done = run_ipython(tmp_path, PLAIN)
     assert (done.returncode, done.stdout.count("\x1b[2J")) == (0, 0), done.stderr
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     assert lines[0] == "printed\\x1b[2J"
@@ -304,10 +311,5 @@ print("sandbox" in shell.magics_manager.magics["cell"], "autogen_codeact" in sys
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_the_sandbox_alone_has_the_magics_too(tmp_path: Path) -> None:
-    (tmp_path / "program.ipy").write_text(SANDBOX_ALONE)
-    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
-    )
+    done = run_ipython(tmp_path, SANDBOX_ALONE)
     assert (done.returncode, done.stdout) == (0, "42\nFalse False False\n"), done.stderr
