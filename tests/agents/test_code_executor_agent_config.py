@@ -12,7 +12,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext
 
-from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.config import CodeExecutorAgentConfig
 from tests.agents.support import WORKS, scripted
 from tests.cases import case
@@ -123,14 +123,6 @@ def test_provider_is_public_and_a_subclass_has_its_own(executor: CodeExecutor) -
 
 class Sub(CodeExecutorAgent):
     """One that somebody derived."""
-
-
-def test_an_approval_function_can_not_be_dumped(executor: CodeExecutor) -> None:
-    def func(request: Any) -> ApprovalResponse:
-        return ApprovalResponse(approved=True, reason="")
-
-    with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
-        CodeExecutorAgent("coder", executor, approval_func=func).dump_component()
 
 
 def test_invalid_arguments_are_refused(executor: CodeExecutor) -> None:
