@@ -82,21 +82,6 @@ def test_every_argument_is_in_the_configuration() -> None:
     assert fields == tested
 
 
-def test_constants_and_defaults_are_those_of_autogen() -> None:
-    for name in (
-        "DEFAULT_TERMINAL_DESCRIPTION",
-        "DEFAULT_AGENT_DESCRIPTION",
-        "DEFAULT_SYSTEM_MESSAGE",
-        "NO_CODE_BLOCKS_FOUND_MESSAGE",
-        "DEFAULT_SUPPORTED_LANGUAGES",
-    ):
-        assert getattr(CodeExecutorAgent, name) == getattr(UpstreamAgent, name)
-    ours, theirs = (inspect.signature(cls).parameters for cls in (CodeExecutorAgent, UpstreamAgent))
-    same = {name: parameter for name, parameter in ours.items() if name not in OURS}
-    assert {n: p.default for n, p in same.items()} == {n: p.default for n, p in theirs.items()}
-    assert {n: p.kind for n, p in same.items()} == {n: p.kind for n, p in theirs.items()}
-
-
 async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor) -> None:
     for system_message in [None, "", "Be brief."]:
         with case(system_message):

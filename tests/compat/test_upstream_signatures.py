@@ -59,7 +59,7 @@ def test_the_words_of_the_agent_are_upstreams():
 
     assert len(words) >= 4
     assert {name: getattr(ours, name) for name in words} == {name: getattr(theirs, name) for name in words}
-    assert set(theirs.DEFAULT_SUPPORTED_LANGUAGES) <= set(ours.DEFAULT_SUPPORTED_LANGUAGES)
+    assert theirs.DEFAULT_SUPPORTED_LANGUAGES == ours.DEFAULT_SUPPORTED_LANGUAGES
 
 
 def test_every_language_label_that_upstream_takes_is_taken():
