@@ -33,7 +33,7 @@ from autogen_codeact.teams import Team
 from codeact_sandbox.types.environment import parse_environment, resolve
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_MAY_DIFFER = ("hosts", "hosts_file")
+_MAY_DIFFER = ("hosts",)
 """Where the sandboxes are."""
 _RARE = {
     **{name: name for name in ("attempts", "max_sandboxes", "model_calls_per_minute", "tasks_per_minute")},

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.docker_hosts import DockerHost
 
 MEMORY_BESIDE_DISK = "1g"
-_HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/scaling.md)."
 _option = partial(option, rich_help_panel="Sandbox")
 
 Kind = Literal["auto", "docker", "bubblewrap", "none"]
@@ -51,9 +51,9 @@ class EngineChoice:
         None,
         "--host",
         metavar="URL",
-        help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
+        help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated. With TLS: "
+        """'{"url": "tcp://a:2376", "tls": "folder-of-its-pem-files"}'.""",
     )
-    hosts_file: Path | None = option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
 
     def engines(self) -> Sequence[DockerHost | None]:
         """Return them; None alone for the engine that `docker` would use. Raises `CommandError` if one is invalid."""
@@ -61,15 +61,17 @@ class EngineChoice:
         from codeact_sandbox.types.docker_hosts import parse_hosts
 
         try:
-            return parse_hosts(_engines(self.hosts, self.hosts_file)) or (None,)
+            return parse_hosts(_engines(self.hosts)) or (None,)
         except (TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
 
 
-def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
-    from codeact_sandbox.types.docker_hosts import read_hosts
-
-    return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]
+def _engines(hosts: Sequence[Any] | None) -> list[Any]:
+    """Return the engines of `--host`: addresses, and the fields of those that are JSON."""
+    try:
+        return [json.loads(each) if isinstance(each, str) and each.startswith("{") else each for each in hosts or ()]
+    except ValueError as error:
+        raise ValueError(f"an engine of --host is neither an address nor JSON: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,9 @@ class SandboxChoice:
         None,
         "--host",
         metavar="URL",
-        help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
+        help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load. With "
+        """TLS: '{"url": "tcp://a:2376", "tls": "folder-of-its-pem-files"}'.""",
     )
-    hosts_file: Path | None = _option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
     others: list[str] | None = _option(
         None,
         "--option",
@@ -164,7 +166,7 @@ class SandboxChoice:
                 options[name] = [*options.get(name, ()), *value]
         if self.allow_pip:
             options["allow_pip"] = True
-        if engines := _engines(self.hosts, self.hosts_file):
+        if engines := _engines(self.hosts):
             options["hosts"] = [*options.get("hosts", ()), *engines]
         if self.memory is not None or self.disk is not None:
             options = merge_options(options, {"limits": self._limits(options)})

@@ -1,8 +1,7 @@
-"""`--host` and `--hosts` of `doctor`, `clean` and `image`: which engines they are about."""
+"""`--host` of `doctor`, `clean` and `image`: which engines they are about."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,15 +29,9 @@ def bench(proxy: EngineProxy) -> Iterator[Bench]:
     made.clear()
 
 
-def hosts_file(folder: Path, *entries: object) -> str:
-    file = folder / "engines.json"
-    file.write_text(json.dumps(entries))
-    return str(file)
-
-
-def test_doctor_checks_each_engine(proxy: EngineProxy, tmp_path: Path) -> None:
-    engines = hosts_file(tmp_path, {"url": proxy.address, "name": "near"}, {"url": GONE, "name": "far"})
-    done = codeact("doctor", "--json", "--hosts", engines, env=NOWHERE)
+def test_doctor_checks_each_engine(proxy: EngineProxy) -> None:
+    near, far = (json.dumps({"url": url, "name": name}) for url, name in [(proxy.address, "near"), (GONE, "far")])
+    done = codeact("doctor", "--json", "--host", near, "--host", far, env=NOWHERE)
     assert done.status == 1
     (report,) = done.objects
     found = [(each["name"], each["status"], each["detail"]) for each in report["checks"]]

@@ -68,7 +68,7 @@ def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
             "docker_host= is one engine and hosts= are several",
         ),
         (["--host", "tcp://a:1", "--sandbox", "bubblewrap"], "hosts= is not for sandbox='bubblewrap'"),
-        (["--hosts", "none.json"], "the file of engines none.json can't be read: No such file or directory"),
+        (["--host", "{"], "an engine of --host is neither an address nor JSON: Expecting property name"),
         (
             ["--option", 'limits={"memory": "1g"'],
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
