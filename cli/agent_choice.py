@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
 agent_option = partial(option, rich_help_panel="Agent")
-DescribeOption = Annotated[
-    bool,
-    typer.Option(
-        "--describe-environment/--no-describe-environment",
-        rich_help_panel="Agent",
-        help="Tell the model what is in the sandbox: versions, network, limits, files.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -39,7 +28,6 @@ class AgentChoice:
     steps: int | None = agent_option(
         None, min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20"
     )
-    describe_environment: DescribeOption = True
 
     def check(self, sandbox: SandboxChoice) -> None:
         """Raise a `CommandError` if the options do not fit together."""
@@ -49,8 +37,6 @@ class AgentChoice:
             raise CommandError("--act and --team can't be combined: choose one.")
         if self.act and self.retries is not None:
             raise CommandError("--retries is not for --act: there --steps limits the run.")
-        if self.act and sandbox.kind == "none":
-            raise CommandError("--act needs --mode session, which --sandbox none does not have.")
         if self.act and sandbox.mode == "process":
             raise CommandError("--act needs --mode session: leave --mode process out.")
         if self.steps is not None and not self.act:

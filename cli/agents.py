@@ -35,7 +35,6 @@ def make_agent(
             model_client_stream=stream,
             stream_output=stream_output,
             max_steps=DEFAULT_STEPS if choice.steps is None else choice.steps,
-            describe_environment=choice.describe_environment,
         )
     return CodeExecutorAgent(
         "coder",
@@ -45,5 +44,4 @@ def make_agent(
         stream_output=stream_output,
         max_retries_on_error=DEFAULT_RETRIES if choice.retries is None else choice.retries,
         supported_languages=list(LANGUAGES),
-        describe_environment=choice.describe_environment,
     )

@@ -12,11 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Self
-
-from rich.console import Console
-from rich.text import Text
 
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice, TaskFinished
 from autogen_codeact.batch.report import compare, comparison_text, summary_text
@@ -24,7 +20,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.summary import Summary, summarize
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.progress import StatusLines, find_terminal, format_seconds
+from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.types.formatting import format_count, format_percent
 
@@ -48,14 +44,14 @@ _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 class BatchDisplay:
     """Shows the progress of a batch; a context manager.
 
-    `live` and `plain` say whether lines are drawn at the bottom of a terminal, and whether lines are written without one. All is
+    `live` and `plain` say whether a line is drawn at the bottom of a terminal, and whether lines are written without one. All is
     written by a thread of its own: a terminal that stands still does not stop the batch.
     """
 
     def __init__(self, *, live: bool = True, plain: bool = True) -> None:
         stream = find_terminal() if live else None
         self._is_plain = plain and stream is None
-        self._status = StatusLines(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
+        self._status = StatusLine(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
         self._counts: Callable[[], BatchCounts] | None = None
         self._messages: deque[str] = deque()
         self._failures = 0
@@ -72,7 +68,7 @@ class BatchDisplay:
         self.close()
 
     def close(self) -> None:
-        """Write what is left, and remove the lines; repeated calls are harmless."""
+        """Write what is left, and remove the line; repeated calls are harmless."""
         self._ending = True
         self._status.close()
 
@@ -102,21 +98,21 @@ class BatchDisplay:
         if self._failures <= MAX_FAILURES:
             self._messages.append(line)
 
-    def _tick(self, console: Console, width: int) -> list[Text]:
-        """Print what waits, and return the lines to draw."""
+    def _tick(self) -> str:
+        """Print what waits, and return the line to draw."""
         while self._messages:
             say(self._messages.popleft())
         if self._ending:
             if self._failures > MAX_FAILURES:
                 say(f"… and {self._failures - MAX_FAILURES:,} more failed")
-            return []
+            return ""
         if self._counts is None:
-            return [Text(self._stage, style="dim")] if self._stage else []
+            return self._stage
         counts = self._counts()
         parts = describe_progress(counts)
         if self._is_plain:
             self._write_plain(counts, parts)
-        return list(map(Text, wrap(", ".join(parts), max(width - 1, 1))))
+        return ", ".join(parts)
 
     def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
         self._done = counts.done if self._done is None else self._done
@@ -143,6 +139,8 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     """Return the parts of a progress line, the most important first."""
     total = f" of {counts.total:,}" if counts.total is not None else ""
     parts = [f"{counts.done:,}{total} done", f"{counts.failed:,} failed", f"{counts.running:,} running"]
+    if counts.seconds_left is not None:
+        parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
     if counts.invalid:
         parts.append(f"{counts.invalid:,} unusable")
     if counts.waiting:
@@ -157,8 +155,6 @@ def describe_progress(counts: BatchCounts) -> list[str]:
         parts.append(format_count(counts.tokens, "token"))
     if counts.cost is not None:
         parts.append(f"cost {format_cost(counts.cost)}")
-    if counts.seconds_left is not None:
-        parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
     return parts
 
 

@@ -11,32 +11,27 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.model_choice import LOCAL, ModelChoice
 from autogen_codeact.cli.models import open_model
-from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.runs import load_run, recorded
 from autogen_codeact.viewer.one_file import export_html
 from codeact_sandbox.types.result import format_duration
 
-_RECORDINGS = ("sales.json", "sales-plain.json")
-"""The first recording whose libraries are installed is played; the last one needs none."""
+_RECORDING = "sales.json"
 _PAGE = "demo.html"
 LIVE_TASK, LIVE_VALUE = "Write Python code that prints the sum of the numbers from 1 to 10.", "55"
 
@@ -46,8 +41,6 @@ class Recording:
     """A task and the answers of a model to it."""
 
     task: str
-    needs: tuple[str, ...]
-    """Modules outside the standard library that its code imports."""
     plot: str
     """Name of the file that its code makes."""
     files: Mapping[str, str]
@@ -55,16 +48,15 @@ class Recording:
     answers: tuple[CreateResult, ...]
 
 
-def load_recording(name: str) -> Recording:
-    """Read one of the recordings in this package."""
-    text = (files("autogen_codeact.cli") / "recordings" / name).read_text(encoding="utf-8")
+def load_recording() -> Recording:
+    """Read the recording in this package."""
+    text = (files("autogen_codeact.cli") / "recordings" / _RECORDING).read_text(encoding="utf-8")
     fields = json.loads(text)
     return Recording(
         task=fields["task"],
-        needs=tuple(fields["needs"]),
         plot=fields["plot"],
         files={name: "\n".join(lines) + "\n" for name, lines in fields["files"].items()},
-        answers=tuple(parse_answers(text, name)),
+        answers=tuple(parse_answers(json.dumps(fields["answers"]), _RECORDING)),
     )
 
 
@@ -88,8 +80,8 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
     work_dir, log = folder / "work", folder / "demo"
     work_dir.mkdir()
     async with started(replace(choice, work_dir=work_dir)) as executor:
-        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
-        recording = await _choose_recording(terminal, executor)
+        _describe_sandbox(terminal, executor, time.monotonic() - begun)
+        recording = load_recording()
         for name, content in recording.files.items():
             (work_dir / name).write_text(content, encoding="utf-8")
         terminal.line()
@@ -111,7 +103,7 @@ async def _live_demo(terminal: Terminal, choice: SandboxChoice) -> int:
     terminal.field("Model", "SmolLM2-135M-Instruct, live: no key, and no network once it is fetched")
     begun = time.monotonic()
     async with started(choice) as executor:
-        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
+        _describe_sandbox(terminal, executor, time.monotonic() - begun)
         terminal.line()
         agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
         transcript, outputs = Transcript(terminal), ""
@@ -133,48 +125,11 @@ async def _live_demo(terminal: Terminal, choice: SandboxChoice) -> int:
     return 0 if solved else 1
 
 
-async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
-    if isinstance(executor, DockerCommandLineCodeExecutor):
-        kind = "a Docker container"
-    else:
-        kind = "bubblewrap, on this machine" if isinstance(executor, ToolExecutor) else "none"
-    terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}")
-    terminal.field("", _describe_limits(json.loads((await _run(executor, PROBE)).output)))
-
-
-def _describe_limits(probed: dict[str, Any]) -> str:
-    memory = probed["memory"] if probed["memory"] is not None else probed["address_space"]
-    facts = [
-        "network" if probed["connects"] else "no network",
-        f"user {probed['uid']}:{probed['gid']}",
-        "capabilities" if probed["capabilities"] or probed["bounding"] else "no capabilities",
-        "writable root" if probed["root_writable"] else "read-only root",
-        f"{memory / 2**30:g} GiB of memory{'' if probed['memory'] is not None else ' for each process'}"
-        if 0 < memory < 2**50
-        else "no memory limit",
-        f"Python {probed['python']} ({probed['executable']})",
-    ]
-    return ", ".join(facts)
-
-
-async def _run(executor: CodeExecutor, code: str) -> CodeResult:
-    return await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
-
-
-async def _choose_recording(terminal: Terminal, executor: CodeExecutor) -> Recording:
-    if isinstance(executor, DockerCommandLineCodeExecutor):
-        owner, advice = "image", "`codeact image build` makes the full image"
-    else:
-        owner, advice = "Python", "With Docker, the sandbox has its own libraries"
-    for name in _RECORDINGS:
-        recording = load_recording(name)
-        code = f"from importlib.util import find_spec\nprint(*[n for n in {recording.needs!r} if not find_spec(n)])"
-        missing = (await _run(executor, code)).output.split()
-        if not missing:
-            return recording
-        needless = f"this {owner} has no {' and no '.join(missing)}, so the demo plays a recording without them"
-        terminal.field("Note", f"{needless}. {advice}.")
-    raise AssertionError("the last recording needs nothing")
+def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
+    kind = (
+        "a Docker container" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap, on this machine"
+    )
+    terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}; `codeact doctor` says what it can't reach")
 
 
 async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording, log: Path) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import time
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
@@ -20,12 +19,11 @@ from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.recording import parse_json
-from autogen_codeact.cli.sandbox import as_result, started
+from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import OutputChunk
 from codeact_sandbox.host.blocks import default_filename
@@ -67,8 +65,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
-                facts = executor.known_facts if isinstance(executor, SandboxCodeExecutor) else None
-                hints = [hint.for_person(flags=True) for hint in hints_for(result, facts)]
+                hints = [hint.for_person(flags=True) for hint in hints_for(result, executor.known_facts)]
                 _show(terminal, name, block, result, hints)
             if result.exit_code != 0:
                 status = status or result.exit_code & 0xFF or 1
@@ -82,35 +79,30 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
 
 
 async def _run_block(
-    executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
+    executor: SandboxCodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
 ) -> ExecutionResult:
-    """Run a block; print its output while it runs if the executor can stream, with a script's name in the place of its path."""
+    """Run a block; print its output while it runs, with a script's name in the place of its path."""
 
     def named(text: str) -> str:
         return text.replace(path, name) if path is not None else text
 
-    if terminal is None or not isinstance(executor, ToolExecutor):
-        began = time.monotonic()
-        result = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
-        if terminal is not None:
-            terminal.output(named(result.output))
-            terminal.end_output()
-    else:
-        shown = 0
-        try:
-            async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
-                async for event in events:
-                    if isinstance(event, OutputChunk):
-                        terminal.output(named(event.text))
-                        shown += len(event.text)
-                    else:
-                        result = event
-        except asyncio.CancelledError as error:
-            if (killed := getattr(error, "result", None)) is not None:
-                terminal.output(named(killed.output[shown:]))
-            raise
-        finally:
-            terminal.end_output()
+    if terminal is None:
+        return await executor.execute_code_blocks([code], CancellationToken())
+    shown = 0
+    try:
+        async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
+            async for event in events:
+                if isinstance(event, OutputChunk):
+                    terminal.output(named(event.text))
+                    shown += len(event.text)
+                else:
+                    result = event
+    except asyncio.CancelledError as error:
+        if (killed := getattr(error, "result", None)) is not None:
+            terminal.output(named(killed.output[shown:]))
+        raise
+    finally:
+        terminal.end_output()
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from autogen_codeact.cli.agent_choice import AgentChoice, DescribeOption, agent_option
+from autogen_codeact.cli.agent_choice import AgentChoice, agent_option
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
@@ -104,8 +104,7 @@ class ChatJob:
         None, min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20"
     )
     stream: bool = agent_option(True, "--stream/--no-stream", help="Show the model's answer while it is generated.")
-    describe_environment: DescribeOption = True
-    approve: bool = agent_option(False, "--approve", help="Ask before code runs, and show how it has changed files.")
+    approve: bool = agent_option(False, "--approve", help="Ask before code runs.")
     resume: str | None = option(None, metavar="RUN", help="Continue an earlier chat: its folder, its name, or last.")
     save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
@@ -134,9 +133,8 @@ class ChatJob:
             raise CommandError(f"The sandbox of {option} is in its configuration: leave options of the sandbox out.")
         if self.team and self.steps is not None:
             raise CommandError("--steps is for one agent, not for --team.")
-        if self.sandbox.kind == "none" or self.sandbox.mode == "process":
-            wrong = "--sandbox none does not have" if self.sandbox.kind == "none" else "--mode process does not have"
-            raise CommandError(f"A chat needs a session, which {wrong}.")
+        if self.sandbox.mode == "process":
+            raise CommandError("A chat needs a session, which --mode process does not have.")
 
 
 def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:
@@ -167,5 +165,4 @@ class BatchJob:
     price: str | None = option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
     accept_changes: bool = option(False, "--accept-changes", help="Continue if tasks or options have changed.")
     keep_going: bool = option(False, "--keep-going", help="Continue if the first tasks all fail in the same way.")
-    ray: str | None = option(None, metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto.")
     as_json: JsonOption = False

@@ -7,16 +7,12 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
@@ -59,8 +55,8 @@ SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
 MAX_TASK = 60
-_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_NAMES = 100
+_COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 10
 """Names of files that are printed."""
 
 
@@ -105,6 +101,16 @@ def print_run_location(run: Path) -> None:
     place = "in" if run_name(run) == str(run) else "as"
     hint = short_run_name(run)
     say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+    say_files(load_run(run), hint)
+
+
+def say_files(run: Run, name: str) -> None:
+    """Print which files of its code a run has kept."""
+    files = [printable(each) for each, file in kept_files(run).items() if run.folder.path_of(file) is not None]
+    if files:
+        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
+        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
+        say(f"with the files {names}: `codeact export {name} --files FOLDER` writes them")
 
 
 def remove_oldest(run: Path, max_size: int) -> None:
@@ -192,7 +198,6 @@ def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:
 def _row(run: RunSummary) -> tuple[str, ...]:
     return (
         _one_line(run.path.name, MAX_TASK),
-        f"{run.started:%Y-%m-%d %H:%M:%S}",
         f"{run.outcome}, {format_count(run.gaps, 'gap')}" if run.gaps else run.outcome,
         f"{run.steps:,}",
         f"{run.tokens:,}",
@@ -207,23 +212,12 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    """Print one line for each run; a narrow terminal has fewer columns, and shorter names and tasks."""
-    width = get_terminal_size((10_000, 0)).columns
-    left_out = () if width >= 100 else ("TOKENS",) if width >= 80 else ("STARTED (UTC)", "STEPS", "TOKENS", "TIME")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for name in _COLUMNS:
-        if name not in left_out:
-            numbers = name in ("STEPS", "TOKENS", "TIME")
-            table.add_column(
-                name, justify="right" if numbers else "left", no_wrap=name not in ("RUN", "TASK"), min_width=3
-            )
-    for row in rows:
-        cells = (cell for cell, name in zip(row, _COLUMNS, strict=True) if name not in left_out)
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    console = Console(file=StringIO(), width=width, color_system=None)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))  # noqa: T201 - it is the output
+    """Print one line for each run; a narrow terminal has the beginnings of the lines."""
+    most = get_terminal_size((10_000, 0)).columns
+    *widths, _ = (max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True))
+    for row in (_COLUMNS, *rows):
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
+        print(line if len(line) <= most else f"{line[: most - 1]}…")  # noqa: T201 - it is the output
 
 
 def export_run(
@@ -282,10 +276,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
-    if files := [printable(name) for name, file in kept_files(run).items() if run.folder.path_of(file) is not None]:
-        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
-        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
-        say(f"with the files {names}: `codeact export {run_name(path)} --files FOLDER` writes them")
+    say_files(run, run_name(path))
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:

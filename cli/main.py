@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -14,7 +13,7 @@ import typer
 from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
-from autogen_codeact.cli.sandbox_choice import EngineChoice, ImageOption, KindOption, SandboxChoice
+from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
 app = Application(
     name="codeact",
@@ -34,7 +33,7 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
     try:
         try:
-            _application(sys.argv[1:2])()
+            app()
         except SystemExit as end:
             if isinstance(end.code, int):
                 end_process(end.code)
@@ -43,20 +42,6 @@ def main() -> NoReturn:
         say("interrupted")
         raise SystemExit(EXIT_INTERRUPTED) from None
     raise AssertionError("a typer application exits")
-
-
-def _application(arguments: list[str]) -> typer.Typer:
-    """Return the application, with only one command if that is named.
-
-    Typer builds all commands before it looks at the arguments, which takes longer than the work of some.
-    """
-    commands = [each for each in app.registered_commands if each.name in arguments]
-    groups = [each for each in app.registered_groups if each.name in arguments]
-    if not commands and not groups:
-        return app
-    only = copy(app)
-    only.registered_commands, only.registered_groups = commands, groups
-    return only
 
 
 def _print_version(requested: bool) -> None:
@@ -149,7 +134,7 @@ class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "ray", "spec"),
+        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
         *("accept_changes", "keep_going", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
@@ -323,26 +308,18 @@ def _mcp(*, sandbox: SandboxChoice) -> int:
 
 
 @app.command("doctor")
-def _doctor(
-    engines: EngineChoice,
-    image: ImageOption = None,
-    base_url: str | None = typer.Option(
-        None, metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL"
-    ),
-    as_json: JsonOption = False,
-) -> int:
-    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
+def _doctor(image: ImageOption = None, as_json: JsonOption = False) -> int:
+    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits. `codeact models` checks the models.
 
     For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """
     from autogen_codeact.cli.doctor import run_doctor
 
-    return run_doctor(image, base_url, engines.engines(), as_json=as_json)
+    return run_doctor(image, as_json=as_json)
 
 
 @app.command("clean")
 def _clean(
-    engines: EngineChoice,
     everything: bool = typer.Option(
         False,
         "--all",
@@ -358,12 +335,11 @@ def _clean(
     """
     from autogen_codeact.cli.leftovers import clean
 
-    return clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json)
+    return clean(everything=everything, dry_run=dry_run, as_json=as_json)
 
 
 @image_app.command("build")
 def _image_build(
-    engines: EngineChoice,
     variant: Literal["default", "slim"] = typer.Option(
         "default", metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."
     ),
@@ -375,10 +351,7 @@ def _image_build(
     ),
     force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
 ) -> int:
-    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
-
-    With several engines it is built on each.
-    """
+    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
     from autogen_codeact.cli.image import build_image
 
-    return build_image(engines.engines(), force=force, variant=variant, packages=package or ())
+    return build_image(force=force, variant=variant, packages=package or ())

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -159,19 +159,6 @@ class ModelChoice:
         if self.base_url is not None or self.is_file or self.is_local:
             return "OPENAI_API_KEY"
         return find_preset(self.spec).key_variable
-
-    def with_name(self, spec: str) -> ModelChoice:
-        """Return the choice of another model, of the same server if that was named with `--base-url`.
-
-        The key's variable stays only if the server stays, so that no server gets the key of another one.
-        """
-        other = ModelChoice(spec, timeout_s=self.timeout_s)
-        if other.is_local:
-            return replace(other, context=self.context)
-        if other.is_file or self.is_file or self.is_local:
-            return other
-        same_server = self.base_url is not None or find_preset(spec) == find_preset(self.spec)
-        return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
         """Check that the options fit together."""

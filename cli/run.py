@@ -35,17 +35,16 @@ from autogen_codeact.cli.kept_runs import (
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.run_names import has_log, run_name, short_run_name
+from autogen_codeact.cli.run_names import has_log, run_name
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
-from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
@@ -199,9 +198,6 @@ class _Run:
                 await recording
                 with self._printer.watching(executor):
                     result = await self._printer.follow(self._events(executor), job.model)
-                    files: list[str] = []
-                    if isinstance(executor, ToolExecutor) and not self._files_stay:
-                        files = await executor.list_files()
                     self._progress.set("stopping sandbox")
             ended = True
         finally:
@@ -214,8 +210,6 @@ class _Run:
         status = self._printer.print_problems()
         if self._folder is not None and has_log(self._folder) and not self._end.enabled:
             print_run_location(self._folder)
-        if not self._end.enabled:
-            _say_files(files, self._folder)
         return status
 
     async def _open_page(self) -> None:
@@ -263,24 +257,6 @@ def _approval(progress: Progress) -> CodeApproval:
 def _import_recording(folder: Path | None) -> None:
     if folder is not None:
         import autogen_codeact.runs.recording  # noqa: F401, PLC0415
-
-
-def _say_files(files: list[str], folder: Path | None) -> None:
-    saved = set(files) & _kept_in(folder) if files and folder is not None else set()
-    if saved and folder is not None:
-        names = ", ".join(map(printable, sorted(saved)))
-        say(f"with the files {names}: `codeact export {short_run_name(folder)} --files FOLDER` writes them")
-    if gone := sorted(set(files) - saved):
-        say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
-
-
-def _kept_in(save: Path) -> set[str]:
-    from autogen_codeact.runs import RunError, kept_files, load_run  # noqa: PLC0415 - as above
-
-    try:
-        return set(kept_files(load_run(save)))
-    except RunError:  # there is no log, of which the user has been told
-        return set()
 
 
 def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,19 @@ import typer
 from autogen_codeact.cli.command import option
 
 if TYPE_CHECKING:
-    from codeact_sandbox.types.docker_hosts import DockerHost
+    pass
 
 MEMORY_BESIDE_DISK = "1g"
-_HOSTS_HELP = "JSON file with a list of Docker engines, also with TLS files (docs/scaling.md)."
 _option = partial(option, rich_help_panel="Sandbox")
 
-Kind = Literal["auto", "docker", "bubblewrap", "none"]
+Kind = Literal["auto", "docker", "bubblewrap"]
 KindOption = Annotated[
     Kind,
     typer.Option(
         "--sandbox",
         rich_help_panel="Sandbox",
         metavar="KIND",
-        help="auto, docker, bubblewrap, or none. auto: Docker if an engine answers, else bubblewrap. "
-        "none: directly on this machine, without any protection; for `run` and `exec` only.",
+        help="auto, docker or bubblewrap. auto: Docker if an engine answers, else bubblewrap.",
     ),
 ]
 ImageOption = Annotated[
@@ -41,35 +39,6 @@ ImageOption = Annotated[
         help="Docker image, instead of the one that `codeact image build` makes.",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Which Docker engines the user chose, for a command without a sandbox of its own."""
-
-    hosts: list[str] | None = option(
-        None,
-        "--host",
-        metavar="URL",
-        help="Docker engine, such as tcp://a:2375, in place of the one that `docker` uses; can be repeated.",
-    )
-    hosts_file: Path | None = option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
-
-    def engines(self) -> Sequence[DockerHost | None]:
-        """Return them; None alone for the engine that `docker` would use. Raises `CommandError` if one is invalid."""
-        from autogen_codeact.cli.exit import CommandError
-        from codeact_sandbox.types.docker_hosts import parse_hosts
-
-        try:
-            return parse_hosts(_engines(self.hosts, self.hosts_file)) or (None,)
-        except (TypeError, ValueError) as error:
-            raise CommandError(str(error)) from error
-
-
-def _engines(hosts: Sequence[Any] | None, file: Path | None) -> list[Any]:
-    from codeact_sandbox.types.docker_hosts import read_hosts
-
-    return [*(hosts or ()), *(read_hosts(file) if file is not None else ())]
 
 
 @dataclass(frozen=True)
@@ -133,30 +102,21 @@ class SandboxChoice:
         help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
         "Can be repeated.",
     )
-    hosts: list[str] | None = _option(
-        None,
-        "--host",
-        metavar="URL",
-        help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
-    )
-    hosts_file: Path | None = _option(None, "--hosts", metavar="FILE", help=_HOSTS_HELP)
     others: list[str] | None = _option(
         None,
         "--option",
         metavar="NAME=VALUE",
-        help="Any other option, such as preload=numpy or cpus=2; can be repeated.",
+        help="Any other option, such as preload=numpy, cpus=2 or hosts=tcp://a:2375; can be repeated.",
     )
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""
-        from codeact_sandbox.types.option_parsing import merge_options
+        from codeact_sandbox.types.limits import Limits, parse_size
         from codeact_sandbox.types.option_texts import parse_texts
 
-        mode = self.mode or ("process" if self.kind == "none" else "session")
-        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": mode}
-        if self.kind != "none":
-            # The folder is the user's: what the code made belongs there, the code itself does not.
-            options["delete_tmp_files"] = True
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode or "session"}
+        # The folder is the user's: what the code made belongs there, the code itself does not.
+        options["delete_tmp_files"] = True
         options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
         options |= parse_texts(self.others or ())
         for name in ("allow_domains", "packages", "data"):
@@ -164,37 +124,14 @@ class SandboxChoice:
                 options[name] = [*options.get(name, ()), *value]
         if self.allow_pip:
             options["allow_pip"] = True
-        if engines := _engines(self.hosts, self.hosts_file):
-            options["hosts"] = [*options.get("hosts", ()), *engines]
-        if self.memory is not None or self.disk is not None:
-            options = merge_options(options, {"limits": self._limits(options)})
+        if self.memory is not None:
+            options["memory"] = self.memory
+        if self.disk is not None:
+            beside = parse_size(self.disk) + parse_size(MEMORY_BESIDE_DISK)
+            options = {"memory": max(beside, Limits().memory_bytes), **options, "workspace": self.disk}
         if self.environment:
             options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
         return options
-
-    def _limits(self, options: Mapping[str, Any]) -> Any:
-        from codeact_sandbox.types.limits import Limits, parse_size
-        from codeact_sandbox.types.option_parsing import parse_options
-        from codeact_sandbox.types.options import WRONG_LIMITS
-
-        others = options.get("limits")
-        if others is not None and not isinstance(others, Limits):
-            raise TypeError(WRONG_LIMITS.format(others))
-        values = others.model_dump(include=others.model_fields_set) if others is not None else {}
-        values |= {name: options[name] for name in Limits.model_fields if name in options}
-        if self.memory is not None:
-            values["memory"] = self.memory
-        if self.disk is not None:
-            values["workspace"] = self.disk
-            disk = parse_size(self.disk)
-            if values.get("memory") is None:
-                values["memory"] = max(disk + parse_size(MEMORY_BESIDE_DISK), Limits().memory_bytes)
-            elif disk >= parse_size(values["memory"]):
-                raise ValueError(
-                    f"--disk {self.disk} needs more than memory={values['memory']!r}: files in the workspace count as memory. "
-                    "Leave the memory out, or give more"
-                )
-        return parse_options(Limits, values)
 
 
 def _as_mapping(environment: Any) -> Mapping[str, str]:

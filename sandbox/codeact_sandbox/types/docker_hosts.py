@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -183,31 +182,6 @@ def _parse_host(value: Any) -> DockerHost:
         own = first["type"] == "value_error"
         place = ".".join(map(str, first["loc"]))
         raise ValueError(str(first["ctx"]["error"]) if own else f"hosts: {place}: {first['msg']}") from None
-
-
-def read_hosts(path: Path) -> list[dict[str, Any] | str]:
-    """Read a JSON file with a list of engines: addresses, or objects with the fields of `DockerHost`."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-        entries = json.loads(text) if len(text) <= MAX_FILE_BYTES else None
-    except OSError as error:
-        raise ValueError(f"the file of engines {path} can't be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the file of engines {path} is not JSON: {error}") from None
-    if not isinstance(entries, list) or not entries or not all(isinstance(each, str | dict) for each in entries):
-        example = '["unix:///var/run/docker.sock", {"url": "tcp://a:2376", "tls": "folder-of-its-pem-files"}]'
-        raise ValueError(f"the file of engines {path} must have a list such as {example}")
-    return [
-        {**each, "tls": _below(path.parent, each.get("tls"))} if isinstance(each, dict) else each for each in entries
-    ]
-
-
-def _below(folder: Path, tls: Any) -> Any:
-    """Return the TLS files of an engine with paths relative to a folder."""
-    if isinstance(tls, dict):
-        return {name: _below(folder, file) for name, file in tls.items()}
-    return str(folder / Path(tls).expanduser()) if isinstance(tls, str) else tls
 
 
 def dump_hosts(hosts: Iterable[DockerHost]) -> list[dict[str, Any]]:
