@@ -16,18 +16,10 @@ agent_option = partial(option, rich_help_panel="Agent")
 class AgentChoice:
     """The options of an agent."""
 
-    retries: int | None = agent_option(
-        None, min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"
-    )
-    team: bool = agent_option(
-        False, "--team", help="Two agents: one writes code, the other runs it, until the task is done."
-    )
-    act: bool = agent_option(
-        False, "--act", help="One agent that works in steps, whose code sees the variables of earlier ones."
-    )
-    steps: int | None = agent_option(
-        None, min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20"
-    )
+    retries: int | None = agent_option(None, min=0, metavar="N", help="Most repairs of failed code.", show_default="3")
+    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
+    act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
+    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
 
     def check(self, sandbox: SandboxChoice) -> None:
         """Raise a `CommandError` if the options do not fit together."""

@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 from autogen_codeact.batch.errors import BatchBudgetError
@@ -28,14 +28,12 @@ from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_jo
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.models import advice_for, without_secrets
+from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import Kind
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
-SAME_ERRORS = 10
-"""Tasks that all fail with the same error at the beginning, after which the batch stops."""
 AGAIN = "the same command goes on from here"
 
 
@@ -69,10 +67,10 @@ class _Running:
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None
-        self._total: int | None = None
+        self._total = 0
         self._taken = 0
         self._finishing = False
-        self._same = _SameError()
+        self._errors = set[str]()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
@@ -99,9 +97,8 @@ class _Running:
             if self._writer is not None:
                 await stack.enter_async_context(self._writer)
             self._maker.open()
-            await self._tasks.check()
-            counting = asyncio.create_task(self._count())
-            stack.push_async_callback(_cancelled, counting)
+            # What is wrong with the file as a whole is said before anything is started.
+            self._total = await self._tasks.count(self._settings.repeat)
             kind = await self._choose_sandbox()
             try:
                 spent = await self._follow(kind)
@@ -125,10 +122,6 @@ class _Running:
         self._display.stage("starting the first sandbox")
         async with started(self._job.sandbox) as executor:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
-
-    async def _count(self) -> None:
-        with suppress(Exception):  # the batch itself meets it, too
-            self._total = await self._tasks.count(self._settings.repeat)
 
     async def _follow(self, kind: Kind) -> str | None:
         options = self._job.sandbox.options()
@@ -159,14 +152,12 @@ class _Running:
         self._taken += 1
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
-        self._same.add(row)
-        if self._same.is_shared and not self._job.keep_going and self._batch is not None:
-            self._batch.stop()
+        self._errors.add(row.error_class or "")
 
     def _counts(self) -> BatchCounts:
         assert self._batch is not None
         counts = self._batch.counts
-        if counts.total is not None or self._total is None:
+        if counts.total is not None:
             return counts
         left = max(0, self._total - counts.done)
         rate = counts.tasks_per_minute
@@ -175,8 +166,6 @@ class _Running:
     async def _sum_up(self, spent: str | None) -> int:
         job = self._job
         self._display.close()
-        if self._same.is_shared and not job.keep_going:
-            raise CommandError(self._shared_error())
         assert self._batch is not None
         counts, ended = self._counts(), self._batch.ended
         if ended == "stopped" and counts.done == counts.total and not counts.failed:
@@ -195,45 +184,7 @@ class _Running:
         if ended == "stopped":
             say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
             return EXIT_INTERRUPTED
-        if self._same.rows and self._same.of_all and (advice := advice_for(self._same.error_class, job.model)):
+        advice = advice_for(self._errors.pop(), job.model) if len(self._errors) == 1 else None
+        if advice is not None:
             say(f"{advice} Then {AGAIN}")
         return EXIT_FAILED if summary.failed or summary.invalid else 0
-
-    def _shared_error(self) -> str:
-        error = without_secrets(self._same.text, self._job.model)
-        advice = advice_for(self._same.error_class, self._job.model)
-        return (
-            f"The first {SAME_ERRORS} tasks have all failed with the same error, so no further one was begun. {error}"
-            f"{f' {advice}' if advice else ''} Then {AGAIN}; with --keep-going it goes on in any case."
-        )
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-@dataclass
-class _SameError:
-    """Finds out whether all rows of a command have failed with the same error."""
-
-    rows: int = 0
-    of_all: bool = True
-    error_class: str = ""
-    text: str = ""
-
-    def add(self, row: Row) -> None:
-        """Take the next row into account."""
-        if row.outcome == "invalid":  # such a task has not begun
-            return
-        error_class = row.error_class or ""
-        self.of_all = self.of_all and row.outcome == "failed" and error_class in (self.error_class or error_class,)
-        self.rows += 1
-        self.error_class = error_class
-        self.text = " ".join(f"{error_class}: {row.error}".split())[:600].rstrip(".") + "."
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are enough of them to stop the batch."""
-        return self.of_all and self.rows >= SAME_ERRORS

@@ -27,10 +27,7 @@ from codeact_sandbox.types.formatting import format_count, format_percent
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""
 LINE_S = 60.0
-"""Without a terminal: seconds between two lines, unless more of the batch has been done than `LINE_PART`."""
-LINE_PART = 0.1
-SHORTEST_S = 2.0
-"""Without a terminal: seconds between two lines at least."""
+"""Without a terminal: seconds between two lines."""
 MAX_FAILURES = 50
 """Failed attempts that get a line; the others are counted."""
 MAX_LINE = 300
@@ -56,7 +53,6 @@ class BatchDisplay:
         self._messages: deque[str] = deque()
         self._failures = 0
         self._written = time.monotonic()
-        self._done: int | None = None
         self._ending = False
         self._stage = ""
 
@@ -115,11 +111,8 @@ class BatchDisplay:
         return ", ".join(parts)
 
     def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
-        self._done = counts.done if self._done is None else self._done
-        passed = time.monotonic() - self._written
-        part = (counts.done - self._done) / counts.total if counts.total else 0.0
-        if passed >= SHORTEST_S and (passed >= LINE_S or part >= LINE_PART) and counts.done != counts.total:
-            self._written, self._done = time.monotonic(), counts.done
+        if time.monotonic() - self._written >= LINE_S and counts.done != counts.total:
+            self._written = time.monotonic()
             say(", ".join(parts))
 
 
@@ -178,26 +171,17 @@ def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_
 def print_summary(summary: Summary, folder: Path) -> None:
     """Print the summary of a batch in a few lines."""
     terminal = Terminal()
-    for line in summary_lines(summary):
-        terminal.line(line)
-    terminal.line(f"results: {folder / 'results.jsonl'}")
-    terminal.line(f"`codeact batch report {folder}` says more")
-
-
-def summary_lines(summary: Summary) -> list[str]:
-    """Return the summary of a batch in a few lines."""
     outcomes = ", ".join(f"{number:,} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
     repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
-    lines = [f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
+    terminal.line(f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}")
     if summary.checked:
         percent = format_percent(summary.passed / summary.checked)
-        lines.append(f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})")
+        terminal.line(f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})")
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
-        lines.append(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
-    if summary.errors:
-        lines.append("errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items()))
-    return lines
+        terminal.line(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
+    terminal.line(f"results: {folder / 'results.jsonl'}")
+    terminal.line(f"`codeact batch report {folder}` says more")
 
 
 class OutputClosed(Exception):

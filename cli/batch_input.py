@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +22,7 @@ from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings, Prices
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
 from autogen_codeact.cli.agent_choice import AgentChoice
-from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS, make_agent
+from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
@@ -31,13 +31,16 @@ from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_RARE = {
-    **{name: name for name in ("attempts", "max_sandboxes", "model_calls_per_minute", "tasks_per_minute")},
-    "max_seconds": "max_seconds",
-    "task_timeout": "task_timeout",
-    "backoff": "backoff_s",
-}
-"""Settings that are given with `--option`, and their names in `BatchSettings`."""
+_BY_OPTION = (
+    "attempts",
+    "backoff",
+    "max_sandboxes",
+    "max_seconds",
+    "model_calls_per_minute",
+    "task_timeout",
+    "tasks_per_minute",
+)
+"""Settings that are given with `--option`."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -51,7 +54,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
     others = []
     for text in job.sandbox.others or ():
         name, equals, value = text.partition("=")
-        if equals and (name in _RARE or name == "sandbox_uses"):
+        if equals and name in (*_BY_OPTION, "sandbox_uses"):
             rare[name] = value
         else:
             others.append(text)
@@ -66,12 +69,12 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
                 "prices": _prices(job.price),
-                **{_RARE[name]: value for name, value in rare.items()},
+                **{"backoff_s" if name == "backoff" else name: value for name, value in rare.items()},
             }
         )
     except ValidationError as error:
-        names = {field: f"--option {name}" for name, field in _RARE.items()}
-        wrong = [(str(each["loc"][0]), each["msg"]) for each in error.errors()]
+        wrong = [(str(each["loc"][0]).removesuffix("_s"), each["msg"]) for each in error.errors()]
+        names = {name: f"--option {name}" for name in _BY_OPTION}
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
     return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
@@ -98,11 +101,6 @@ class ChosenTasks:
     def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
         self._source, self._limit = source, limit
         self._check = _default_check(check) if check is not None else None
-
-    async def check(self) -> None:
-        """Read the first task, so that what is wrong with the file as a whole is said before anything is started."""
-        async with aclosing(self._read()) as tasks:
-            await anext(tasks, None)
 
     async def count(self, repeat: int) -> int:
         """Return how many there are, each repetition counted."""
@@ -137,12 +135,7 @@ def _default_check(text: str) -> Check:
         raise CommandError(
             f"--check {text}: give {', '.join(COMPARING)}, or a file of Python code whose name ends in .py."
         )
-    try:
-        return Check(kind="python", code=Path(text).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise CommandError(f"--check {text} can't be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"--check {text} is not UTF-8 text.") from error
+    return Check(kind="python", code=read_file(text))
 
 
 def describe_job(job: BatchJob) -> dict[str, Any]:
@@ -150,13 +143,9 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
     agent, model = job.agent, job.model
     described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
     if model.is_file:
-        described["content of the model's file"] = _hash_file(Path(model.spec.removeprefix(REPLAY)))
-    described["--team"], described["--act"] = agent.team, agent.act
-    if agent.act:
-        described["--steps"] = DEFAULT_STEPS if agent.steps is None else agent.steps
-    elif not agent.team:
-        described["--retries"] = DEFAULT_RETRIES if agent.retries is None else agent.retries
-    described["--check"] = _check(job.check)
+        described["content of the model's file"] = _hash(read_file(model.spec.removeprefix(REPLAY)))
+    described |= {f"--{name}": value for name, value in vars(agent).items()}
+    described["--check"] = _hash(read_file(job.check)) if job.check and job.check.endswith(".py") else job.check
     return described | _sandbox(job)
 
 
@@ -164,32 +153,18 @@ def _sandbox(job: BatchJob) -> dict[str, Any]:
     names = {"kind": "--sandbox", "packages": "--package", "allow_domains": "--allow-domain", "others": "--option"}
     names["environment"] = "--env"
     found = {}
-    for each in fields(job.sandbox):
-        value = getattr(job.sandbox, each.name)
-        if value is None or value in ((), []):
-            continue
-        if isinstance(value, (list, tuple)):
-            texts = map(str, value)
-            hashed = each.name in ("others", "environment")
-            value = [_hash(text.encode()) if hashed and "=" in text else text for text in texts]
-        name = names.get(each.name, f"--{each.name.replace('_', '-')}")
-        found[name] = value if isinstance(value, (bool, int, float, list)) else str(value)
+    for field, value in vars(job.sandbox).items():
+        shown: Any = value if isinstance(value, bool | int | float) else str(value)
+        if isinstance(value, list | tuple):
+            texts = (str(each) for each in value if not str(each).startswith("hosts="))
+            shown = [_hash(text) if "=" in text else text for text in texts]
+        if value is not None and shown != []:
+            found[names.get(field, f"--{field.replace('_', '-')}")] = shown
     return found
 
 
-def _check(check: str | None) -> str | None:
-    return _hash_file(Path(check)) if check is not None and check.endswith(".py") else check
-
-
-def _hash_file(path: Path) -> str | None:
-    try:
-        return _hash(path.read_bytes())
-    except OSError:  # whoever uses it says what is wrong
-        return None
-
-
-def _hash(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+def _hash(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class AgentMaker:

@@ -30,7 +30,6 @@ from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.runs.writer import LogLocked
 from codeact_sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
@@ -61,11 +60,9 @@ class Chat:
     async def run(self) -> int:
         """Run the chat until the user leaves; return the exit status."""
         job = self._job
-        plan = (
-            await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
-            if job.resume is not None
-            else None
-        )
+        plan = None
+        if job.resume is not None:
+            plan = await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
         self._reader = reader = open_reader()
         terminal = Terminal()
         async with opened(job, plan) as target:
@@ -79,7 +76,7 @@ class Chat:
             try:
                 await self._show_page(turns)
                 await self._greet(terminal, plan, turns)
-                status = await self._talk(reader, turns, Commands(turns, terminal, job))
+                status = await self._talk(reader, turns, Commands(turns, terminal))
                 cancelled = status != 0
             finally:
                 await conversation.close(cancelled=cancelled)
@@ -91,15 +88,12 @@ class Chat:
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
         if plan is None:
             return RecordedConversation(target, self._job.save)  # type: ignore[arg-type]
-        try:
-            return await RecordedConversation.resume(
-                plan,
-                target,  # type: ignore[arg-type]
-                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
-                on_rebuild=say_rebuilding,
-            )
-        except LogLocked as error:
-            raise CommandError(str(error)) from error
+        return await RecordedConversation.resume(
+            plan,
+            target,  # type: ignore[arg-type]
+            rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
+            on_rebuild=say_rebuilding,
+        )
 
     async def _greet(self, terminal: Terminal, plan: Plan | None, turns: Turns) -> None:
         names = ", ".join(model_names(turns.conversation.target)) or "no model"

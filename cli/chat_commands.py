@@ -8,7 +8,6 @@ from pathlib import Path
 
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.terminal import Terminal, format_size
@@ -40,10 +39,8 @@ _KEYS = (
 class Commands:
     """Runs commands."""
 
-    def __init__(self, turns: Turns, terminal: Terminal, job: ChatJob) -> None:
-        self._turns = turns
-        self._terminal = terminal
-        self._job = job
+    def __init__(self, turns: Turns, terminal: Terminal) -> None:
+        self._turns, self._terminal = turns, terminal
 
     async def run(self, text: str) -> bool:
         """Run a command; return whether the chat ends."""

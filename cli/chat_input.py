@@ -8,7 +8,6 @@ import sys
 import termios
 import threading
 from contextlib import suppress
-from typing import Protocol
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.output import can_erase, printable, unfiltered
@@ -28,32 +27,17 @@ class Interrupted(Exception):
     """Ctrl-C was pressed while a line was typed."""
 
 
-class Reader(Protocol):
-    """Reads messages and answers of the user."""
-
-    async def message(self) -> str:
-        """Show the prompt and return what was typed; raise `EOFError` at the end, `Interrupted` after Ctrl-C."""
-        ...
-
-    async def answer(self, question: str) -> str:
-        """Ask a question and return the line that was typed after it was shown; errors as of `message`."""
-        ...
-
-    def interrupt(self) -> bool:
-        """End the present `message` or `answer` with `Interrupted`; return whether there was one."""
-        ...
-
-
 def open_reader() -> Reader:
     """Return the editor of this terminal, or a reader of lines."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not (on_terminal and can_erase()):
-        return LineReader()
-    return PromptReader()
+    return PromptReader() if on_terminal and can_erase() else LineReader()
 
 
 class LineReader:
-    """Reads lines from a pipe, a file or a simple terminal: each is a message or an answer."""
+    """Reads lines from a pipe, a file or a simple terminal: each is a message or an answer.
+
+    The methods raise `EOFError` at the end, and `Interrupted` after Ctrl-C.
+    """
 
     def __init__(self) -> None:
         # Not `sys.stdin`: its lock, which a waiting thread would hold at the end of the process, ends that with an error.
@@ -141,6 +125,9 @@ class PromptReader:
             return False
         self._asking.app.exit(exception=Interrupted())
         return True
+
+
+Reader = LineReader | PromptReader
 
 
 def _new_session() -> PromptSession[str]:

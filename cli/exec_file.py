@@ -1,4 +1,4 @@
-"""`codeact exec`: run the code of a markdown file, a script or a notebook."""
+"""`codeact exec`: run the code of a markdown file or a script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.recording import parse_json
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
@@ -32,7 +31,6 @@ from codeact_sandbox.types.languages import find_language
 from codeact_sandbox.types.paths import WORKSPACE
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
-NOTEBOOK = ".ipynb"
 FOLDER = "codeact-files"
 
 
@@ -51,7 +49,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
-                terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
+                terminal.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             try:
                 result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
@@ -113,7 +111,6 @@ def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[s
         "index": index,
         "language": block.language,
         "line": block.line,
-        **({"cell": block.cell} if block.cell is not None else {}),
         **{name: getattr(result, name) for name in fields},
         "error": asdict(result.error) if result.error is not None else None,
         "artifacts": files,
@@ -126,7 +123,7 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
-        position = f" at {block.position(name, result.error.line)}"
+        position = f" at {name}:{block.line + result.error.line - 1}"
     terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()
 
@@ -138,9 +135,7 @@ class CodeInFile:
     language: str
     code: str
     line: int = 1
-    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
-    cell: int | None = None
-    """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
+    """The line of the file at which it begins; counted from 1."""
     script: bool = False
     """Whether it is all of a script."""
 
@@ -150,35 +145,20 @@ class CodeInFile:
         language = find_language(self.language) if self.script else None
         return f"{WORKSPACE}/{default_filename(self.code, language)}" if language is not None else None
 
-    @property
-    def place(self) -> str:
-        """Where it is in the file."""
-        return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
-
-    def position(self, file: str, line: int) -> str:
-        """Return a line of the code as a position in the file."""
-        if self.cell is not None:
-            return f"{file}, cell {self.cell}, line {line}"
-        return f"{file}:{self.line + line - 1}"
-
 
 def read_code(file: str) -> list[CodeInFile]:
     """Read the code of a file."""
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
     text = _read(file)
-    if kind in SCRIPTS:
-        found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
-    elif kind == NOTEBOOK:
-        found = _cells(text, name)
-    else:
-        found = _blocks(text, name)
+    script = CodeInFile(SCRIPTS.get(kind, ""), text, script=True)
+    found = _blocks(text, name) if kind not in SCRIPTS else [script] if text.strip() else []
     if not found:
         hint = (
-            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts, and "
-            f"{NOTEBOOK} a notebook; all others are read as markdown."
+            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts; all "
+            "others are read as markdown."
         )
-        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in (*SCRIPTS, NOTEBOOK) else ''}")
+        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in SCRIPTS else ''}")
     return found
 
 
@@ -216,28 +196,6 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
             continue
         say(f"{name}:{block.line}: skipped, {reason}")
     return chosen
-
-
-def _cells(text: str, name: str) -> list[CodeInFile]:
-    try:
-        notebook = parse_json(text, name)
-        cells = notebook["cells"]
-        sources = [(cell["cell_type"], cell["source"]) for cell in cells]
-    except (KeyError, TypeError):
-        raise CommandError(
-            f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
-        ) from None
-    metadata = notebook.get("metadata") or {}
-    kernel = (metadata.get("kernelspec") or {}).get("language") or (metadata.get("language_info") or {}).get("name")
-    language = str(kernel or "python").lower()
-    if find_language(language) is None:
-        raise CommandError(f"{name}: {language} is not a language that the sandbox runs")
-    codes = [
-        (number, "".join(map(str, source)) if isinstance(source, list) else str(source))
-        for number, (kind, source) in enumerate(sources, 1)
-        if kind == "code"
-    ]
-    return [CodeInFile(language, code, cell=number) for number, code in codes if code.strip()]
 
 
 class SavedFiles:

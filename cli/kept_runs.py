@@ -21,7 +21,7 @@ from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.run_names import run_name, short_run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import LogLocked, Run, RunFileError, export_files, kept_files, list_runs, load_run
+from autogen_codeact.runs import Run, RunFileError, export_files, kept_files, list_runs, load_run
 from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
@@ -74,11 +74,7 @@ def choose_run_folder(task: str) -> Path | None:
 def check_folder(folder: Path) -> None:
     """Refuse a folder with something in it before the model is asked."""
     try:
-        used = any(folder.iterdir())
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+        used = folder.exists() and any(folder.iterdir())
     except OSError as error:
         raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
     if used:
@@ -126,15 +122,7 @@ def remove_oldest(run: Path, max_size: int) -> None:
     thread.join(PRUNE_S)
     if removed:
         runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
-        say(f"removed the {runs}: more than {format_limit(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
-
-
-def format_limit(size: int) -> str:
-    """Format a limit: "2 GB", "512 MB"; powers of 1024, as in options."""
-    for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return format_count(size, "byte")
+        say(f"removed the {runs}: more than {format_size(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
 
 
 def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
@@ -163,10 +151,9 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
             print_json(_to_object(each))
     elif runs:
         _print_table(list(map(_row, runs)))
-    elif not found and folder is None:
-        say(f"no runs in {printable(str(runs_folder()))}: `codeact run` keeps its run there")
     elif not found:
-        say(f"no runs in {printable(str(folder))}: `codeact run --save {printable(str(folder))}/NAME` keeps one")
+        place = printable(str(folder or runs_folder()))
+        say(f"no runs in {place}: `codeact run{f' --save {place}/NAME' if folder else ''}` keeps one there")
     for each in unreadable:
         say(each.reason)
     return 1 if unreadable else 0
@@ -177,7 +164,7 @@ def adopt(run: str) -> int:
     path = find_run(run)
     try:
         adopt_run(path)
-    except (LogLocked, OSError) as error:
+    except OSError as error:
         raise CommandError(f"{path} can't be adopted: {error}") from error
     say(f"{printable(str(path))} is one of your own runs now")
     return 0

@@ -23,14 +23,7 @@ MAX_SHOWN = 5
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Args:
-        name: What was checked.
-        status: `lack` if something necessary is missing or wrong, `note` if it is only good to know.
-        detail: What was found.
-        advice: What to do; may be empty.
-    """
+    """The result of one check: `lack` if something necessary is missing or wrong, `note` if it is only good to know."""
 
     name: str
     status: Status
@@ -60,10 +53,8 @@ def check_leftovers() -> Check:
     if len(items) > MAX_SHOWN:
         shown.append(f"and {len(items) - MAX_SHOWN} more")
     orphans = sum(item.orphan for item in items)
-    advice = [f"`codeact clean` removes {orphans} of {len(items)}"] if orphans else []
-    if orphans < len(items):
-        advice.append(f"`codeact clean --all` removes {'the others' if orphans else 'them'}, if nobody else uses them")
-    return Check("leftovers", "note", "; ".join(shown), ", ".join(advice) + ".")
+    advice = f"`codeact clean` removes {orphans} of {len(items)}; --all removes all of them, if nobody else uses them."
+    return Check("leftovers", "note", "; ".join(shown), advice)
 
 
 def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:

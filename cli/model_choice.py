@@ -26,11 +26,9 @@ ModelTimeoutOption = Annotated[
     float,
     typer.Option(
         "--model-timeout",
-        rich_help_panel="Model",
         metavar="SECONDS",
-        help="End the run if the model's server sends nothing for this time. With --stream each piece of the answer counts, else "
-        "only the whole answer does.",
-        show_default="120",
+        rich_help_panel="Model",
+        help="Longest wait for an answer, or with --stream for a piece.",
     ),
 ]
 
@@ -124,18 +122,11 @@ class ModelChoice:
         "`codeact models` lists them.",
         show_default=False,
     )
-    base_url: str | None = _option(
-        None, metavar="URL", help="Another server that speaks OpenAI's format, such as http://localhost:8000/v1."
-    )
+    base_url: str | None = _option(None, metavar="URL", help="A server with OpenAI's format: http://localhost:8000/v1.")
     api_key_env: str | None = _option(
-        None,
-        metavar="VAR",
-        help="Environment variable with the key.",
-        show_default="OPENAI_API_KEY, or that of the prefix",
+        None, metavar="VAR", help="Variable with the key.", show_default="OPENAI_API_KEY, or that of the prefix"
     )
-    untrusted: bool = _option(
-        False, "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
-    )
+    untrusted: bool = _option(False, "--untrusted", help="Refuse what needs trust in FILE.json: a server, a key, …")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
     context: int | None = _option(
         None, metavar="TOKENS", help="With local or gguf:FILE: tokens of a request and its answer.", show_default="8192"

@@ -1,4 +1,4 @@
-"""Asks servers of models which models they have: for `codeact models` and `codeact doctor`."""
+"""`codeact models`: asks servers of models which models they have."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class Progress:
 
 
 class _Watcher:
-    """Shows the blocks of a sandbox, and their calls to host tools."""
+    """Shows the blocks of a sandbox."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -185,7 +185,7 @@ class _Watcher:
     def _ignore(self, event: Any) -> None:
         pass
 
-    sandbox_started = sandbox_stopped = _ignore
+    sandbox_started = sandbox_stopped = call_started = call_finished = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
         self._blocks += 1
@@ -195,13 +195,6 @@ class _Watcher:
     def block_finished(self, event: observers.BlockFinished) -> None:
         self.running = False
         self._progress.set(THINKING, again=True)
-
-    def call_started(self, event: observers.CallIntent) -> None:
-        self._progress.set(f"block {self._blocks} calls {event.name}", " for ", again=True)
-
-    def call_finished(self, event: observers.CallFinished) -> None:
-        if self.running:
-            self._progress.set(f"running block {self._blocks}", " for ")
 
 
 def format_seconds(seconds: int) -> str:

@@ -4,18 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from autogen_codeact.cli.command import option
-
-if TYPE_CHECKING:
-    pass
 
 MEMORY_BESIDE_DISK = "1g"
 _option = partial(option, rich_help_panel="Sandbox")
@@ -24,20 +20,12 @@ Kind = Literal["auto", "docker", "bubblewrap"]
 KindOption = Annotated[
     Kind,
     typer.Option(
-        "--sandbox",
-        rich_help_panel="Sandbox",
-        metavar="KIND",
-        help="auto, docker or bubblewrap. auto: Docker if an engine answers, else bubblewrap.",
+        "--sandbox", rich_help_panel="Sandbox", metavar="KIND", help="docker, bubblewrap, or auto: what works."
     ),
 ]
 ImageOption = Annotated[
     str | None,
-    typer.Option(
-        "--image",
-        rich_help_panel="Sandbox",
-        metavar="IMAGE",
-        help="Docker image, instead of the one that `codeact image build` makes.",
-    ),
+    typer.Option("--image", rich_help_panel="Sandbox", metavar="IMAGE", help="Image for Docker, in place of our own."),
 ]
 
 
@@ -57,25 +45,17 @@ class SandboxChoice:
     work_dir: Path | None = _option(
         None,
         metavar="FOLDER",
-        help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
+        help="Folder whose files are copied into the sandbox; what the code writes is copied back.",
     )
-    data: list[Path] | None = _option(
-        None, metavar="PATH", help="File or folder that the code can read in /data; can be repeated."
-    )
+    data: list[Path] | None = _option(None, metavar="PATH", help="What the code can read in /data; can be repeated.")
     packages: list[str] | None = _option(
         None, "--package", metavar="NAME", help="Python package for the sandbox, as 'polars>=1'; can be repeated."
     )
     memory: str | None = _option(
-        None,
-        metavar="SIZE",
-        help="Memory of the sandbox, such as 2g; its files count.",
-        show_default="a quarter of the machine's, at most 4g",
+        None, metavar="SIZE", help="Memory, with its files.", show_default="a quarter of the machine's, at most 4g"
     )
     disk: str | None = _option(
-        None,
-        metavar="SIZE",
-        help=f"Size of the workspace, such as 4g. Without --memory the sandbox has at least {MEMORY_BESIDE_DISK} beside it.",
-        show_default="256m",
+        None, metavar="SIZE", help="Size of the workspace, beside memory for the code.", show_default="256m"
     )
     network: str | None = _option(
         None,
@@ -87,13 +67,12 @@ class SandboxChoice:
         None,
         "--allow-domain",
         metavar="HOST",
-        help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
+        help="Host that the code may reach, as '*.example.org:443'; can be repeated.",
     )
     allow_pip: bool = _option(
         False,
         "--allow-pip",
-        help="Let the code install packages with pip, although it has no network: this machine fetches them, from where "
-        "its own pip does.",
+        help="Let the code install packages with pip without a network: this machine fetches them.",
     )
     environment: list[str] | None = _option(
         None,
@@ -106,7 +85,7 @@ class SandboxChoice:
         None,
         "--option",
         metavar="NAME=VALUE",
-        help="Any other option, such as preload=numpy, cpus=2 or hosts=tcp://a:2375; can be repeated.",
+        help="Any other option, such as preload=numpy or hosts=tcp://a:2375; repeatable.",
     )
 
     def options(self) -> dict[str, Any]:
@@ -130,13 +109,6 @@ class SandboxChoice:
             beside = parse_size(self.disk) + parse_size(MEMORY_BESIDE_DISK)
             options = {"memory": max(beside, Limits().memory_bytes), **options, "workspace": self.disk}
         if self.environment:
-            options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
+            pairs = (text.partition("=") for text in self.environment)
+            options["environment"] = {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}
         return options
-
-
-def _as_mapping(environment: Any) -> Mapping[str, str]:
-    """Return variables as a mapping: a name alone refers to the variable of this process."""
-    if isinstance(environment, Mapping):
-        return environment
-    pairs = (str(text).partition("=") for text in environment or ())
-    return {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}

@@ -1,7 +1,6 @@
 """Batches in a real Ray cluster of two nodes: spread, lost nodes and workers, limits, and what is left behind."""
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -20,7 +19,6 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.labels import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
-from tests.cli.support import codeact, start, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
 WHOLE_NODE = {"num_cpus": 2}

@@ -34,7 +34,8 @@ _ERASE = "\r\x1b[2K"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ON = re.compile(r"[\nK]on\r\n")
 """Output of a program, at the beginning of a line."""
-PROMPT = "\x1b[0m> "
+PROMPT = re.compile(r"\x1b\[\?2004h[^\n]*?> ")
+"""The prompt, as it is drawn first; when a line has been sent, it is drawn once more."""
 CTRL_C, CTRL_D = "\x03", "\x04"
 ALT_ENTER = "\x1b\r"
 SECONDS = 60
@@ -69,7 +70,7 @@ class Chat:
         state: Path,
         env: Mapping[str, str] | None = None,
         size: tuple[int, int] | None = (40, 120),
-        prompt: str = PROMPT,
+        prompt: Wanted = PROMPT,
         cwd: Path | None = None,
     ) -> None:
         ours, theirs = pty.openpty()
@@ -106,7 +107,7 @@ class Chat:
     def say(self, text: str) -> str:
         """Send a message, and return what came until the next prompt."""
         self.send(f"{text}\r")
-        return self.until_prompt()
+        return self.until_prompt().removeprefix("> ")
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; return the exit status, and what came until then."""

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -136,16 +135,3 @@ def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
     monkeypatch.delenv("GEMINI_API_KEY")
     with pytest.raises(RunError, match=r"^There is no key for gemini-x: set GEMINI_API_KEY, or name another variable"):
         key_for({"model": "gemini-x", "base_url": GEMINI.base_url})
-
-
-def test_another_model_of_the_chat_keeps_the_server_that_was_named():
-    named = ModelChoice("first", base_url="http://127.0.0.1:8000/v1", api_key_env="LLAMA_API_KEY", timeout_s=7)
-    assert named.with_name("openai/second") == replace(named, spec="openai/second")
-    assert named.with_name("replay:x.json") == ModelChoice("replay:x.json", timeout_s=7)
-
-
-def test_another_server_does_not_get_the_key_of_the_first():
-    first = ModelChoice("openai/first", api_key_env="LLAMA_API_KEY")
-    assert first.with_name("gpt-4o").key_variable == "LLAMA_API_KEY"
-    assert first.with_name("anthropic/x").key_variable == "ANTHROPIC_API_KEY"
-    assert ModelChoice("replay:x.json").with_name("gpt-4o").key_variable == "OPENAI_API_KEY"

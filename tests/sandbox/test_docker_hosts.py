@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from codeact_sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
 from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.backends.docker.engine import tls_context
@@ -132,39 +131,6 @@ def test_a_pool_of_other_engines_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in hosts"):
         AsyncSandbox(pool=pool, hosts=["unix:///b"])
     assert AsyncSandbox(pool=pool)._managed.options.hosts == (DockerHost(url="unix:///a"),)
-
-
-class TestEnginesFile:
-    def read(self, folder: Path, text: str) -> Any:
-        path = folder / "hosts.json"
-        path.write_text(text)
-        return SandboxChoice(hosts_file=path).options()["hosts"]
-
-    def test_engines_file_has_addresses_and_objects_with_paths_relative_to_it(self, tmp_path: Path) -> None:
-        entries = [
-            "unix:///run/a",
-            {"url": "tcp://b:1", "tls": "b"},
-            {"url": "tcp://c:1", "tls": {"ca": "c/ca.pem", "verify": False}, "capacity": 2},
-        ]
-        hosts = parse_hosts(self.read(tmp_path, json.dumps(entries)))
-        assert hosts == (
-            DockerHost(url="unix:///run/a"),
-            DockerHost(url="tcp://b:1", tls=tmp_path / "b"),
-            DockerHost(url="tcp://c:1", tls=DockerTLS(ca=tmp_path / "c/ca.pem", verify=False), capacity=2),
-        )
-
-    def test_engines_file_with_other_content_is_refused(self, tmp_path: Path) -> None:
-        for text, complaint in [
-            ("", "is not JSON"),
-            ("[" * 100_000, "is not JSON"),
-            ("{}", "must have a list such as"),
-            ("[]", "must have a list such as"),
-            ("[1]", "must have a list such as"),
-            (" " * (1024 * 1024) + "[]", "must have a list such as"),
-        ]:
-            said = rf"^the file of engines .*hosts\.json {complaint}"
-            with case(text, complaint), pytest.raises(ValueError, match=said):
-                self.read(tmp_path, text)
 
 
 def test_a_tls_socket_is_closed_if_its_connection_is_reset_before_the_handshake() -> None:
