@@ -18,7 +18,6 @@ from codeact_sandbox.leftovers import local_leftovers
 from codeact_sandbox.types.filenames import printable
 
 Status = Literal["ok", "lack", "note"]
-MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,11 @@ def _found() -> Iterator[tuple[list[Leftover], SandboxError | None]]:
 def check_leftovers() -> Check:
     """Report leftovers, for `codeact doctor`."""
     with _found() as (items, _):  # an engine that does not answer is reported by its own check
-        shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
+        orphans = sum(item.orphan for item in items)
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
-    if len(items) > MAX_SHOWN:
-        shown.append(f"and {len(items) - MAX_SHOWN} more")
-    orphans = sum(item.orphan for item in items)
     advice = f"`codeact clean` removes {orphans} of {len(items)}; --all removes all of them, if nobody else uses them."
-    return Check("leftovers", "note", "; ".join(shown), advice)
+    return Check("leftovers", "note", f"{len(items)}; `codeact clean --dry-run` lists them", advice)
 
 
 def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:

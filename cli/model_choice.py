@@ -22,14 +22,9 @@ LOCAL, GGUF = "local", "gguf:"
 """A small model on this machine, and one in a file."""
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
 _option = partial(option, rich_help_panel="Model")
+_TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."
 ModelTimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--model-timeout",
-        metavar="SECONDS",
-        rich_help_panel="Model",
-        help="Longest wait for an answer, or with --stream for a piece.",
-    ),
+    float, typer.Option("--model-timeout", metavar="SECONDS", rich_help_panel="Model", help=_TIMEOUT_HELP)
 ]
 
 
