@@ -30,7 +30,11 @@ REQUIREMENTS = {
     "ours": (),
     "autogen": ("autogen-agentchat", "autogen-ext[docker,openai]"),
     "smol": ("smolagents[openai]",),
+    "llama": ("llama-index-core", "llama-index-llms-openai-like"),
+    "pydantic": ("pydantic-ai-slim[openai]", "pydantic-ai-harness[code-mode]"),
 }
+NEEDS_TOOL_CALLS = ("pydantic",)
+"""Libraries whose code comes in a tool call, for which the small model has no format: its template leaves tools out."""
 TASK_TIMEOUT_S = 180
 MAX_TOKENS = 512
 CONTEXT = 8192
@@ -87,7 +91,7 @@ def measure(options, out):
         address, model = argparse.Namespace(url=options.url, key=os.environ.get(options.key_env, "none")), options.model
     proxy = Proxy(address.url, address.key, MAX_TOKENS)
     solvers = {}
-    for name in options.only or SOLVERS:
+    for name in options.only or [each for each in SOLVERS if options.url or SOLVERS[each] not in NEEDS_TOOL_CALLS]:
         try:
             solvers[name] = Solver(name, proxy.url, model)
         except Missing as missing:

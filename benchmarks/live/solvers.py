@@ -22,6 +22,8 @@ SOLVERS = {
     "ours, CodeAct": "ours",
     "AutoGen": "autogen",
     "smolagents": "smol",
+    "LlamaIndex": "llama",
+    "pydantic-ai": "pydantic",
 }
 
 

@@ -146,8 +146,8 @@ def _say(messages: list[dict[str, Any]]) -> str:
     return f"```python\nx = {_task_of(messages)}\nopen('kept.txt', 'a').write('kept')\n```"
 
 
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
-    """Wait until a condition is true."""
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 300) -> None:
+    """Wait until a condition is true; on a busy core Ray takes minutes to start a worker."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, what

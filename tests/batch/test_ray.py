@@ -20,7 +20,7 @@ from codeact_sandbox.backends.docker.labels import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(900)]
 WHOLE_NODE = {"num_cpus": 2}
 """Options of actors of which each takes a node of the cluster."""
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
@@ -137,9 +138,9 @@ class _Pool(SandboxPool):
         return await super().acquire()
 
     async def _start_one(self) -> RunnerClient:
-        before = _descriptors()
+        before = descriptors()
         client = await super()._start_one()
-        _clients.append((client, client.requests.connection, _descriptors() - before))
+        _clients.append((client, client.requests.connection, descriptors() - before))
         return client
 
 
@@ -282,10 +283,17 @@ def without(found: Found) -> Found:
     }
 
 
-def _descriptors() -> set[str]:
+def descriptors() -> set[str]:
     """What this process has open: numbers, and what they stand for."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
-            found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
+            target = os.readlink(f"/proc/self/fd/{name}")
+            # Of another process it is another one, though it may have the same number.
+            found.add(f"{name} -> {target}{_process_of(name) if target.endswith('[pidfd]') else ''}")
     return found
+
+
+def _process_of(descriptor: str) -> str:
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next((f" {line}" for line in lines if line.startswith("Pid:")), "")

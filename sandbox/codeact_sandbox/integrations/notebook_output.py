@@ -8,16 +8,14 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Sequence
 from uuid import uuid4
 
-from IPython.core.getipython import get_ipython
-from IPython.display import clear_output, publish_display_data
+from IPython.display import publish_display_data
 
 from codeact_sandbox import OutputChunk, Result
-from codeact_sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
+from codeact_sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped
 from codeact_sandbox.types.filenames import printable, printable_text
-from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, written_by_code
+from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
@@ -45,8 +43,6 @@ class CellOutput:
     def __init__(self) -> None:
         self._line_left = 0
         """Characters of the line of a display, which the display replaces, that have not come yet."""
-        self._misplaced = False
-        """Whether the line of a display is shown in addition to the display."""
         self._incomplete = ""
         self._chars = 0
         """Characters of the output that have come."""
@@ -56,23 +52,19 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._add([chunk.display])
-            if chunk.display.output_line and chunk.display.offset is None:
-                self._misplaced = True
-            elif chunk.display.output_line:
+            self._flush()
+            self._show(chunk.display)
+            if chunk.display.output_line and chunk.display.offset is not None:
                 self._line_left += len(chunk.display.output_line) + 1
         elif chunk.text not in (TIMEOUT_LINE, *MEMORY_LINES.values()):
             self._chars += len(chunk.text)
             skipped = min(self._line_left, len(chunk.text))
             self._line_left -= skipped
-            if text := chunk.text[skipped:]:
-                self._add([text])
+            self._text(chunk.text[skipped:])
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
-        if self._misplaced or list(self._shown) != [display.name for display in result.displays]:
-            self._redraw(result)
         self._flush()
         self._remark(result)
         if failed:
@@ -98,22 +90,6 @@ class CellOutput:
     def close(self) -> None:
         """Show what was held back."""
         self._flush()
-
-    def _redraw(self, result: Result) -> None:
-        """Show all again, in its order and without what the code has cleared; a terminal can't."""
-        if hasattr(get_ipython(), "kernel"):
-            clear_output(wait=True)
-            self._incomplete = ""
-            self._shown, self._bytes = {}, 0
-            self._add(interleave(written_by_code(result), result.displays))
-
-    def _add(self, pieces: Sequence[str | Display]) -> None:
-        for piece in pieces:
-            if isinstance(piece, Display):
-                self._flush()
-                self._show(piece)
-            else:
-                self._text(piece)
 
     def _text(self, text: str) -> None:
         text = self._incomplete + text

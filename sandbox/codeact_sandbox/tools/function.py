@@ -190,8 +190,8 @@ class HostTool(StubbedTool):
         ]
         description = inspect.getdoc(_plain(self.function)) or ""
         if self._rich_result is not None:
-            text, word = self._rich_result.text, self._rich_result.word
-            return write_stub(name, parameters, text, description, texts.classes, rich_result=word)
+            text, kind = self._rich_result.text, self._rich_result.kind
+            return write_stub(name, parameters, text, description, texts.classes, rich_result=kind)
         returned = texts.of(result, f"{name}_result") if _RETURN in hints else None
         return write_stub(name, parameters, returned, description, texts.classes)
 
@@ -261,8 +261,8 @@ def _rich_parameter(parameter: inspect.Parameter, rich: RichType) -> Parameter:
         default=None if required else "None" if parameter.default is None else "...",
         values=(None,) if parameter.default is None else (),
         kind=parameter.kind,
-        description="; ".join(filter(None, (rich.note, f"dtype {rich.dtype}" if rich.dtype is not None else ""))),
-        rich=rich.word,
+        description=rich.note,
+        rich=rich.kind,
     )
 
 

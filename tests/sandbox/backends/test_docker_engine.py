@@ -258,20 +258,20 @@ def test_each_failure_names_the_engine_and_a_next_step() -> None:
     cause, host = OSError("the cause"), DockerHost(url="tcp://engine:2376", name="b")
     steps = ("docker_host", "DOCKER_HOST", "systemctl", "usermod", "DOCKER_CERT_PATH", "docker version")
     for failure in EngineFailure:
-        for platform in ("linux", "darwin", "win32", "freebsd14"):
-            text = advice(failure, "tcp://engine:2376", cause, platform=platform)
-            assert "tcp://engine:2376" in text, (failure, text)
-            assert any(step in text for step in steps), (failure, text)
+        text = advice(failure, "tcp://engine:2376", cause)
+        assert "tcp://engine:2376" in text, (failure, text)
+        assert any(step in text for step in steps), (failure, text)
         text = advice(failure, host, cause)
         assert re.search(r"\bb\b", text), (failure, text)
         assert "DOCKER_" not in text, (failure, text)
-    for failure, platform, words in [
-        (EngineFailure.NO_SOCKET, "linux", "systemctl start docker"),
-        (EngineFailure.NO_SOCKET, "darwin", "Docker Desktop"),
-        (EngineFailure.NO_PERMISSION, "linux", "rootless"),
-        (EngineFailure.NO_ANSWER, "linux", "restart"),
+        assert "correct its url" in text, (failure, text)
+    for failure, words in [
+        (EngineFailure.NO_SOCKET, "systemctl start docker"),
+        (EngineFailure.NO_SOCKET, "Docker Desktop"),
+        (EngineFailure.NO_PERMISSION, "rootless"),
+        (EngineFailure.NO_ANSWER, "restart"),
     ]:
-        assert words in advice(failure, "tcp://engine:2376", cause, platform=platform), failure
+        assert words in advice(failure, "tcp://engine:2376", cause), failure
 
 
 def test_exceptions_of_the_sdk_are_converted() -> None:

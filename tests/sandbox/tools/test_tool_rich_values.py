@@ -26,7 +26,7 @@ seen: list[Any] = []
 async def scale(values: numpy.typing.NDArray[numpy.float64], by: float = 2) -> numpy.ndarray:
     """Multiply numbers."""
     seen.append(values)
-    return values * by
+    return (values * by).astype(float)
 
 
 async def big(count: int) -> numpy.ndarray:
@@ -41,9 +41,9 @@ async def summary(table: pandas.DataFrame, other: pandas.DataFrame | None = None
     return table.assign(more=range(len(table)))
 
 
-async def names(tables: dict[str, pandas.DataFrame]) -> list[pandas.Series]:
-    """Return the first columns."""
-    return [table.iloc[:, 0] for table in tables.values()]
+async def same(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the table."""
+    return table
 
 
 async def turn(image: Image.Image) -> Image.Image:
@@ -79,7 +79,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[SandboxCodeExecutor]:
-    tools = [scale, big, summary, names, turn, count_lines, export]
+    tools = [scale, big, summary, same, turn, count_lines, export]
     limits = ToolLimits(file_bytes="8m")
     async with reused.executor(
         DockerCommandLineCodeExecutor, mode="session", tools=tools, tool_limits=limits, timeout=30
@@ -94,11 +94,10 @@ def test_annotations_are_recognised() -> None:
 
     assert text(numpy.ndarray) == text(numpy.typing.NDArray[numpy.int8]) == "numpy.ndarray"
     assert text(pandas.DataFrame | None) == "pandas.DataFrame | None"
-    assert text(list[Path]) == "list[pathlib.Path]"
-    assert text(dict[str, Image.Image]) == "dict[str, PIL.Image.Image]"
-    assert [text(each) for each in (str, list[str], dict[str, int], list, Any, None, Path | str, dict[int, Path])] == [
-        None
-    ] * 8
+    assert [text(each) for each in (str, list[str], dict[str, int], list, Any, None, Path | str)] == [None] * 7
+    for several in (list[Path], dict[str, Image.Image], list[pandas.DataFrame] | None):
+        with case(several), pytest.raises(ValueError, match="give each value a parameter of its own"):
+            rich_type(several)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -124,7 +123,7 @@ async def test_arrays_keep_dtype_and_shape(executor: SandboxCodeExecutor) -> Non
     """
     expected = "float64 [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]] int32 (100000, 2) [199998, 199999] [2.0, 4.0]\n"
     assert await out(executor, code) == expected
-    assert [(each.dtype.str, each.shape) for each in seen[-2:]] == [("<f8", (2, 3)), ("<f8", (2,))]
+    assert [(each.dtype.str, each.shape) for each in seen[-2:]] == [(">f4", (2, 3)), ("<i8", (2,))]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -139,13 +138,13 @@ async def test_tables_keep_their_dtypes(executor: SandboxCodeExecutor) -> None:
         }).set_index("number")
         back = summary(table)
         pd.testing.assert_frame_equal(back.drop(columns="more"), table.astype({"kind": object}))
-        levels = pd.Series([1.5, 2, 3], name=("x", "y"), index=pd.MultiIndex.from_product([["a"], [1, 2, 3]], names=["p", None]))
-        pd.testing.assert_series_equal(names({"one": levels.to_frame()})[0], levels)
+        index = pd.MultiIndex.from_product([["a"], [1, 2, 3]], names=["p", None])
+        levels = pd.DataFrame({("x", "y"): [1.5, 2, 3]}, index=index)
+        pd.testing.assert_frame_equal(same(levels), levels)
         large = summary(pd.concat([table] * 9000))
-        first, second = names({"one": table[["text"]], "two": table[["share"]]})
-        print(len(large), first.tolist(), second.dtype, [n for n in os.listdir("/tmp") if n.startswith(".codeact-value")])
+        print(len(large), large.text[:3].tolist(), [n for n in os.listdir("/tmp") if n.startswith(".codeact-value")])
     """
-    assert await out(executor, code) == "27000 ['a', None, 'ü'] float64 []\n"
+    assert await out(executor, code) == "27000 ['a', None, 'ü'] []\n"
     types = {name: str(dtype) for name, dtype in seen[-2].dtypes.items()}
     assert types == {
         "text": "object",
@@ -198,7 +197,6 @@ async def test_a_returned_file_of_work_dir_keeps_its_path(executor: SandboxCodeE
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: SandboxCodeExecutor) -> None:
     for call, error in [
-        ("scale(np.array(['a']))", "TypeError: values: must be an array of float64, not of <U1"),
         (
             "scale(np.array([object()]))",
             "TypeError: scale(): the argument 'values' can't be sent to the host: an array of dtype",
@@ -210,7 +208,6 @@ async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: San
             "column 'p' has the dtype period[D], which can't be sent",
         ),
         ("summary(pd.DataFrame({'o': [object()]}))", "column 'o' holds values that can't be sent (a object)"),
-        ("names([1])", "TypeError: tables: must be a dict, not a list"),
         (
             "turn(5)",
             "TypeError: turn(): the argument 'image' can't be sent to the host: it must be an image of Pillow, not a int",

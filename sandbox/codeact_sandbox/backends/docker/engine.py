@@ -31,67 +31,54 @@ REQUEST_TIMEOUT = 60
 MINIMUM_API_VERSION = "1.30"
 """The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 
+_START = (
+    "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop); if the engine is elsewhere, set "
+    "DOCKER_HOST or run `docker context use NAME`."
+)
+_ADVICE_FOR_HOSTS = "Start it, or correct its url and its tls files."
+
 _memories: dict[str, int] = {}
 """Memory in bytes of the machines of engines, by the engine's name; 0 where it does not say."""
 
 
 class EngineFailure(enum.Enum):
-    """Why no engine answers: what is wrong, then what to do about the user's own engine, then about one of `hosts`.
+    """Why no engine answers: what is wrong, and what to do about an engine that is not one of `hosts`.
 
     `{name}` is the engine's address or name, `{engine}` the same behind "the Docker engine".
     """
 
-    NO_SOCKET = "No Docker engine at {name}: there is no such socket. ", "{start}.", "Start it, or correct its url."
-    REFUSED = "No Docker engine at {name}: nothing listens there. ", "{start}.", "Start it, or correct its url."
+    NO_SOCKET = "No Docker engine at {name}: there is no such socket. ", _START
+    REFUSED = "No Docker engine at {name}: nothing listens there. ", _START
     NO_PERMISSION = (
         "No permission to use the Docker engine {engine}. ",
         "Add yourself to its group with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker.",
-        "Its socket is for its group.",
     )
     BAD_ADDRESS = (
         "{name} is not the address of a Docker engine ({error}). ",
         "Correct DOCKER_HOST, docker_host or the Docker context: an address looks like unix:///var/run/docker.sock or "
         "tcp://host:2376.",
-        "Correct its url.",
     )
     UNREACHABLE = (
         "The machine of the Docker engine {engine} can't be reached ({error}). ",
         "Check DOCKER_HOST and the network.",
-        "Check the network.",
     )
     NO_ANSWER = (
         "The Docker engine {engine} does not answer in time. ",
         "It may hang: restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
-        "It may hang: restart it.",
     )
     TLS = (
         "No TLS connection to the Docker engine {engine} ({error}). ",
         "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
-        "Check its tls: ca, cert and key.",
     )
     OLD_VERSION = (
-        "The Docker engine {engine} is too old: {error}. Upgrade Docker there",
-        ", or use another one with DOCKER_HOST.",
-        ".",
+        "The Docker engine {engine} is too old: {error}. Upgrade Docker there. ",
+        "Or use another one with DOCKER_HOST.",
     )
     NOT_DOCKER = (
         "What answers at {name} does not speak as a Docker engine ({error}). ",
         "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
-        "If its port is for TLS, give its tls files.",
     )
-    OTHER = (
-        "The Docker engine {engine} can't be used: {error}. ",
-        "Does `docker version` work?",
-        "Does `docker version` work there?",
-    )
-
-
-_ELSEWHERE = "; if the engine is elsewhere, set DOCKER_HOST or run `docker context use NAME`"
-_STARTS = {
-    "linux": "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop)",
-    "darwin": "Start Docker Desktop (or `colima start`)",
-    "win32": "Start Docker Desktop",
-}
+    OTHER = "The Docker engine {engine} can't be used: {error}. ", "Does `docker version` work?"
 
 
 class OldApiError(Exception):
@@ -202,15 +189,12 @@ def classify(error: BaseException) -> EngineFailure:
     return next(matching, EngineFailure.OTHER)
 
 
-def advice(
-    failure: EngineFailure, engine: DockerHost | str, error: BaseException, *, platform: str = sys.platform
-) -> str:
+def advice(failure: EngineFailure, engine: DockerHost | str, error: BaseException) -> str:
     """Return a sentence or two on what is wrong with an engine and what to do about it."""
-    problem, own, listed = failure.value
+    problem, own = failure.value
     if isinstance(engine, DockerHost):
-        return (problem + listed).format(name=engine.label, engine=engine.label, error=error)
-    start = _STARTS.get(platform, "Start Docker") + _ELSEWHERE
-    return (problem + own).format(name=engine, engine=f"at {engine}", error=error, start=start)
+        return problem.format(name=engine.label, engine=engine.label, error=error) + _ADVICE_FOR_HOSTS
+    return problem.format(name=engine, engine=f"at {engine}", error=error) + own
 
 
 def _endpoint(engine: EngineAddress) -> dict[str, Any]:

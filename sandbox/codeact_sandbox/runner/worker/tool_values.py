@@ -49,7 +49,8 @@ class _Type:
 def _define(name, data):
     """Make a function of this module."""
     stub = _Stub(name, data)
-    result = _decoded if data["bytes"] else _unpacked_as(data["rich"]) if data["rich"] else lambda value: value
+    kind = data["rich"]
+    result = _decoded if data["bytes"] else _functools.partial(_unpacked, kind) if kind else lambda value: value
 
     def function(*args, **kwargs):
         with _Files() as files:
@@ -192,7 +193,7 @@ def _decoded(value):
 _CODEC_SOURCE = ""
 _INLINE_BYTES = 64 * 1024
 _VALUE_FILE = ".codeact-value-"
-_NAMES = {"array": "numpy.ndarray", "table": "pandas.DataFrame", "series": "pandas.Series", "image": "PIL.Image.Image"}
+_NAMES = {"array": "numpy.ndarray", "table": "pandas.DataFrame", "image": "PIL.Image.Image"}
 
 
 @_functools.lru_cache(maxsize=None)
@@ -213,13 +214,8 @@ class _Files(list):  # type: ignore[type-arg]
             _remove(path)
 
 
-def _packed(rich, value, files):
-    """Make an argument into what JSON can hold; `rich` is its kind, after "list " or "dict " for several."""
-    container, _, kind = rich.rpartition(" ")
-    if container == "list" and isinstance(value, (list, tuple)):
-        return [_packed(kind, item, files) for item in value]
-    if container == "dict" and isinstance(value, dict):
-        return {_plain_key(key): _packed(kind, item, files) for key, item in value.items()}
+def _packed(kind, value, files):
+    """Make an argument of a kind into what JSON can hold."""
     if kind == "path" and value is not None:
         return _file_of(value)
     if value is None or not _is_of(kind, value):
@@ -258,27 +254,18 @@ def _file_of(value):
     return {"codeact": "file", "path": path}
 
 
-def _unpacked_as(rich):
-    """Return what converts a result of such a kind."""
-    kind = rich.rpartition(" ")[2]
-
-    def unpacked(value):
-        if isinstance(value, list):
-            return [unpacked(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if value.get("codeact") == "file" and kind == "path":
-            return _pathlib.Path(value["path"])
-        if value.get("codeact") == "file":
-            with open(value["path"], "rb") as file:
-                data = file.read()
-            _remove(value["path"])
-            return _codec().unpack(kind, data)
-        if value.get("codeact") == "value":
-            return _codec().unpack(kind, _base64.b64decode(value["data"]))
-        return {key: unpacked(item) for key, item in value.items()}
-
-    return unpacked
+def _unpacked(kind, value):
+    """Return a result of a kind."""
+    if value is None:
+        return None
+    if value["codeact"] == "value":
+        return _codec().unpack(kind, _base64.b64decode(value["data"]))
+    if kind == "path":
+        return _pathlib.Path(value["path"])
+    with open(value["path"], "rb") as file:
+        data = file.read()
+    _remove(value["path"])
+    return _codec().unpack(kind, data)
 
 
 _TYPES = {"Any": _typing.Any, "bool": bool, "bytes": bytes, "float": float, "int": int, "str": str}

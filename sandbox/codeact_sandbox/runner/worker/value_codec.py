@@ -30,7 +30,7 @@ CONVERT = "convert it first, for example with astype()"
 
 
 def pack(kind, value):
-    """Write an `array` of numpy, a `table` or `series` of pandas, or an `image` of Pillow; raises a TypeError if it can't."""
+    """Write an `array` of numpy, a `table` of pandas, or an `image` of Pillow; raises a TypeError if it can't."""
     blobs = []
     header = {"kind": kind, "value": _WRITERS[kind](value, blobs)}
     header["sizes"] = [len(blob) for blob in blobs]
@@ -139,17 +139,6 @@ def _read_table(meta, parts):
     frame = pandas.DataFrame(series, index=index)
     frame.columns = columns
     return frame
-
-
-def _write_series(series, blobs):
-    return _write_table(series.to_frame(), blobs)
-
-
-def _read_series(meta, parts):
-    frame = _read_table(meta, parts)
-    if len(frame.columns) != 1:
-        raise ValueError("it has more than one column")
-    return frame.iloc[:, 0]
 
 
 def _write_index(index, blobs, what):
@@ -321,15 +310,5 @@ def _read_image(_, parts):
     return image
 
 
-_WRITERS = {
-    "array": _write_array,
-    "table": _write_table,
-    "series": _write_series,
-    "image": _write_image,
-}
-_READERS = {
-    "array": _read_array,
-    "table": _read_table,
-    "series": _read_series,
-    "image": _read_image,
-}
+_WRITERS = {"array": _write_array, "table": _write_table, "image": _write_image}
+_READERS = {"array": _read_array, "table": _read_table, "image": _read_image}
