@@ -180,6 +180,8 @@ def print_summary(summary: Summary, folder: Path) -> None:
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
         terminal.line(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
+    if summary.errors:
+        terminal.line("errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items()))
     terminal.line(f"results: {folder / 'results.jsonl'}")
     terminal.line(f"`codeact batch report {folder}` says more")
 

@@ -112,7 +112,7 @@ def _check_engine(client: docker.APIClient, add: AddCheck) -> None:
     with engine_errors("asking the engine about itself"):
         version, info = sdk.version(api_version=False), sdk.info()
     details = [
-        f"Docker {version['Version']} at {without_login(os.environ.get('DOCKER_HOST') or 'its usual address')}",
+        f"Docker {version['Version']} at {without_login(os.environ.get('DOCKER_HOST') or 'the address that `docker` uses')}",
         f"API {sdk.api_version}",
         f"cgroup v{info.get('CgroupVersion', '1')}",
         str(info.get("OperatingSystem", "unknown system")),

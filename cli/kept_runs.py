@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import get_terminal_size
@@ -92,21 +92,22 @@ def max_total_size() -> int:
         raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
 
 
-def print_run_location(run: Path) -> None:
-    """Print where a run that has just ended is kept, and the commands that show it."""
+def print_run_location(run: Path) -> Collection[str]:
+    """Print where a run that has just ended is kept, and the commands that show it; return the names of its files."""
     place = "in" if run_name(run) == str(run) else "as"
     hint = short_run_name(run)
     say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
-    say_files(load_run(run), hint)
+    return say_files(load_run(run), hint)
 
 
-def say_files(run: Run, name: str) -> None:
-    """Print which files of its code a run has kept."""
-    files = [printable(each) for each, file in kept_files(run).items() if run.folder.path_of(file) is not None]
+def say_files(run: Run, name: str) -> Collection[str]:
+    """Print which files of its code a run has kept, and return their names."""
+    files = sorted(each for each, file in kept_files(run).items() if run.folder.path_of(file) is not None)
     if files:
         more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
-        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
+        names = f"{', '.join(map(printable, files[:MAX_NAMES]))}{more}"
         say(f"with the files {names}: `codeact export {name} --files FOLDER` writes them")
+    return files
 
 
 def remove_oldest(run: Path, max_size: int) -> None:

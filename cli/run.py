@@ -49,6 +49,7 @@ from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
+from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class _Run:
             async with started(job.sandbox) as executor:
                 executor.attach(observers=[self._printer.watcher])
                 result = await self._printer.follow(self._events(executor), job.model)
+                files = [] if self._files_stay else await executor.list_files()
                 self._progress.set("stopping sandbox")
             ended = True
         finally:
@@ -192,8 +194,10 @@ class _Run:
         if result is not None:
             self._end.finish(result)
         status = self._printer.print_problems()
-        if self._folder is not None and has_log(self._folder) and not self._end.enabled:
-            print_run_location(self._folder)
+        if not self._end.enabled:
+            kept = print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
+            if gone := sorted(set(files).difference(kept)):
+                say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
         return status
 
     async def _open_page(self) -> None:

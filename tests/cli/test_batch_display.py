@@ -205,7 +205,7 @@ def test_dumb_terminal_gets_plain_lines(screen, monkeypatch):
         display.follow(lambda: replace(COUNTS, done=next(done, 190)))
         wait_until(lambda: screen.read() or screen.written.count("\n") >= 2, "two lines")
     assert "\x1b" not in screen.written + screen.read()
-    assert screen.written.splitlines()[0] == f"codeact: {', '.join(['20 of 200 done', *WORDS[1:]])}"
+    assert screen.written.splitlines()[0] == f"codeact: {', '.join(['0 of 200 done', *WORDS[1:]])}"
 
 
 def test_nothing_is_written_for_json(screen):

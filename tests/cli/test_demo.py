@@ -39,7 +39,7 @@ def test_demo_fails_repairs_answers_and_saves_a_plot(demo):
     svg = plot.read_text()
     assert svg.startswith("<svg")
     assert svg.count("<rect") == 4
-    assert re.search(r"^Plot +codeact-demo/revenue\.svg \(\d+ kB\)$", done.out, re.MULTILINE)
+    assert re.search(r"^Plot +codeact-demo/revenue\.svg \(\d+ bytes\)$", done.out, re.MULTILINE)
     assert sorted(path.name for path in folder.rglob("*")) == ["codeact-demo", "demo.html", "revenue.svg"]
     assert re.search(r"^Page +codeact-demo/demo\.html: the whole run in one file \(\d+ kB\); ", done.out, re.MULTILINE)
     page = (folder / "codeact-demo" / "demo.html").read_text()

@@ -81,7 +81,7 @@ def test_the_oldest_runs_are_removed_beyond_the_size_that_is_set(tmp_path, state
     done = run(state, tmp_path, "It is 42.", env={"CODEACT_RUNS_SIZE": "500k"})
     assert done.status == 0
     assert messages_of(done).endswith(
-        "codeact: removed the oldest run: more than 500 kB were kept (CODEACT_RUNS_SIZE sets another limit)\n"
+        "codeact: removed the oldest run: more than 512 kB were kept (CODEACT_RUNS_SIZE sets another limit)\n"
     )
     kept = sorted(each.name for each in runs.iterdir())
     assert (len(kept), kept[0]) == (2, "20250102-000000-old-0000")

@@ -1,8 +1,5 @@
 """Names of models in `--model`: which server, client and key each stands for."""
 
-import json
-import sys
-
 import pytest
 
 from autogen_codeact.cli.exit import CommandError
@@ -92,19 +89,6 @@ def test_other_servers_have_no_prefix():
 def test_prefix_without_a_name_is_an_error(spec):
     with pytest.raises(CommandError, match=f"^--model {spec} names no model: add its name"):
         open_model(ModelChoice(spec))
-
-
-def test_missing_package_of_a_component_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    for name in [name for name in sys.modules if name.startswith("autogen_ext.models.anthropic")]:
-        monkeypatch.delitem(sys.modules, name)
-    file = tmp_path / "model.json"
-    provider = "autogen_ext.models.anthropic.AnthropicChatCompletionClient"
-    file.write_text(json.dumps({"provider": provider, "config": {"model": "claude-x", "api_key": "sk-in-the-file"}}))
-    with pytest.raises(CommandError) as caught:
-        open_model(ModelChoice(str(file)))
-    assert str(caught.value).startswith(f"{file} can't be loaded: ")
-    assert str(caught.value).endswith(". Install it: pip install 'autogen-ext[anthropic]'")
 
 
 def test_unknown_model_of_anthropic_is_asked_for_json_in_words():

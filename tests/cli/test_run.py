@@ -200,8 +200,13 @@ def test_empty_task_is_status_2(tmp_path, task):
 # The sandbox's options
 
 
-def test_files_are_kept_with_work_dir(tmp_path):
+def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     model = replay(tmp_path, code("open('made.txt', 'w').write('x')"), "Done.")
+    done = run("task", "--model", model)
+    assert (done.status, done.err) == (
+        0,
+        "codeact: gone with the sandbox: made.txt. --work-dir FOLDER keeps files.\n",
+    )
     folder = tmp_path / "work"
     done = run("task", "--model", model, "--work-dir", folder)
     assert (done.status, done.err) == (0, "")

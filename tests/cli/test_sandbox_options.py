@@ -63,7 +63,7 @@ def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
             ["--option", 'limits={"memory": "1g"'],
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
         ),
-        (["--option", "limits=3", "--memory", "1g"], "limits must be Limits(memory='512m', ...), not 3"),
+        (["--option", "limits=3"], "limits must be Limits(memory='512m', ...), not 3"),
     ]:
         with case(arguments, complaint):
             tmp_path = tmp_path_factory.mktemp("case")

@@ -22,7 +22,6 @@ SCHEMES = ("unix", "tcp", "http", "https", "ssh", "npipe")
 WITH_TLS = ("tcp", "https")
 EXAMPLES = "unix:///var/run/docker.sock or tcp://host:2376"
 MAX_HOSTS = 1000
-MAX_FILE_BYTES = 1024 * 1024
 
 
 def _absolute(value: Any) -> Any:
