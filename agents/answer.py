@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.code_search import find_code
+from autogen_codeact.agents.code_search import find_code, looks_like_code
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.text import json_values, shorten
 from codeact_sandbox import ToolAnswer
@@ -163,6 +164,13 @@ def _checked_handoff(handoff: Handoff) -> Handoff:
 
 
 MAX_PROBLEM_CHARS = 2_000
+MAX_VALUE_CHARS = 200
+OUTPUT_WAS = "[The code printed: {output}]"
+_VALUE = re.compile(r"-?\d+(?:\.\d+)?|\[-?\d+(?:, -?\d+)*\]")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NO_DIGITS = re.compile(r"\D+")
+_THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
+_SPEAKS_OF_OUTPUT = re.compile(r"\b(?:output|prints?|printed|results?|console)\b", re.IGNORECASE)
 
 ANSWER_STUB = '''
 def final_answer(value):
@@ -273,6 +281,38 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
         return from_text(text, output_type)
     except ValueError as error:
         return prompt.MISFIT.format(problem=error)
+
+
+def with_output(answer: Answer, output: str) -> Answer:
+    """Return an answer in words together with the output of the code before it, if it leaves out the value that was printed."""
+    if answer.value is not None or not leaves_out(answer.text, output):
+        return answer
+    return Answer(f"{answer.text}\n\n{OUTPUT_WAS.format(output=output.strip())}")
+
+
+def leaves_out(text: str, output: str) -> bool:
+    """Return whether a text gives another number or list than the only one that code has printed, or speaks of it only.
+
+    Small models invent results even after they have seen them. Rounded numbers, percentages and other ways to write digits are
+    the same value; code, and a text without numbers, may be an answer of another kind.
+    """
+    value = output.strip()
+    if len(value) > MAX_VALUE_CHARS or not _VALUE.fullmatch(value) or looks_like_code(text):
+        return False
+    said = _THOUSANDS.sub("", text)
+    digits = _NO_DIGITS.sub("", said)
+    if not digits:
+        return _SPEAKS_OF_OUTPUT.search(text) is not None
+    if _NO_DIGITS.sub("", value) in digits:
+        return False
+    if value.startswith("["):
+        return "[" in said
+    number = abs(float(value))
+    for other in _NUMBER.findall(said):
+        near = 0.51 * 10.0 ** -len(other.partition(".")[2])
+        if any(abs(float(other) - each) <= max(near, each / 1000) for each in (number, 100 * number)):
+            return False
+    return True
 
 
 def closing_answer(

@@ -237,11 +237,12 @@ class BaseCodeAgent(BaseChatAgent):
         *,
         limit: int,
         whole: str | None = None,
+        further: Sequence[str] = (),
         **metadata: str,
     ) -> LLMMessage:
         """Send the result of a step's code to the model, with hints and the code that was not run, and emit its event."""
         hints = self._runner.hints(result)
-        remarks = [hint.for_model for hint in hints]
+        remarks = [*(hint.for_model for hint in hints), *further]
         if not_run:
             remarks.append(describe_not_run(not_run, self._languages))
         shown = await as_message(

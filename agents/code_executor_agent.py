@@ -17,7 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import from_text
+from autogen_codeact.agents.answer import Answer, from_text, with_output
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
@@ -25,8 +25,10 @@ from autogen_codeact.agents.code_runner import BROKEN, RunEnded, RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
+    SAME_AGAIN,
     FoundCode,
     NotRunNotes,
+    RepeatedCode,
     as_metadata,
     code_in_answer,
     describe_not_run,
@@ -183,12 +185,14 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Generate, extract, approve, execute, decide, again or reflect."""
-        notes = NotRunNotes()
+        notes, repeated = NotRunNotes(), RepeatedCode()
         ran: list[str] = []
+        output = ""
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
-            generated = await conversation.generate(token, emit)
+            generated = await conversation.ask(token, emit)
             code = find_code([str(generated.content)], self._languages)
+            await conversation.add_answer(generated, code.end)
             if not code.blocks:
                 problem = self._problem(code, notes, is_last=is_last)
                 if problem is not None:
@@ -196,9 +200,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 if is_last or problem is None:
                     # What is cut off can't be a typed answer; the model gives another one.
                     final_message = generated if problem is None or self._options.output_type is None else None
-                    return await self._finish(conversation, final_message, token, emit, ran=ran)
+                    return await self._finish(conversation, final_message, token, emit, ran=ran, output=output)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
+            if code.blocks == repeated.told:
+                await emit(self._generation_event(attempt, generated, FoundCode([], cut_off=False), SAME_AGAIN))
+                break
             await emit(self._generation_event(attempt, generated, code))
 
             ended = await self._run_blocks(code.blocks, token, emit)
@@ -206,11 +213,14 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if ended.error is not None and is_last:
                 raise ended.error
             result = ended.result
+            output = result.output if result.exit_code == 0 else ""
             denied = as_execution_result(result).outcome == "denied"
             if not denied:
                 ran += [block.code for block in code.blocks]
             not_run = notes.news(code.not_run)
-            await self._show_result(conversation, result, not_run, attempt, emit, limit=self.MAX_OUTPUT_CHARS)
+            remarks = [] if is_last else repeated.remarks(code.blocks, result)
+            limit = self.MAX_OUTPUT_CHARS
+            await self._show_result(conversation, result, not_run, attempt, emit, limit=limit, further=remarks)
             if result.exit_code == 0 or is_last or denied:
                 break
 
@@ -221,7 +231,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await conversation.add_plan(decided.decision.reason)
             await conversation.notify(CARRY_ON)
 
-        return await self._finish(conversation, None, token, emit, ran=ran)
+        return await self._finish(conversation, None, token, emit, ran=ran, output=output)
 
     async def _finish(
         self,
@@ -231,11 +241,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         emit: Emit,
         *,
         ran: Sequence[str],
+        output: str,
     ) -> BaseChatMessage:
         """Have the model give the answer, unless `final_message` is it; a typed answer that does not fit is sent back."""
         output_type = self._options.output_type
         if output_type is None:
-            return self._answer(final_message or await conversation.generate(token, emit), ran)
+            return self._answer(final_message or await conversation.generate(token, emit), ran, output)
         for correction in range(MAX_CORRECTIONS + 1):
             generated = final_message or await conversation.generate(token, emit, output_type)
             try:
@@ -248,7 +259,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 sent_back = MISFIT.format(problem=misfit)
                 await conversation.notify(sent_back)
                 await emit(self._generation_event(correction, generated, FoundCode([], cut_off=False), sent_back))
-        text = self._answer(generated, ran)
+        text = self._answer(generated, ran, output)
         return text.model_copy(update={"metadata": text.metadata | {"misfit": misfit}})
 
     def _problem(self, code: FoundCode, notes: NotRunNotes, *, is_last: bool) -> str | None:
@@ -350,7 +361,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata={"retry": "true" if retry else "false"},
         )
 
-    def _answer(self, generated: CreateResult, ran: Sequence[str]) -> TextMessage:
+    def _answer(self, generated: CreateResult, ran: Sequence[str], output: str) -> TextMessage:
         """Make the answer of the model's message, of which nothing is run; `ran` is the code that this turn has run."""
         content = str(generated.content)
         metadata = as_metadata(code_in_answer(content, self._languages, ran))
@@ -359,6 +370,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata["cut_off"] = "true"
         if cut_off:
             content = f"{content}\n\n{CUT_OFF_NOTE}"
+        content = with_output(Answer(content), output).text
         return TextMessage(content=content, source=self.name, models_usage=generated.usage, metadata=metadata)
 
     # Configuration

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
@@ -42,6 +42,11 @@ CUT_OFF = (
 )
 IN_MESSAGE = "Code in your message was not run:"
 ANSWER_NOT_RUN = "If it is your answer, send the message again; if it should run, send it so that it can."
+SAME_CODE = (
+    "This code was run already and gave the same. Don't send it again: send other code, or give the answer in words."
+)
+SAME_AGAIN = "The code was sent a third time although it gives nothing new, so it was not run."
+WAITS_S = 1.0
 COULD_RUN: frozenset[Reason] = frozenset(("answer", "truncated", "unfenced", "untagged"))
 """Reasons of code that would have been run in another place or form."""
 MAX_NAMED = 10
@@ -49,11 +54,15 @@ MAX_LABEL_CHARS = 40
 MAX_LOOKED_AT_CHARS = 10_000
 
 _OTHER_FORM = re.compile(
-    r"^[ \t]*(?:>>> \S|<code>|<python>|<\|python_tag\|>|\[(?:PYTHON|CODE)\])", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*(?:>>> \S|<code>|<python>|<pre>[ \t]*$|<tool_call>|<function=)"
+    r"|<\|python_tag\|>|\[(?:PYTHON|CODE)\]|<code>[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
 )
+_HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*(.+?)[`'\"]+", re.DOTALL | re.IGNORECASE)
 _CODE_FOLLOWS = re.compile(
     r"^[^\n]{0,200}\b(?:code|program|python|script|snippet)\b[^\n]{0,200}:[ \t]*$", re.MULTILINE | re.IGNORECASE
 )
+_PRINTS = re.compile(r"^[ \t]*print\(", re.MULTILINE)
 _STATEMENTS = (
     ast.Import,
     ast.ImportFrom,
@@ -200,6 +209,28 @@ class NotRunNotes:
         return self.news(blocks)
 
 
+@dataclass
+class RepeatedCode:
+    """Notices, during one turn, that the model sends the same code again, as models do that are stuck."""
+
+    told: list[CodeBlock] | None = None
+    """The code of the last step, if the model has just been told that it gives nothing new: if it comes again, it is not run."""
+    _last: tuple[list[CodeBlock], int, str] | None = None
+
+    def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:
+        """Return what the model is told if the code had the same result in the step before.
+
+        Code that calls host tools or waits may look for something that is not there yet, so it may run again and again.
+        """
+        now = (blocks, result.exit_code, result.output)
+        waits = getattr(result, "tool_calls", ()) or (
+            result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S
+        )
+        self.told = blocks if now == self._last and not waits else None
+        self._last = now
+        return [SAME_CODE] if self.told else []
+
+
 @dataclass(frozen=True)
 class FoundCode:
     """The code in some messages: the blocks to run, and those that are not run."""
@@ -208,6 +239,8 @@ class FoundCode:
     cut_off: bool
     """Whether there is nothing to run because a block was never closed."""
     not_run: tuple[NotRun, ...] = ()
+    end: int | None = None
+    """Where the last block ends that is run or named to the model, if one is run. Line endings count as one character."""
 
 
 def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
@@ -226,22 +259,25 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
     not_run = tuple(NotRun(block.language, reason, block.code) for block, reason in reasons if reason is not None)
     if not found:
         not_run = tuple(NotRun("", "unfenced", code) for code in map(unfenced_code, texts) if code)
-    return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run)
+    end = max(block.end for block, reason in reasons if reason is not None or block in runnable) if blocks else None
+    return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run, end)
 
 
 def unfenced_code(text: str) -> str:
     """Return code in a message without fences, as small models write it, or "".
 
-    That is Python alone, a paragraph of it below a line such as "Here is the code:", or code in other tags or with prompts. It is
-    never run, because nothing says where it begins and ends. A name or a value alone is no code, nor is a formula in prose.
+    That is Python alone or in half a fence, a paragraph of it that prints or stands below a line such as "Here is the code:", or
+    code in other tags or with prompts. It is never run, because nothing says where it begins and ends. A name or a value alone is
+    no code, nor is a formula in prose.
     """
     looked_at = text[:MAX_LOOKED_AT_CHARS].strip()
-    if _OTHER_FORM.search(looked_at) or _is_python(looked_at):
+    half_fenced = _HALF_FENCE.fullmatch(looked_at)
+    if _OTHER_FORM.search(looked_at) or _is_python(half_fenced[1] if half_fenced else looked_at):
         return looked_at
-    if (head := _CODE_FOLLOWS.search(looked_at)) is None:
-        return ""
-    paragraph = re.split(r"\n[ \t]*\n", looked_at[head.end() :].strip(), maxsplit=1)[0]
-    return paragraph if _is_python(paragraph) else ""
+    head = _CODE_FOLLOWS.search(looked_at)
+    first, *others = re.split(r"\n[ \t]*\n", looked_at[head.end() if head is not None else 0 :].strip())
+    likely = [each for each in (first, *others) if _PRINTS.search(each) or (head is not None and each is first)]
+    return next(filter(_is_python, likely), "")
 
 
 def _is_python(text: str) -> bool:
@@ -257,8 +293,10 @@ def _is_python(text: str) -> bool:
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:
     """Find the code in a message that is an answer, of which nothing is run."""
     known = {code.strip() for code in ran}
-    found = []
-    for block in extract_code_blocks(text):
+    blocks = extract_code_blocks(text)
+    unfenced = "" if blocks else unfenced_code(text)
+    found = [NotRun("", "unfenced", unfenced)] if unfenced else []
+    for block in blocks:
         reason = why_not_run(block, languages)
         if reason is None and block.language in languages:
             reason = "answer"

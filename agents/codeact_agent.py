@@ -28,6 +28,7 @@ from autogen_codeact.agents.answer import (
     closing_answer,
     context_for,
     read_answer,
+    with_output,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
@@ -36,8 +37,10 @@ from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
+    SAME_AGAIN,
     FoundCode,
     NotRunNotes,
+    RepeatedCode,
     as_metadata,
     code_in_answer,
     describe_not_run,
@@ -64,12 +67,15 @@ class Budget:
     max_steps: int
     max_tokens: int | None
     until: float | None
+    repeated: bool = False
     steps: int = 0
     tokens: int = 0
 
     @property
     def reached_limit(self) -> str | None:
-        """Name of the limit that has been reached, such as `max_steps`, or None."""
+        """Name of the limit that has been reached, such as `max_steps`, `repeated_code`, or None."""
+        if self.repeated:
+            return "repeated_code"
         if self.until is not None and time.monotonic() >= self.until:
             return "max_seconds"
         if self.max_tokens is not None and self.tokens >= self.max_tokens:
@@ -287,8 +293,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         until = time.monotonic() + self._max_seconds if self._max_seconds is not None else None
         budget = Budget(self._max_steps, self._max_tokens, until)
         self._sandbox_broke = False
-        self._notes = NotRunNotes()
+        self._notes, self._repeated = NotRunNotes(), RepeatedCode()
         self._was_too_long = False
+        self._output = ""
         while (limit := budget.reached_limit) is None:
             try:
                 with budget.timed(token) as inner:
@@ -310,10 +317,16 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
         budget.steps += 1
         attempt, step = budget.steps - 1, str(budget.steps)
-        generated = await conversation.generate(token, emit)
+        generated = await conversation.ask(token, emit)
         budget.tokens += generated.usage.prompt_tokens + generated.usage.completion_tokens
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
+        await conversation.add_answer(generated, code.end)
+        if code.blocks and code.blocks == self._repeated.told:
+            budget.repeated = True
+            nothing = FoundCode([], cut_off=False)
+            await emit(self._generation_event(attempt, generated, nothing, SAME_AGAIN, step=step))
+            return None
         if code.blocks:
             await emit(self._generation_event(attempt, generated, code, step=step))
             return await self._run_step(conversation, generated, code, attempt=attempt, token=token, emit=emit)
@@ -322,7 +335,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if isinstance(answer, Answer):
             metadata = {"steps": step} | as_metadata(code.not_run)
             metadata |= {"cut_off": "true"} if generated.finish_reason == "length" else {}
-            return self._message(answer, generated.usage, metadata)
+            return self._message(with_output(answer, self._output), generated.usage, metadata)
         await conversation.notify(answer)
         await emit(self._generation_event(attempt, generated, code, answer, step=step))
         return None
@@ -357,8 +370,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         whole = await self._runner.keep_output(result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
+        remarks = self._repeated.remarks(code.blocks, result)
+        self._output = result.output if result.exit_code == 0 else ""
         shown = await self._show_result(
-            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, step=step
+            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, further=remarks, step=step
         )
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None
@@ -369,7 +384,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
-        why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}"))
+        why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}", None))
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))

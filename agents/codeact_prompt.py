@@ -56,6 +56,7 @@ EMPTY = "Your message was empty. Go on: act in code, or give the answer."
 CUT_OFF_TEXT = "Your message was cut off at its maximum length. Send it again in a shorter form."
 MISFIT = "That answer does not fit: {problem}. Give one JSON value that fits the schema and nothing else, or act in code first."
 CLOSING = {
+    "repeated_code": "You have sent the same code for a third time, so it was not run.",
     "max_steps": "That was the last of your {limit} steps.",
     "max_tokens": "You have used up the tokens that there are for this task.",
     "max_seconds": "The time for this task is over; code that still ran has been stopped.",
@@ -65,6 +66,7 @@ CLOSE = (
 )
 NO_ANSWER = "There is no answer: {why}, and the model gave none when it was asked to close."
 WHY = {
+    "repeated_code": "the model sent the same code again and again",
     "max_steps": "the limit of {limit} steps was reached",
     "max_tokens": "the limit of {limit} tokens was reached",
     "max_seconds": "the limit of {limit:g} seconds was reached",

@@ -224,7 +224,7 @@ class Conversation:
                 for earlier in message.context:
                     await self._context.add_message(earlier)
             received = message.to_model_message()
-            if has_content(received):  # as below in generate: providers refuse empty messages
+            if has_content(received):  # as below in add_answer: providers refuse empty messages
                 await self._context.add_message(received)
         if not any(map(has_content, await self._context.get_messages())):
             raise ValueError("There is no task: give the agent a message that says what to do.")
@@ -243,7 +243,13 @@ class Conversation:
     async def generate(
         self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
     ) -> CreateResult:
-        """Call the model, and add its answer to the context.
+        """Call the model, and add its answer to the context, as `ask` and `add_answer` do."""
+        result = await self.ask(token, emit, typed)
+        await self.add_answer(result)
+        return result
+
+    async def ask(self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None) -> CreateResult:
+        """Call the model, and return its answer.
 
         The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
         """
@@ -253,10 +259,22 @@ class Conversation:
         )
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
-        if str(result.content).strip():  # several providers refuse a conversation with an empty message in it
-            message = AssistantMessage(content=result.content, thought=result.thought, source=self._source)
-            await self._context.add_message(message)
         return result
+
+    async def add_answer(self, result: CreateResult, end: int | None = None) -> None:
+        """Add the model's answer to the context.
+
+        Args:
+            end: Where its last block of code ends. What is behind it is left out: it was written before the code's output was
+                seen, and an output that is invented there would be taken for the real one. Default: all of it is added.
+        """
+        content = str(result.content)
+        if end is not None:
+            whole = content.replace("\r\n", "\n").replace("\r", "\n")
+            content = whole[:end] if whole[end:].strip() else content
+        if content.strip():  # several providers refuse a conversation with an empty message in it
+            message = AssistantMessage(content=content, thought=result.thought, source=self._source)
+            await self._context.add_message(message)
 
     async def _ask_typed(
         self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]

@@ -70,6 +70,7 @@ class ExtractedBlock:
         complete: False when the fence or tag was never closed: a truncated answer, which must not be run.
         tagged: Whether it stood in a tag; False for a fence.
         fence: The character of the fence; "" for a tag.
+        end: Where it ends in the text with "\\n" as line endings, its closing fence or tag included.
     """
 
     language: str
@@ -78,6 +79,7 @@ class ExtractedBlock:
     complete: bool
     tagged: bool = field(default=False, compare=False)
     fence: str = field(default="", compare=False)
+    end: int = field(default=-1, compare=False)
 
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:
@@ -221,7 +223,8 @@ class _Scanner:
         language, above = _TAGS[match[0]], self._line(at)
         if inner := _only_fence(code):
             language, code, above = inner.language or language, inner.code, above + inner.line - 1
-        self.blocks.append(ExtractedBlock(language, code, above, complete, tagged=True))
+        end = stop + len(match[0]) + 1 if complete else stop
+        self.blocks.append(ExtractedBlock(language, code, above, complete, tagged=True, end=end))
 
     # Fences
 
@@ -245,7 +248,7 @@ class _Scanner:
             lines.append(self.text[match.end() : at])
         above = self._line(fence.start) - 1
         for block in _Scanner("".join(lines), self.depth + fence.quotes).scan():
-            self.blocks.append(replace(block, line=block.line + above))
+            self.blocks.append(replace(block, line=block.line + above, end=at))
         return at
 
     def _block(self, outer: _Fence) -> int:
@@ -269,7 +272,8 @@ class _Scanner:
     def _emit_fence(self, fence: _Fence, end: int, *, complete: bool) -> None:
         code, language = self.text[fence.body : end], normalise_language(fence.info)
         code = _dedent(code, fence.columns) if fence.columns else code
-        self.blocks.append(ExtractedBlock(language, code, self._line(fence.body), complete, fence=fence.mark))
+        line, after = self._line(fence.body), fence.after if complete else end
+        self.blocks.append(ExtractedBlock(language, code, line, complete, fence=fence.mark, end=after))
 
     def _emit_unclosed(self, stack: list[_Fence]) -> None:
         for fence, inner in zip_longest(stack, stack[1:]):

@@ -16,8 +16,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.model_calls import innermost
-from autogen_codeact.agents.text import well_formed
+from autogen_codeact.agents.model_calls import innermost, until_repetition
+from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, well_formed
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ async def _streamed(
     cancellation_token: CancellationToken = more["cancellation_token"]
     result: CreateResult | None = None
     joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
-    async with aclosing(_chunks(client, messages, more)) as chunks:
+    async with aclosing(_chunks(client, messages, more)) as stream, aclosing(until_repetition(stream)) as chunks:
         async for chunk in chunks:  # to the end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
@@ -206,7 +206,11 @@ def _text_only(result: CreateResult) -> CreateResult:
         raise RuntimeError(  # noqa: TRY004 (the model answered wrongly, no caller passed a wrong type)
             f"The model called functions ({names}) although it was offered none; text was expected."
         )
-    if result.content.isascii() and (result.thought or "").isascii():
+    content, thought = result.content, result.thought
+    if len(content) >= REPEATING_CHARS and (end := end_of_news(content)) is not None:
+        content = content[:end]
+        result = result.model_copy(update={"content": content, "finish_reason": "length"})
+    if content.isascii() and (thought or "").isascii():
         return result
-    thought = None if result.thought is None else well_formed(result.thought)
-    return result.model_copy(update={"content": well_formed(result.content), "thought": thought})
+    thought = None if thought is None else well_formed(thought)
+    return result.model_copy(update={"content": well_formed(content), "thought": thought})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,12 @@ from autogen_core.models import (
     RequestUsage,
 )
 from autogen_core.tools import Tool, ToolSchema
+
+from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
+
+BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
+"""A piece of a stream: the pieces before it are no part of the answer."""
+LOOK_EVERY_CHARS = 200
 
 Items = AsyncGenerator[str | CreateResult, None]
 
@@ -37,11 +43,40 @@ class ModelCall:
             return
         stream = self.ask(self.messages, **self.options)
         try:
-            async for item in stream:
-                yield item
+            async with aclosing(until_repetition(stream)) as items:
+                async for item in items:
+                    yield item
         finally:
             if hasattr(stream, "aclose"):  # else it is an iterator that somebody wrote as a class
                 await stream.aclose()
+
+
+async def until_repetition(stream: AsyncIterator[str | CreateResult]) -> Items:
+    """Yield a streamed answer up to where it repeats itself without end; the result then says that it is cut off.
+
+    The caller closes the stream, which cancels the request.
+    """
+    pieces: list[str] = []
+    tail, unread = "", 0
+    async for item in stream:
+        yield item
+        if not isinstance(item, str):
+            continue
+        if item == BEGINS_AGAIN:
+            pieces, tail = [], ""
+            continue
+        pieces.append(item)
+        tail, unread = (tail + item)[-REPEATING_CHARS:], unread + len(item)
+        if unread < LOOK_EVERY_CHARS:
+            continue
+        unread = 0
+        if end_of_news(tail) is not None:
+            # Thoughts come in the same stream; a block of code in them must not run.
+            before, ended, text = "".join(pieces).rpartition("</think>")
+            text = "" if not ended and text.lstrip().startswith("<think>") else text
+            usage = RequestUsage(prompt_tokens=0, completion_tokens=len(pieces))
+            yield CreateResult(finish_reason="length", content=text, usage=usage, cached=False, thought=before or None)
+            return
 
 
 async def whole(items: Items) -> CreateResult:

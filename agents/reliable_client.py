@@ -14,13 +14,11 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, innermost, whole
+from autogen_codeact.agents.model_calls import BEGINS_AGAIN, Items, ModelCall, ModelMiddleware, innermost, whole
 
 T = TypeVar("T")
 
 DEFAULT_RETRIES = 2
-BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
-"""A piece of a stream: the pieces before it are no part of the answer."""
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.5, 8.0
 _PASSING_STATUS = frozenset({408, 409, 425, 429})
 # By name: importing a vendor's package takes long, and it is there if the error is one of its own.

@@ -6,6 +6,9 @@ import json
 from typing import Any
 
 MAX_JSON_OPENINGS = 200
+REPEATING_CHARS = 1_000
+"""A text whose last 1,000 characters are one part again and again does not end by itself."""
+MAX_PERIOD = 200
 
 
 def shorten(text: str, limit: int) -> str:
@@ -39,3 +42,20 @@ def json_values(text: str, openings: str) -> list[tuple[str, Any]]:
                 continue
             found.append((text[at:parsed_to], value))
     return found
+
+
+def end_of_news(text: str) -> int | None:
+    """Return where a text begins to repeat its own end, if that goes on for 1,000 characters; None if it does not.
+
+    The parts that repeat have up to 200 characters.
+    """
+    tail = text[-REPEATING_CHARS:]
+    sample = REPEATING_CHARS - 2 * MAX_PERIOD
+    at = tail.rfind(tail[sample:], sample - MAX_PERIOD, -1) if len(tail) == REPEATING_CHARS else -1
+    period = sample - at
+    if at < 0 or tail[period:] != tail[:-period]:
+        return None
+    start = len(text) - REPEATING_CHARS
+    while start > 0 and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    return start + period

@@ -27,12 +27,12 @@ __getattr__, __dir__ = lazy_names(__name__, _NAMES)
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add `%%sandbox` to a notebook, and have it show results as HTML: `%load_ext autogen_codeact`.
+    """Add `%%sandbox` to a notebook: `%load_ext autogen_codeact`.
 
     Args:
         shell: IPython's shell.
     """
-    import_module("autogen_codeact.integrations.notebook").load_ipython_extension(shell)
+    import_module("codeact_sandbox.integrations.notebook_magics").load_ipython_extension(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
@@ -41,4 +41,4 @@ def unload_ipython_extension(shell: Any) -> None:
     Args:
         shell: IPython's shell.
     """
-    import_module("autogen_codeact.integrations.notebook").unload_ipython_extension(shell)
+    import_module("codeact_sandbox.integrations.notebook_magics").unload_ipython_extension(shell)

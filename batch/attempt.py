@@ -59,11 +59,7 @@ class AttemptWork:
 
 @dataclass
 class WorkerContext:
-    """What the attempts of one process share.
-
-    Args:
-        task_timeout: Seconds that an attempt may take. Default: no limit.
-    """
+    """What the attempts of one process share."""
 
     make: MakeAgent
     sandboxes: Sandboxes
@@ -88,24 +84,9 @@ async def run_attempt(work: AttemptWork, context: WorkerContext) -> Row:
         raise await attempt.failed(cause) from cause
 
 
-class _Meter:
-    """Passes calls of models on to the gate of the batch, and counts what this process has used."""
-
-    def __init__(self, gate: ModelGate) -> None:
-        self._gate = gate
-        self.steps = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
-
-    async def enter(self) -> None:
-        await self._gate.enter()
-
-    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
-        self.model_calls += 1
-        self.prompt_tokens += prompt_tokens
-        self.completion_tokens += completion_tokens
-        self._gate.used(prompt_tokens, completion_tokens)
-
-
 class _Attempt:
+    """A `ModelGate` that passes calls on to the gate of the batch, and counts what this process has used."""
+
     def __init__(self, work: AttemptWork, context: WorkerContext) -> None:
         self._work = work
         self._context = context
@@ -114,7 +95,7 @@ class _Attempt:
         self._before: LogEnd | None = None
         self._engine: str | None = None
         self._agent: AgentOrTeam | None = None
-        self._meter = _Meter(context.gate)
+        self._used = dict.fromkeys(USAGE, 0)
 
     async def run(self) -> Row:
         work = self._work
@@ -129,8 +110,16 @@ class _Attempt:
         end = await in_thread(read_end, work.log, self._before)
         if end.stopped is not None:  # the log does not say what the run has used
             before = self._before or LogEnd()
-            end.usage = {name: before.usage[name] + getattr(self._meter, name) for name in USAGE}
+            end.usage = {name: before.usage[name] + self._used[name] for name in USAGE}
         return await self._finished(last, end)
+
+    async def enter(self) -> None:
+        await self._context.gate.enter()
+
+    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
+        for name, number in zip(USAGE[1:], (1, prompt_tokens, completion_tokens), strict=True):
+            self._used[name] += number
+        self._context.gate.used(prompt_tokens, completion_tokens)
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
@@ -159,7 +148,7 @@ class _Attempt:
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
             opened.callback(context.in_use.pop, id(agent))
-            wrap_models(agent, lambda client: GatedClient(client, self._meter))
+            wrap_models(agent, lambda client: GatedClient(client, self))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
                 stream = resumed(work.log, agent=agent)
@@ -167,7 +156,7 @@ class _Attempt:
                 stream = recorded(agent, task=work.task.task, path=work.log)
             async with aclosing(stream) as items:
                 async for item in items:
-                    self._meter.steps += isinstance(item, CodeExecutionEvent)
+                    self._used["steps"] += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
                         return _last_message(item)
         return None

@@ -16,18 +16,14 @@ from autogen_codeact.batch.settings import BatchSettings
 
 @dataclass(frozen=True)
 class BatchContext:
-    """What a backend is started with.
-
-    Args:
-        gate: What each model call passes; of this process.
-        expected: Returns how many more sandboxes will be requested, if that is known; any thread may call it.
-    """
+    """What a backend is started with."""
 
     make_agent: MakeAgent
     sandboxes: SandboxSpec
     gate: ModelGate
     settings: BatchSettings
     expected: Callable[[], int | None] = lambda: None
+    """Returns how many more sandboxes will be requested, if that is known; any thread may call it."""
 
 
 class Backend(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from autogen_codeact.batch.answer_checks import Found, as_text, compare, pattern_problem, shown
 from autogen_codeact.batch.check_process import compare_in_process
@@ -21,14 +21,7 @@ LONG_ANSWER = 20_000
 """Characters from which an answer is compared in another process."""
 
 
-class ExecutorSource(Protocol):
-    """Makes executors, for checks that run code."""
-
-    async def executor(self, **options: Any) -> Any:
-        """Return an executor that has not been started."""
-
-
-async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> list[CheckResult]:
+async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckResult]:
     """Check the answer of a task.
 
     Args:
@@ -51,7 +44,7 @@ async def check_answer(task: Task, answer: str, sandboxes: ExecutorSource) -> li
     return [await _check(task, check, answer, sandboxes)]
 
 
-async def _check(task: Task, check: Check, answer: str, sandboxes: ExecutorSource) -> CheckResult:
+async def _check(task: Task, check: Check, answer: str, sandboxes: Any) -> CheckResult:
     if check.kind == "python":
         passed, detail = await check_with_code(task, check, answer, sandboxes)
     elif check.kind == "number":
@@ -84,7 +77,7 @@ def check_problem(task: Task) -> str | None:
 def _problem(check: Check) -> str | None:
     """Return why a check can't work, or None. A regex is not compiled: that can take seconds."""
     if check.kind == "python":
-        return _code_problem(check.code)
+        return _code_problem(check.code or "")
     if check.expected is None and check.kind != "json":
         return f"check: {check.kind!r} needs `expected`"
     if check.kind == "number" and to_number(check.expected) is None:
@@ -108,8 +101,8 @@ def decide_passed(task: Task, outcome: Outcome, checks: Sequence[CheckResult]) -
     return None if None in passed else True
 
 
-def _code_problem(code: str | None) -> str | None:
-    if code is None or not code.strip():
+def _code_problem(code: str) -> str | None:
+    if not code.strip():
         return "check: a python check needs `code`"
     return None if len(code) <= MAX_CODE else f"check: its code is longer than {MAX_CODE:,} characters"
 

@@ -1,12 +1,4 @@
-"""Errors of a batch as a whole, and of one attempt.
-
-BatchError
-├── BatchTasksError     its tasks can't be read at all: no file, an empty one, or of an unknown form
-├── BatchFolderError    its folder can't be used: another's, locked, read-only, or the disk is full
-├── BatchChangedError   a task or the configuration is not what it was
-├── BatchBackendError   where its attempts are to run can't be reached or used
-└── BatchBudgetError    its budget is used up; what was not done is done when the batch is run again
-"""
+"""Errors of a batch as a whole, and of one attempt."""
 
 from __future__ import annotations
 
@@ -19,11 +11,11 @@ class BatchError(Exception):
 
 
 class BatchTasksError(BatchError):
-    """The tasks of the batch can't be read."""
+    """The tasks of the batch can't be read at all: no file, an empty one, or of an unknown form."""
 
 
 class BatchFolderError(BatchError):
-    """The folder of the batch can't be used."""
+    """The folder of the batch can't be used: another's, locked, read-only, or the disk is full."""
 
 
 class BatchChangedError(BatchError):
@@ -35,7 +27,7 @@ class BatchBackendError(BatchError):
 
 
 class BatchBudgetError(BatchError):
-    """The budget of the batch is used up."""
+    """The budget of the batch is used up; what was not done is done when the batch is run again."""
 
 
 class TaskTimeoutError(TimeoutError):
@@ -51,12 +43,8 @@ class AttemptError(Exception):
     """An attempt has failed. It can be sent to another process.
 
     Args:
-        error_class: Class of the error that ended it.
         unusable_log: Whether the run log can't be continued, so that the next attempt needs a new one.
-        usage: What the run has used up to now, as fields of a row: `steps`, `model_calls`, `prompt_tokens`,
-            `completion_tokens`.
-        run: Identifier of the run, if it has begun.
-        engine: Where it ran, if there are several engines or nodes.
+        usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens` up to now.
         retry_after: Seconds that the other side wants to pass before the next attempt.
     """
 

@@ -66,7 +66,6 @@ class BatchFolder:
         """What the user should know about the state in which the folder was found."""
         self.index: RowIndex
         self._accept = accept_changes
-        self._left: set[str] = set()
         self._release: Callable[[], None] | None = None
         self._lock = -1
         self._results = -1
@@ -107,8 +106,6 @@ class BatchFolder:
         else:
             self._write_manifest(configuration)
         (self.path / RUNS).mkdir(exist_ok=True)
-        with suppress(FileNotFoundError):
-            self._left = set(os.listdir(self.path / WORK))
         results, flags = self.path / RESULTS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         os.close(os.open(results, flags, 0o600))
         self.index = RowIndex(results, invalid=False)  # such a task may have been corrected, or gets a row again
@@ -157,12 +154,12 @@ class BatchFolder:
             )
         if changed:
             self.notices.append(f"the configuration has changed: {', '.join(changed)}; rows that are there stay")
-            self._write_manifest(configuration, created=manifest.get("created"))
+            self._write_manifest(configuration)
 
-    def _write_manifest(self, configuration: Mapping[str, Any], created: str | None = None) -> None:
+    def _write_manifest(self, configuration: Mapping[str, Any]) -> None:
         manifest = {
             "schema_version": SCHEMA_VERSION,
-            "created": created or datetime.now(UTC).isoformat(),
+            "written": datetime.now(UTC).isoformat(),
             "configuration": dict(configuration),
         }
         with atomic_binary_file(self.path / MANIFEST, private=True, sync=True) as file:
@@ -175,8 +172,6 @@ class BatchFolder:
             for offset in offsets:
                 rows.seek(offset)
                 file.write(rows.readline())
-
-    # What there is
 
     def see(self, task: Task) -> None:
         """Take note that a task is among the tasks, and compare it with what its rows are of."""
@@ -213,21 +208,13 @@ class BatchFolder:
         """Return the folder on the host for the files of a task's workspace, absolute."""
         return (self.path / WORK / run_name(task, repeat)).absolute()
 
-    # Rows
-
-    def remove_left(self, task: Task, repeat: int) -> None:
-        """Remove what a killed process has left of the workspace of a task that has a row."""
-        if run_name(task, repeat) in self._left:
-            shutil.rmtree(self.work_folder(task, repeat), ignore_errors=True)
-
     def add(self, row: Row, task: Task | None = None) -> None:
-        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed."""
-        line = _as_line(row)
-        with self._writing:
-            offset = self._append(line)
-            self.index.put(row, offset)
+        """Remove the files of the workspace, unless the task has failed; append the row, and wait until it is on the disk."""
         if task is not None and row.outcome != "failed":
             shutil.rmtree(self.work_folder(task, row.repeat), ignore_errors=True)
+        line = _as_line(row)
+        with self._writing:
+            self.index.put(row, self._append(line))
 
     def _append(self, line: bytes) -> int:
         """Append a line, wait until it is on the disk, and return where it begins."""

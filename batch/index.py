@@ -30,11 +30,6 @@ CREATE TABLE row (id, repeat, offset, outcome, passed, prompt, completion, log, 
 CREATE TABLE task (id PRIMARY KEY, place) WITHOUT ROWID;
 BEGIN;
 """
-_MEASURES = {
-    "passed": "passed",
-    "completed": "CASE outcome WHEN 'invalid' THEN NULL ELSE outcome = 'completed' END",
-}
-"""When a row counts as passed, as SQL; NULL if it has no result."""
 _Number = Annotated[int, Field(gt=-(2**62), lt=2**62)]
 
 
@@ -152,28 +147,11 @@ class RowIndex:
         sql = "SELECT count(*) FROM row WHERE repeat > ? OR id NOT IN (SELECT id FROM task)"
         return int(self._select(sql, repeats)[0][0])
 
-    def unseen(self) -> int:
-        """Return how many tasks have rows and were not seen."""
-        sql = "SELECT count(DISTINCT id) FROM row WHERE id NOT IN (SELECT id FROM task)"
-        return int(self._select(sql)[0][0])
-
     def tries(self) -> list[tuple[int, int, int]]:
         """Return how many checked rows tasks have, how many of them passed, and how many such tasks there are."""
         of_tasks = "SELECT count(passed) AS tries, total(passed) AS passed FROM row GROUP BY id"
         found = self._select(f"SELECT tries, passed, count(*) FROM ({of_tasks}) GROUP BY tries, passed")  # noqa: S608 - no values
         return [(tries, int(passed), tasks) for tries, passed, tasks in found]
-
-    def rates(self, measure: str) -> Iterator[tuple[str, float | None]]:
-        """Yield the tasks in the order of their rows, with the part of the rows that passed; None if none has a result."""
-        sql = f"SELECT id, avg({_MEASURES[measure]}) FROM row GROUP BY id ORDER BY min(offset)"  # noqa: S608 - no values
-        with self._in_use() as database:
-            found = database.execute(sql)  # sorts, which may need the disk
-        yield from found
-
-    def rate(self, task_id: str, measure: str) -> float | None:
-        """Return the same of one task, also None if it has no row."""
-        found: float | None = self._select(f"SELECT avg({_MEASURES[measure]}) FROM row WHERE id = ?", task_id)[0][0]  # noqa: S608
-        return found
 
     def offsets(self, *, by_task: bool = False) -> array[int]:
         """Return where the rows are that count, in their order or in that of the tasks."""
@@ -193,14 +171,7 @@ class RowIndex:
 
 
 class Results(RowIndex):
-    """The rows of a batch, also while it runs: one for each task and repetition, the last one that was written.
-
-    Args:
-        folder: Folder of the batch, or its `results.jsonl`.
-
-    Raises:
-        BatchFolderError: There are no results, or they can't be read.
-    """
+    """The rows of a batch, also while it runs: one for each task and repetition, the last one that was written."""
 
     def __init__(self, folder: Path | str) -> None:
         path = Path(folder)

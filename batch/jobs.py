@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autogen_codeact.batch.attempt import AttemptWork
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
-from codeact_sandbox.types.formatting import format_count
 
 
 @dataclass
@@ -38,7 +36,6 @@ class Jobs:
         *,
         total: int | None,
         add_row: Callable[[Row], Awaitable[None]],
-        on_event: Callable[[BatchEvent], None],
     ) -> None:
         self.total = total
         """How many rows there will be, or None if that is not known yet."""
@@ -47,11 +44,12 @@ class Jobs:
         self._folder = folder
         self._repeats = repeats
         self._add_row = add_row
-        self._on_event = on_event
 
     async def read(self) -> AsyncGenerator[Job, None]:
         """Yield what is to be run, in order: all tasks once, then again for each repetition."""
         folder, repeats = self._folder, self._repeats
+        if not self._is_repeatable and repeats > 1:
+            self._tasks = [task async for task in read_tasks(self._tasks)]
         if self._is_repeatable and folder.counts.rows:
             async for _ in self._read_once():  # whether one has changed is found out before anything runs
                 pass
@@ -61,27 +59,18 @@ class Jobs:
                     if isinstance(task, BadTask):
                         if repeat == 1:
                             await self._refuse(task)
-                    elif folder.is_done(task, repeat):
-                        folder.remove_left(task, repeat)
-                    else:
+                    elif not folder.is_done(task, repeat):
                         yield await in_thread(self._job, task, repeat)
-            if repeat == 1 and (gone := folder.index.unseen()):
-                text = f"{format_count(gone, 'task is', 'tasks are')} no longer among the tasks"
-                self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _read_once(self) -> AsyncGenerator[Task | BadTask, None]:
         """Yield the tasks, compare them with what they were, and count them."""
-        number, kept = 0, list[Task | BadTask]()
+        number = 0
         async with aclosing(read_tasks(self._tasks)) as tasks:
             async for task in tasks:
-                if not self._is_repeatable and self._repeats > 1:
-                    kept.append(task)
                 number += 1 if isinstance(task, BadTask) else self._repeats
                 if isinstance(task, Task):
                     self._folder.see(task)
                 yield task
-        if kept:
-            self._tasks, self._is_repeatable = kept, True
         # The rows of tasks that are no longer among the tasks stay, and count as done.
         self.total = number + self._folder.index.others(self._repeats)
 
@@ -101,13 +90,7 @@ class Jobs:
         if (before := folder.failed_row(task, repeat)) is not None:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
             job.failures = before.failures
-            if before.started is not None:
-                last = AttemptRecord(
-                    started=before.started,
-                    seconds=before.seconds,
-                    error_class=before.error_class or "",
-                    error=before.error or "",
-                    engine=before.engine,
-                )
-                job.failures = [*job.failures, last]
+            with suppress(ValueError):  # it was changed by hand
+                fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
+                job.failures = [*job.failures, AttemptRecord(**fields)]
         return job

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autogen_codeact.batch.rows import Row
-
 
 @dataclass(frozen=True)
 class BatchCounts:
@@ -14,12 +12,10 @@ class BatchCounts:
     Args:
         total: Rows that it will have; None as long as the tasks have not been read to their end.
         done: Rows that there are, those of earlier commands included.
-        earlier: Those of them that earlier commands have written.
-        failed: Those of all that failed.
-        invalid: Those of all whose task can't be used.
+        failed: Those of them that failed.
+        invalid: Those of them whose task can't be used.
         running: Attempts under way.
         waiting: Tasks that wait for their next attempt.
-        next_attempt_in: Seconds until the first of the tasks that wait is tried again; None if there are none.
         passed: Rows whose checks passed.
         checked: Rows with a result of checks.
         prompt_tokens: Tokens that the models have read, those of earlier commands included.
@@ -27,17 +23,14 @@ class BatchCounts:
         cost: What they cost; None without prices.
         tasks_per_minute: Rows a minute, in the last minutes of this command; 0 before the first.
         seconds_left: About how long it will take; None if that is not known.
-        seconds: Seconds since the command began.
     """
 
     total: int | None = None
     done: int = 0
-    earlier: int = 0
     failed: int = 0
     invalid: int = 0
     running: int = 0
     waiting: int = 0
-    next_attempt_in: float | None = None
     passed: int = 0
     checked: int = 0
     prompt_tokens: int = 0
@@ -45,40 +38,11 @@ class BatchCounts:
     cost: float | None = None
     tasks_per_minute: float = 0.0
     seconds_left: float | None = None
-    seconds: float = 0.0
 
     @property
     def tokens(self) -> int:
         """Tokens of prompts and answers."""
         return self.prompt_tokens + self.completion_tokens
-
-
-@dataclass(frozen=True)
-class TaskStarted:
-    """An attempt at a task has begun.
-
-    Args:
-        id: The task.
-        repeat: Which repetition.
-        attempt: Which attempt, from 1.
-        resumed: Whether it continues a run log.
-    """
-
-    id: str
-    repeat: int
-    attempt: int
-    resumed: bool
-
-
-@dataclass(frozen=True)
-class TaskFinished:
-    """A row has been written.
-
-    Args:
-        row: The row.
-    """
-
-    row: Row
 
 
 @dataclass(frozen=True)
@@ -106,13 +70,9 @@ class AttemptFailed:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that a user should know.
-
-    Args:
-        text: The sentence.
-    """
+    """A sentence that a user should know."""
 
     text: str
 
 
-BatchEvent = TaskStarted | TaskFinished | AttemptFailed | Notice
+BatchEvent = AttemptFailed | Notice

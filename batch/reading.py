@@ -30,12 +30,9 @@ MAX_REASON = 500
 async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
     """Yield the tasks of a source as they are needed.
 
-    Fields of a row that a task does not have go into `metadata`. Paths in `files` and `data` are relative to the folder of the
-    file.
-
     Args:
-        source: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. A text is a task
-            with its number as id.
+        source: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. A text is a task with its number
+            as id.
 
     Yields:
         A `Task`, or a `BadTask` for each one that can't be used. All ids differ: the second task with an id is bad.

@@ -26,9 +26,7 @@ _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportErro
 def is_retryable(error: BaseException) -> bool:
     """Return whether an attempt that ended with an error may succeed when it is made again.
 
-    These may: sandboxes and engines that are lost or unavailable; a model's server that can't be reached, does not answer in
-    time, or answers with HTTP 408, 409, 425, 429 or 5xx other than 501. What the agent's own code raises, other
-    HTTP errors, and the end of `task_timeout` do not pass.
+    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors than those below stay.
     """
     if isinstance(error, TaskTimeoutError):
         return False

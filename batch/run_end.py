@@ -22,15 +22,7 @@ USAGE = ("steps", "model_calls", "prompt_tokens", "completion_tokens")
 
 @dataclass
 class LogEnd:
-    """What a log says about its run.
-
-    Args:
-        run: Its identifier; None if it has not begun.
-        usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens`.
-        stopped: Why the log ends before the run did, or None.
-        last: The last message of a run that has ended with a result, else None.
-        is_finished: Whether it has ended with a result.
-    """
+    """What a log says about its run; `stopped`: why it ends before the run did; `last`: the message that is the result."""
 
     run: str | None = None
     usage: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 from pydantic_core import from_json, to_json
 
 from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
-from autogen_codeact.batch.errors import BatchBudgetError, BatchFolderError
+from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.make_agent import MakeAgent
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
@@ -130,11 +130,6 @@ class Batch:
         return self._scheduler.ended
 
     @property
-    def ended_by(self) -> str | None:
-        """What of the budget is used up, as a sentence, or None."""
-        return self._scheduler.gate.spent
-
-    @property
     def counts(self) -> BatchCounts:
         """How far it is."""
         return self._scheduler.counts()
@@ -177,8 +172,6 @@ def _close_folder(folder: BatchFolder, ended: bool) -> None:
         if ended:
             folder.put_in_order()
             write_summary(folder.path)
-    except OSError as error:
-        raise BatchFolderError(f"the summary in {folder.path} can't be written ({error.strerror or error})") from error
     finally:
         folder.close()
 

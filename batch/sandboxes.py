@@ -21,15 +21,7 @@ ACQUIRE_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """Which sandboxes there are; it can be sent to another process.
-
-    Args:
-        kind: "auto": Docker if an engine answers, else bubblewrap.
-        options: Options of the executors. Default of `mode`: "session".
-        concurrency: Attempts that run at the same time.
-        max_sandboxes: Sandboxes that exist at the same time. Default: as many as are needed.
-        uses: How often one is used, with a reset after each use. Default 1.
-    """
+    """Which sandboxes there are, as the arguments of `run_batch` say; it can be sent to another process."""
 
     kind: SandboxKind = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -21,14 +21,7 @@ from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.index import RowCounts
 from autogen_codeact.batch.jobs import Job, Jobs
 from autogen_codeact.batch.limits import LocalGate, RateLimit
-from autogen_codeact.batch.progress import (
-    AttemptFailed,
-    BatchCounts,
-    BatchEvent,
-    Notice,
-    TaskFinished,
-    TaskStarted,
-)
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
@@ -74,11 +67,8 @@ class Scheduler:
         self._folder: BatchFolder | None = None
         self._began = time.monotonic()
         self._jobs: Jobs | None = None
-        self._earlier = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: deque[float] = deque(maxlen=RATE_ROWS)
-
-    # What the batch asks for
 
     def stop(self) -> None:
         """Begin no further attempt; any thread may call it."""
@@ -98,12 +88,10 @@ class Scheduler:
         return BatchCounts(
             total=self._total,
             done=rows.rows,
-            earlier=self._earlier,
             failed=rows.failed,
             invalid=rows.invalid,
             running=len(self._running),
             waiting=len(self._due),
-            next_attempt_in=self._next_attempt_in(),
             passed=rows.passed,
             checked=rows.checked,
             prompt_tokens=self.gate.prompt_tokens,
@@ -111,7 +99,6 @@ class Scheduler:
             cost=self.gate.cost,
             tasks_per_minute=rate,
             seconds_left=left,
-            seconds=now - self._began,
         )
 
     def expected(self) -> int | None:
@@ -128,15 +115,9 @@ class Scheduler:
         """How many rows there will be, or None if that is not known yet."""
         return self._jobs.total if self._jobs is not None else None
 
-    def _next_attempt_in(self) -> float | None:
-        with suppress(IndexError):  # another thread may ask
-            return max(0.0, self._due[0][0] - time.monotonic())
-        return None
-
     async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
         """Run the tasks, and yield their rows."""
-        self._folder, self._earlier = folder, folder.counts.rows
-        self._began = time.monotonic()
+        self._folder, self._began = folder, time.monotonic()
         self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
@@ -144,11 +125,9 @@ class Scheduler:
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
-        tasks, repeats, total = self._tasks, self._settings.repeat, None
-        if isinstance(tasks, Sized) and not isinstance(tasks, str):
-            total = len(tasks) * repeats
-        add_row = partial(self._add, None)
-        self._jobs = Jobs(tasks, folder, repeats, total=total, add_row=add_row, on_event=self._on_event)
+        tasks, repeats = self._tasks, self._settings.repeat
+        total = len(tasks) * repeats if isinstance(tasks, Sized) and not isinstance(tasks, str) else None
+        self._jobs = Jobs(tasks, folder, repeats, total=total, add_row=partial(self._add, None))
         jobs = self._jobs.read()
         dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
         dispatcher.add_done_callback(lambda _: self._unread.put_nowait(None))
@@ -175,8 +154,6 @@ class Scheduler:
                 task.exception()
         with suppress(Exception):
             await jobs.aclose()
-
-    # Attempts
 
     async def _dispatch(self, jobs: AsyncGenerator[Job, None]) -> None:
         # More attempts than sandboxes would only wait for each other.
@@ -248,7 +225,6 @@ class Scheduler:
         job.attempts += 1
         job.tried += 1
         self._checks_run_code |= job.task.check is not None and job.task.check.kind == "python"
-        self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
         # The clock of the machine may be set meanwhile, so it tells no duration.
         started, began = datetime.now(UTC), time.monotonic()
         work, job.count_log = replace(job), False
@@ -335,7 +311,6 @@ class Scheduler:
         shorten_texts(row)
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
         self._ends.append(time.monotonic())
-        self._on_event(TaskFinished(row))
         self._unread.put_nowait(row)
 
     def _on_spent(self, reason: str) -> None:

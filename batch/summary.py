@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -20,7 +18,6 @@ from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 
 SUMMARY = "summary.json"
-MAX_GROUPS = 200
 MAX_UNSUCCESSFUL = 20
 MAX_REASON = 300
 MAX_ERRORS = 50
@@ -31,33 +28,12 @@ _SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds"
 
 
 class Percentiles(BaseModel):
-    """How a number is distributed over the rows.
-
-    Args:
-        p50: Half of the rows have no more.
-        p90: 90% of the rows have no more.
-        p99: 99% of the rows have no more.
-    """
+    """How a number is distributed over the rows: 50%, 90% and 99% of them have no more."""
 
     p50: float
     p90: float
     p99: float
     max: float
-
-
-class Group(BaseModel):
-    """The rows with one value in their metadata.
-
-    Args:
-        checked: Those that count as passed or not passed.
-        pass_rate: `passed` / `checked`.
-    """
-
-    rows: int = 0
-    completed: int = 0
-    checked: int = 0
-    passed: int = 0
-    pass_rate: float | None = None
 
 
 class Unsuccessful(BaseModel):
@@ -105,8 +81,6 @@ class Summary(BaseModel):
         seconds_percentiles: Of the seconds of completed and stopped rows.
         steps_percentiles: Of their steps.
         unsuccessful: The first 20 rows that did not pass or have no answer.
-        by: Name of the metadata by which `groups` are made, or None.
-        groups: The groups by value, at most 200; further ones together as "(others)".
         damaged: Lines of `results.jsonl` that could not be read.
     """
 
@@ -136,28 +110,24 @@ class Summary(BaseModel):
     seconds_percentiles: Percentiles | None = None
     steps_percentiles: Percentiles | None = None
     unsuccessful: list[Unsuccessful] = Field(default_factory=list)
-    by: str | None = None
-    groups: dict[str, Group] = Field(default_factory=dict)
     damaged: int = 0
 
 
-def summarize(folder: Path | str, *, by: str | None = None) -> Summary:
+def summarize(folder: Path | str) -> Summary:
     """Return the summary of a batch. It blocks while the rows are read.
 
     Args:
         folder: Folder of the batch.
-        by: Name of a field of the tasks' metadata, for sums by its values. Default: none.
 
     Raises:
         BatchFolderError: There are no results.
     """
     with closing(Results(folder)) as results:
-        return summary_of(results, by=by)
+        return _summary_of(results)
 
 
-def summary_of(results: Results, *, by: str | None = None) -> Summary:
-    """Return the summary of results that are open."""
-    summary = Summary(by=by)
+def _summary_of(results: Results) -> Summary:
+    summary = Summary()
     errors, failures = Counter[str](), Counter[str]()
     seconds, steps = array("d"), array("d")
     begin = end = None
@@ -182,7 +152,6 @@ def summary_of(results: Results, *, by: str | None = None) -> Summary:
     summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
     summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
     summary.seconds_percentiles, summary.steps_percentiles = _percentiles(seconds), _percentiles(steps)
-    summary.groups = dict(sorted(summary.groups.items()))
     return summary
 
 
@@ -215,17 +184,6 @@ def _add(summary: Summary, row: Row) -> None:
     if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
         found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
         summary.unsuccessful.append(found)
-    if summary.by is None:
-        return
-    name = _group_name(row.metadata.get(summary.by))
-    if name not in summary.groups and len(summary.groups) >= MAX_GROUPS:
-        name = OTHERS
-    group = summary.groups.setdefault(name, Group())
-    group.rows += 1
-    group.completed += row.outcome == "completed"
-    group.checked += row.passed is not None
-    group.passed += bool(row.passed)
-    group.pass_rate = group.passed / group.checked if group.checked else None
 
 
 def _pass_at_each(found: list[tuple[int, int, int]]) -> dict[int, float]:
@@ -261,11 +219,6 @@ def _reason(row: Row) -> str:
 def _count(counter: Counter[str], name: str) -> None:
     name = name[:MAX_NAME]
     counter[name if name in counter or len(counter) < MAX_ERRORS else OTHERS] += 1
-
-
-def _group_name(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…"
 
 
 def _percentiles(values: array[float]) -> Percentiles | None:

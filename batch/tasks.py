@@ -94,12 +94,7 @@ class Task(BaseModel):
 
 @dataclass(frozen=True)
 class BadTask:
-    """A task that can't be used.
-
-    Args:
-        id: Its id, or one made from its place if it has none that could be used; unique in the batch.
-        place: Where it is: `tasks.jsonl:17`.
-    """
+    """A task that can't be used; its place is such as `tasks.jsonl:17`, from which its id is made if it has none."""
 
     id: str
     place: str

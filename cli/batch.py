@@ -119,7 +119,6 @@ class _Running:
 
         One sandbox is started and stopped first: it builds an image once, and an error of all tasks is found before they begin.
         """
-        self._display.stage("starting the first sandbox")
         async with started(self._job.sandbox) as executor:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
 
@@ -150,6 +149,7 @@ class _Running:
 
     async def _take(self, row: Row) -> None:
         self._taken += 1
+        self._display.take(row)
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
         self._errors.add(row.error_class or "")

@@ -9,16 +9,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice, TaskFinished
-from autogen_codeact.batch.report import compare, comparison_text, summary_text
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.summary import Summary, summarize
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.batch.summary import Summary, Unsuccessful, summarize
+from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
@@ -54,7 +53,6 @@ class BatchDisplay:
         self._failures = 0
         self._written = time.monotonic()
         self._ending = False
-        self._stage = ""
 
     def __enter__(self) -> Self:
         self._status.__enter__()
@@ -68,19 +66,13 @@ class BatchDisplay:
         self._ending = True
         self._status.close()
 
-    def stage(self, what: str) -> None:
-        """Say what happens before the tasks begin."""
-        self._stage = printable(what)
-
     def follow(self, counts: Callable[[], BatchCounts]) -> None:
         """Show a batch from now on; `counts` is called in another thread."""
-        self._counts, self._stage = counts, ""
+        self._counts = counts
 
     def on_event(self, event: BatchEvent) -> None:
         """Take an event of the batch into account."""
         match event:
-            case TaskFinished(row=row) if row.outcome in ("failed", "invalid"):
-                self._add_failure(_failure_line(row))
             case AttemptFailed(retry_in=seconds) if seconds is not None:
                 again = format_seconds(round(seconds))
                 self._add_failure(printable(f"{event.id} failed ({event.error_class}) and is tried again in {again}"))
@@ -88,6 +80,11 @@ class BatchDisplay:
                 self._messages.append(printable(text))
             case _:
                 pass
+
+    def take(self, row: Row) -> None:
+        """Take a row of the batch into account."""
+        if row.outcome in ("failed", "invalid"):
+            self._add_failure(_failure_line(row))
 
     def _add_failure(self, line: str) -> None:
         self._failures += 1
@@ -103,7 +100,7 @@ class BatchDisplay:
                 say(f"… and {self._failures - MAX_FAILURES:,} more failed")
             return ""
         if self._counts is None:
-            return self._stage
+            return ""
         counts = self._counts()
         parts = describe_progress(counts)
         if self._is_plain:
@@ -117,10 +114,13 @@ class BatchDisplay:
 
 
 def _failure_line(row: Row) -> str:
-    name = f"{row.id} (repeat {row.repeat})" if row.repeat > 1 else row.id
     why = f"{row.error_class}: {row.error}" if row.error_class else row.error or "no reason given"
-    line = " ".join(f"{'can not be used' if row.outcome == 'invalid' else 'failed'}: {name}: {why}".split())
+    line = " ".join(f"{'can not be used' if row.outcome == 'invalid' else 'failed'}: {_name(row)}: {why}".split())
     return printable(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
+
+
+def _name(row: Row | Unsuccessful) -> str:
+    return f"{row.id} (repeat {row.repeat})" if row.repeat > 1 else row.id
 
 
 def format_cost(cost: float) -> str:
@@ -137,9 +137,7 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     if counts.invalid:
         parts.append(f"{counts.invalid:,} unusable")
     if counts.waiting:
-        seconds = round(counts.next_attempt_in or 0)
-        when = f" (the first in {format_seconds(seconds)})" if seconds else ""
-        parts.append(f"{counts.waiting:,} to try again{when}")
+        parts.append(f"{counts.waiting:,} to try again")
     if counts.checked:
         parts.append(f"{counts.passed:,} of {counts.checked:,} passed")
     if counts.tasks_per_minute:
@@ -151,39 +149,60 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     return parts
 
 
-def print_report(folder: Path, other: Path | None, *, by: str | None = None, as_json: bool = False) -> int:
-    """Print the summary of a batch, or what differs between two."""
-    if by is not None and other is not None:
-        raise CommandError("--by is for the report of one batch: leave out the second folder, or --by.")
-    found = summarize(folder, by=by) if other is None else compare(folder, other)
-    if isinstance(found, Summary) and by is not None and set(found.groups) <= {"null"}:
-        raise CommandError(f"No task of {folder} has {by} in its metadata.")
+def print_report(folder: Path, *, as_json: bool = False) -> int:
+    """Print the summary of a batch with all that it has."""
+    summary = summarize(folder)
     if as_json:
-        print_json(found.model_dump(mode="json"))
-        return 0
-    text = summary_text(found) if isinstance(found, Summary) else comparison_text(found)
-    terminal = Terminal()
-    for line in text.splitlines():
-        terminal.line(line)
+        print_json(summary.model_dump(mode="json"))
+    else:
+        _print([*_summary_lines(summary), *_more_lines(summary)])
     return 0
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
     """Print the summary of a batch in a few lines."""
+    where = [f"results: {folder / 'results.jsonl'}", f"`codeact batch report {folder}` says more"]
+    _print([*_summary_lines(summary), *where])
+
+
+def _print(lines: Iterable[str]) -> None:
     terminal = Terminal()
+    for line in lines:
+        terminal.line(line)
+
+
+def _summary_lines(summary: Summary) -> Iterator[str]:
     outcomes = ", ".join(f"{number:,} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
     repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
-    terminal.line(f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}")
+    yield f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"
     if summary.checked:
         percent = format_percent(summary.passed / summary.checked)
-        terminal.line(f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})")
+        yield f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})"
     if summary.prompt_tokens or summary.completion_tokens:
         cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
-        terminal.line(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
+        yield f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}"
     if summary.errors:
-        terminal.line("errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items()))
-    terminal.line(f"results: {folder / 'results.jsonl'}")
-    terminal.line(f"`codeact batch report {folder}` says more")
+        yield "errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items())
+
+
+def _more_lines(summary: Summary) -> Iterator[str]:
+    if summary.pass_rate_interval is not None:
+        low, high = map(format_percent, summary.pass_rate_interval)
+        yield f"pass rate (95% interval): {low} to {high}"
+    if summary.repeats > 1 and summary.pass_at:
+        yield "pass@k: " + ", ".join(f"{format_percent(rate)} (k = {k})" for k, rate in summary.pass_at.items())
+    yield f"work: {format_count(summary.steps, 'step')}, {format_count(summary.model_calls, 'model call')}"
+    if summary.wall_seconds is not None:
+        yield f"wall time: {format_seconds(round(summary.wall_seconds))}"
+    for name, found in (("seconds", summary.seconds_percentiles), ("steps", summary.steps_percentiles)):
+        if found is not None:
+            values = ", ".join(f"{value:.3g}" for value in (found.p50, found.p90, found.p99, found.max))
+            yield f"{name} of a task (median, 90%, 99%, max): {values}"
+    if summary.failures:
+        yield "attempts that were repeated: " + ", ".join(f"{name} {n:,}" for name, n in summary.failures.items())
+    for row in summary.unsuccessful:
+        where = f" ({row.log})" if row.log else ""
+        yield f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}"
 
 
 class OutputClosed(Exception):

@@ -18,7 +18,7 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
 from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.run_names import run_name, short_run_name
+from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunFileError, export_files, kept_files, list_runs, load_run
@@ -40,6 +40,7 @@ from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.store import (
+    LAST,
     MAX_BYTES,
     find_run,
     is_being_written,
@@ -94,9 +95,9 @@ def max_total_size() -> int:
 
 def print_run_location(run: Path) -> Collection[str]:
     """Print where a run that has just ended is kept, and the commands that show it; return the names of its files."""
-    place = "in" if run_name(run) == str(run) else "as"
-    hint = short_run_name(run)
-    say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+    name = run_name(run)
+    place, hint = ("in", name) if name == str(run) else ("as", LAST)
+    say(f"kept {place} {name}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
     return say_files(load_run(run), hint)
 
 
@@ -144,7 +145,7 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
     """Print the runs in a folder, the latest first."""
-    found = _default_runs() if folder is None else list_runs(folder)
+    found = list_runs(folder or runs_folder()) if folder is not None or runs_folder().exists() else []
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]
     if as_json:
@@ -169,11 +170,6 @@ def adopt(run: str) -> int:
         raise CommandError(f"{path} can't be adopted: {error}") from error
     say(f"{printable(str(path))} is one of your own runs now")
     return 0
-
-
-def _default_runs() -> list[RunSummary | UnreadableRun]:
-    folder = runs_folder()
-    return list_runs(folder) if folder.exists() else []
 
 
 def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:

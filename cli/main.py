@@ -151,7 +151,7 @@ def _batch(job: BatchJob) -> None:
 
     After Ctrl-C running tasks are finished; a second one stops at once. The exit status is 0 if each task has ended, 1 if
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.
-    `codeact batch report DIR [DIR2]` summarizes a batch, or compares two.
+    `codeact batch report DIR` summarizes a batch.
     """
     from autogen_codeact.cli.json_output import LastJsonLine
 
@@ -162,20 +162,15 @@ def _batch(job: BatchJob) -> None:
 
 
 def _report(
-    folder: Path = typer.Argument(..., metavar="DIR", help="Folder of a batch."),
-    other: Path | None = typer.Argument(
-        None, metavar="[DIR2]", help="Folder of another one, which is compared with it task by task."
-    ),
-    by: str | None = typer.Option(None, metavar="FIELD", help="Also by a field of `metadata`, such as level."),
-    as_json: JsonOption = False,
+    folder: Path = typer.Argument(..., metavar="DIR", help="Folder of a batch."), as_json: JsonOption = False
 ) -> int:
-    """Summarize a batch: outcomes, checks, tokens, errors. With two folders, list the tasks that end differently.
+    """Summarize a batch: outcomes, checks, tokens, errors.
 
-    The exit status is 0, or 2 if a folder can't be read.
+    The exit status is 0, or 2 if the folder can't be read.
     """
     from autogen_codeact.cli.batch_display import print_report
 
-    return print_report(folder, other, by=by, as_json=as_json)
+    return print_report(folder, as_json=as_json)
 
 
 @app.command("models")

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -85,7 +84,8 @@ class StatusLine:
     def _draw(self, line: str) -> None:
         if self._stream is None:
             return
-        line = _fitting(line, _width_of(self._stream) - 1)
+        width = _width_of(self._stream) - 1
+        line = line if len(line) <= width else f"{line[: width - 1]}…"
         if line != self._drawn:
             self._drawn = line
             with suppress(OSError, ValueError):  # the terminal is gone
@@ -109,16 +109,6 @@ def _width_of(stream: TextIO) -> int:
     with suppress(OSError, ValueError, AttributeError):
         return os.get_terminal_size(stream.fileno()).columns or 80
     return 80
-
-
-def _fitting(line: str, width: int) -> str:
-    """Return as much of a line as a terminal can show in one row; some characters take two places."""
-    places = 0
-    for number, character in enumerate(line):
-        places += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        if places > width:
-            return f"{line[: max(number - 1, 0)]}…"
-    return line
 
 
 class Progress:

@@ -67,7 +67,7 @@ class RunPrinter:
         self.watcher = progress.watcher if self._json is None else self._json.watcher
         """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
-        self._failed = self._answered = self._empty = self._cut_off = False
+        self._failed = self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
 
     async def follow(self, events: AsyncGenerator[Message | TaskResult, None], model: ModelChoice) -> TaskResult | None:
@@ -99,7 +99,10 @@ class RunPrinter:
             say("the model's answer ends inside a block of code")
         elif self._not_run:
             say(f"the model's answer has {' and '.join(self._not_run)} code in it that was not run")
-        return 0 if self._answered and not (self._failed or self._not_run or self._cut_off) else 1
+        elif self._too_long:
+            say("the model's answer was cut off: it was too long, or repeated itself")
+        incomplete = self._not_run or self._cut_off or self._too_long
+        return 0 if self._answered and not (self._failed or incomplete) else 1
 
     async def _show(self, message: Message) -> None:
         if isinstance(message, CodeExecutionEvent):
@@ -120,7 +123,7 @@ class RunPrinter:
         if "answered_by" not in last.metadata:  # code can give code as its answer
             blocks = json.loads(last.metadata.get("not_run", "[]"))
             self._not_run = sorted({each["language"] or each["reason"] for each in blocks if _is_to_run(each)})
-            self._cut_off = is_cut_off(last.content)
+            self._cut_off, self._too_long = is_cut_off(last.content), "cut_off" in last.metadata
 
     async def _is_final(self, last: TextMessage) -> bool:
         if self._team:
@@ -140,7 +143,7 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could
-    have been run and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
+    have been run and was not, or is cut off; 130 after Ctrl-C, 143 after SIGTERM.
     """
     job.check()
     if job.save is not None:

@@ -17,8 +17,8 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
+from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
-from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -23,7 +23,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents.observation import outcome_summary
 from codeact_sandbox import Result
 from codeact_sandbox.types.displays import cut, escaped, output_to_html
-from codeact_sandbox.types.result import STOPPED, written_by_code
+from codeact_sandbox.types.result import STOPPED, remarks, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 
@@ -74,26 +74,19 @@ def result_to_html(result: CodeResult) -> str:
     shown = written_by_code(result)
     displays = result.displays if isinstance(result, Result) else ()
     rows = output_to_html(shown, displays, MAX_MESSAGE_CHARS)
-    return "\n".join([*(rows or [_line("(no output)")]), *map(_line, remarks(result))])
+    return "\n".join([*(rows or [_line("(no output)")]), *map(_line, _remarks(result))])
 
 
-def remarks(result: CodeResult, most: int = 20) -> list[str]:
+def _remarks(result: CodeResult) -> list[str]:
     """Return sentences about a result that are not in its output: the error, lost output or memory, notes, files."""
     if not isinstance(result, Result):
         return []
     lines = []
     if result.error is not None and result.error != STOPPED and result.error.message not in result.output:
         lines.append(f"{result.error.type}: {result.error.message}")
-    if result.truncated:
-        lines.append(f"{result.truncated:,} bytes of output were dropped.")
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
-    lines += result.notes[:most]
-    shown = {display.name for display in result.displays}
-    if names := [artifact.name for artifact in result.artifacts if artifact.name not in shown]:
-        more = f", and {len(names) - most:,} more" if len(names) > most else ""
-        lines.append(f"Files: {', '.join(names[:most])}{more}")
-    return lines
+    return [*lines, *remarks(result)]
 
 
 def run_to_html(run: TaskResult) -> str:
@@ -123,27 +116,12 @@ def ending(run: TaskResult) -> str:
     return " · ".join(parts)
 
 
-def response_to_html(response: Response) -> str:
-    """Return HTML that shows an agent's turn."""
-    return run_to_html(TaskResult(messages=[*(response.inner_messages or ()), response.chat_message]))
-
-
 def message_to_text(message: Message) -> str:
     """Return a message as text, for terminals and for notebooks without HTML."""
     if isinstance(message, CodeExecutionEvent):
-        text = "\n".join([written_by_code(message.result).rstrip("\n"), *remarks(message.result)]).strip("\n")
+        text = "\n".join([written_by_code(message.result).rstrip("\n"), *_remarks(message.result)]).strip("\n")
         return f"{plain(message.source)} ran code: {plain(outcome_summary(message.result))}\n{plain(text)}".rstrip()
     return f"{plain(message.source)} ({type(message).__name__}):\n{plain(message.to_text())}"
-
-
-def run_to_text(run: TaskResult) -> str:
-    """Return a run as text."""
-    return "\n\n".join([*map(message_to_text, _kept(run.messages)), ending(run)])
-
-
-def response_to_text(response: Response) -> str:
-    """Return an agent's turn as text."""
-    return message_to_text(response.chat_message)
 
 
 def plain(text: str) -> str:

@@ -306,8 +306,10 @@ class _Handler(BaseHTTPRequestHandler):
             yield event({"content": piece})
         if reply.pause_after is not None:
             self.server.owner.stopping.wait()
+        number = 0  # in each piece, because an answer that repeats itself is stopped
         while reply.endless and not self.server.owner.stopping.wait(0.01):
-            yield event({"content": "and on "})
+            number += 1
+            yield event({"content": f"and on {number} "})
         if not stops:
             yield event({}, reply.finish_reason)
             if (request.get("stream_options") or {}).get("include_usage"):

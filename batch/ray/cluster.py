@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
@@ -23,74 +23,45 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME = 9
 
 
-class Connection:
-    """A connection that was made here, or before; made by `connect`."""
-
-    def __init__(self, ray: Any, thread: ThreadPoolExecutor | None = None) -> None:
-        self.ray = ray
-        self._thread = thread
-
-    async def close(self) -> None:
-        """End it, and Ray, if they were begun here."""
-        if self._thread is not None:
-            await _within(STOP_S, self._thread, self.ray.shutdown)
-            self._thread.shutdown(wait=False)
-
-
-async def connect(address: str | None) -> Connection:
-    """Connect to the cluster; if this process is connected already, that connection is used and stays."""
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Any]:
+    """Connect to the cluster, and yield Ray's module; if this process is connected already, that connection is used and stays."""
     try:
         ray = import_module("ray")
     except ImportError as error:
         raise BatchBackendError("Ray is an extra: pip install 'autogen-codeact[ray]'") from error
     if ray.is_initialized():
-        return Connection(ray)
-    thread = ThreadPoolExecutor(1, "ray-connection")
+        yield ray
+        return
+    if address == "auto":
+        address = await _within(CONNECT_S, _running_cluster)
+    await _probe(address)  # Ray itself tries for minutes, and then ends the whole process
+    await _within(CONNECT_S, _init, ray, address)
     try:
-        if address == "auto":
-            address = await _within(CONNECT_S, thread, _running_cluster)
-        if address is not None:
-            await _probe(address)  # Ray itself tries for minutes, and then ends the whole process
-        await _within(CONNECT_S, thread, _init, ray, address)
-    except BaseException:
-        thread.shutdown(wait=False)
-        raise
-    return Connection(ray, thread)
+        yield ray
+    finally:
+        await _within(STOP_S, ray.shutdown)
 
 
-async def _within(seconds: float, thread: ThreadPoolExecutor, work: Any, *arguments: Any) -> Any:
+async def _within(seconds: float, work: Any, *arguments: Any) -> Any:
     try:
         async with asyncio.timeout(seconds):
-            return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
+            return await asyncio.to_thread(work, *arguments)
     except TimeoutError:
         raise BatchBackendError(f"Ray did not answer within {seconds:g} s.") from None
-
-
-def _init(ray: Any, address: str | None) -> None:
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
-        options["include_dashboard"] = False
-    try:
-        ray.init(address=address or "local", **options)
     except Exception as error:
-        shown = printable(str(error))
-        raise BatchBackendError(f"Ray can't be used at {address or 'this machine'}: {shown}") from error
+        raise BatchBackendError(f"Ray can't be used: {printable(str(error))}") from error
+
+
+def _init(ray: Any, address: str) -> None:
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     # It would print the ends of logs of its processes to standard output, as they are.
     worker: Any = import_module("ray._private.worker")
-    worker.print_to_stdstream = _log_output
-
-
-def _log_output(data: Any, *_: Any, **__: Any) -> None:
-    with suppress(Exception):
-        logger.debug("Ray: %s", printable("\n".join(data["lines"])[:4000]))
+    worker.print_to_stdstream = lambda data, **_: logger.debug("Ray: %s", printable("\n".join(data["lines"])[:4000]))
 
 
 def _running_cluster() -> str:
-    try:
-        return str(import_module("ray._private.services").canonicalize_bootstrap_address("auto"))
-    except (ConnectionError, ValueError) as error:
-        raise BatchBackendError(f"Ray can't be used at auto: {printable(str(error))}") from error
+    return str(import_module("ray._private.services").canonicalize_bootstrap_address("auto"))
 
 
 async def _probe(address: str) -> None:

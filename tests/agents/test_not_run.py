@@ -14,6 +14,7 @@ from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
     MAX_NAMED,
+    SAME_CODE,
     code_in_answer,
     describe_not_run,
     find_code,
@@ -168,6 +169,7 @@ def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: 
         ("python", "truncated"): 4,
         ("python", "untagged"): 2,
         ("", "unlabelled"): 1,  # a dict of Python
+        ("", "unfenced"): 1,  # in a thought, with an output that the model invented
     }
 
 
@@ -272,7 +274,10 @@ async def test_code_beside_code_that_runs_is_named_once_in_the_observation(sessi
             answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
         ]
     )
-    assert [call[-1] for call in received_by(client)[1:]] == [from_agent(f"1\n\n{NAMED_SQL}"), from_agent("1\n")]
+    assert [call[-1] for call in received_by(client)[1:]] == [
+        from_agent(f"1\n\n{NAMED_SQL}"),
+        from_agent(f"1\n\n{SAME_CODE}"),
+    ]
 
 
 async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecutor) -> None:

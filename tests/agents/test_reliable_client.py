@@ -13,7 +13,8 @@ from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents.model import stream_answer
-from autogen_codeact.agents.reliable_client import BEGINS_AGAIN, ModelTimeoutError, ReliableClient
+from autogen_codeact.agents.model_calls import BEGINS_AGAIN
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
@@ -78,7 +79,7 @@ async def test_stream_that_makes_progress_may_take_longer_than_the_limit():
         began = time.monotonic()
         async with aclosing(line.client.create_stream(QUESTION)) as items:
             async for item in items:
-                assert item == "and on "
+                assert item.startswith("and on ")
                 if time.monotonic() - began > 3.2:
                     break
 

@@ -8,9 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from autogen_core.code_executor import CodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.batch.progress import BatchEvent, Notice
@@ -55,8 +57,12 @@ async def test_full_disk_ends_the_batch_which_goes_on_later(make: MakeAgent, dis
         with suppress(OSError):
             (disk / "other").write_bytes(bytes(65536))
 
+    def make_on_full_disk(executor: CodeExecutor) -> CodeActAgent:
+        fill()
+        return make(executor)
+
     tasks = [double(number) for number in range(4)]
-    running = batch(make, tasks, disk / "out", concurrency=1, on_event=lambda event: fill())
+    running = batch(make_on_full_disk, tasks, disk / "out", concurrency=1)
     with pytest.raises(BatchFolderError, match=r"No space left on device\): free some space, and run the same again"):
         await anext(running)
     (disk / "other").unlink()

@@ -15,7 +15,7 @@ from autogen_codeact.batch import BatchBackendError, Ray, run_batch
 from autogen_codeact.batch.ray import cluster
 
 
-async def error_of(address: str | None, tmp_path: Path) -> str:
+async def error_of(address: str, tmp_path: Path) -> str:
     with pytest.raises(BatchBackendError) as raised:
         await anext(run_batch(lambda executor: None, ["1"], out=tmp_path, backend=Ray(address)))
     return str(raised.value)

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ from autogen_core.code_executor import CodeExecutor
 from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import BatchBudgetError, BatchSettings, Task
+from autogen_codeact.batch import BatchSettings, Task
 from autogen_codeact.batch.attempt import AttemptWork, WorkerContext
 from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.limits import LocalGate
-from autogen_codeact.batch.ray.folders import Sent
 from autogen_codeact.batch.ray.worker import RemoteAttempt
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from tests.agents.support import scripted
@@ -37,60 +37,46 @@ async def context() -> AsyncIterator[Any]:
 
 
 def attempt_at(folder: Path, context: Any, **task: Any) -> RemoteAttempt:
-    work = AttemptWork(Task(id="1", task="do it", **task), folder / "log", folder / "work")
-    return RemoteAttempt(folder / "worker", work, context, "node")
+    return RemoteAttempt(AttemptWork(Task(id="1", task="do it", **task), folder / "log", folder / "work"), context)
 
 
-async def sent_by(attempt: RemoteAttempt, refusal: str | None = None) -> list[Sent]:
-    """Run an attempt as a driver does, and return what it has sent."""
-    sent = []
-    try:
-        async for each in attempt.run([Sent("work", b"1", "given")]):
-            sent.append(each)
-            if each.kind == "enter":
-                attempt.gate.permit(refusal)
-    finally:
-        await attempt.close()
-    return sent
+def left_in(folder: Path) -> list[Path]:
+    return list(folder.glob("codeact-work-*"))
 
 
-async def test_a_result_comes_after_the_whole_log(context: Any, tmp_path: Path) -> None:
-    sent = await sent_by(attempt_at(tmp_path, context))
+async def test_a_result_comes_after_the_whole_log(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    sent = [each async for each in attempt_at(tmp_path, context).run({("work", "given"): b"1"})]
 
     kinds = [each.kind for each in sent]
-    assert (kinds.count("enter"), kinds.count("used"), kinds.count("work"), kinds[-1]) == (1, 1, 0, "result")
-    log = b"".join(each.content for each in sent if each.kind == "log")
-    events = [from_json(line)["type"] for line in log.splitlines()]
+    assert (kinds.count("enter"), kinds.count("used"), kinds[-1]) == (1, 1, "result")
+    before, whole = (each.content["log", "events.jsonl"] for each in sent if each.kind == "files")
+    assert kinds.index("files") < kinds.index("enter")
+    events = [from_json(line)["type"] for line in whole.splitlines()]
+    assert whole.startswith(before)
     assert (events[0], events[-1]) == ("run_started", "run_finished")
     result = sent[-1].content
-    assert (result.outcome, result.answer, result.engine) == ("completed", "x" * 200, "node")
-    assert not (tmp_path / "worker").exists()
+    assert (result.outcome, result.answer) == ("completed", "x" * 200)
+    assert left_in(tmp_path) == []
 
 
-async def test_a_refused_model_call_ends_the_attempt(context: Any, tmp_path: Path) -> None:
-    with pytest.raises(BatchBudgetError, match=r"^the budget is used up$"):
-        await sent_by(attempt_at(tmp_path, context), "the budget is used up")
-
-
-async def test_a_cancelled_attempt_sends_its_log_and_no_result(context: Any, tmp_path: Path) -> None:
-    attempt, sent = attempt_at(tmp_path, context), []
-    async for each in attempt.run([]):
-        sent.append(each)
-        if each.kind == "enter":
-            attempt.cancel()
-    kinds = [each.kind for each in sent]
-    assert ("log" in kinds, "result" in kinds) == (True, False)
-    await attempt.close()
+async def test_a_cancelled_attempt_ends_and_leaves_no_folder(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    async with aclosing(attempt_at(tmp_path, context).run({})) as items:
+        async for each in items:
+            if each.kind == "enter":
+                break
+    assert left_in(tmp_path) == []
 
 
 async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path: Path) -> None:
-    with pytest.raises(AttemptError) as raised:
-        await sent_by(attempt_at(tmp_path, context, data=["/no/such/data"]))
-    assert (raised.value.engine, raised.value.error) == (
-        "node",
-        "data: /no/such/data does not exist on the node node. Data is not sent: have it at the same path on each node, for "
-        "example in a shared file system, or use `files` of the tasks, which are sent",
-    )
+    with pytest.raises(AttemptError, match=r"^ValueError: data='/no/such/data': there is no such file or folder$"):
+        async for _ in attempt_at(tmp_path, context, data=["/no/such/data"]).run({}):
+            pass
 
 
 async def test_errors_of_attempts_can_be_sent() -> None:

@@ -1,7 +1,6 @@
-"""Summary, comparison and tables of batches."""
+"""Summary and report of a batch."""
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from autogen_codeact.batch import index
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.report import Change, compare, comparison_text, summary_text
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
-from autogen_codeact.batch.summary import Group, Percentiles, pass_at, summarize, write_summary
+from autogen_codeact.batch.summary import Percentiles, pass_at, summarize, write_summary
+from autogen_codeact.cli.batch_display import print_report
 from tests.batch.support import load_rows
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -27,11 +26,9 @@ def row(task: str, passed: bool | None = None, **fields: Any) -> Row:
     return Row(**{"id": task, "outcome": "completed", "answer": "x", "passed": passed, "checks": checks, **fields})
 
 
-def batch(folder: Path, *rows: Row, configuration: dict[str, Any] | None = None) -> Path:
+def batch(folder: Path, *rows: Row) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in rows))
-    if configuration is not None:
-        (folder / "batch.json").write_text(json.dumps({"schema_version": 1, "configuration": configuration}))
     return folder
 
 
@@ -95,23 +92,11 @@ def test_summary_has_counts_rates_tokens_and_percentiles(tmp_path: Path) -> None
             {"id": "d", "repeat": 1, "outcome": "invalid", "reason": "BadTask", "log": None},
             {"id": "e", "repeat": 1, "outcome": "stopped", "reason": "NoAnswer", "log": None},
         ],
-        "by": None,
-        "groups": {},
         "damaged": 0,
     }
     assert summary.pass_rate == pytest.approx(1 / 3)
     assert summary.pass_rate_interval == pytest.approx((0.0615, 0.7923), abs=1e-4)
     assert summary.pass_at == {1: pytest.approx(1 / 3)}
-
-
-def test_summary_by_a_field_of_the_metadata(tmp_path: Path) -> None:
-    assert summarize(batch(tmp_path, *ROWS), by="level").groups == {
-        "hard": Group(rows=2, completed=0, checked=1, passed=0, pass_rate=0.0),
-        "null": Group(rows=3, completed=2, checked=2, passed=1, pass_rate=0.5),
-    }
-    many = summarize(batch(tmp_path, *(row(str(n), True, metadata={"x": [n]}) for n in range(210))), by="x").groups
-    assert len(many) == 201
-    assert many["(others)"] == Group(rows=10, completed=10, checked=10, passed=10, pass_rate=1.0)
 
 
 def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path) -> None:
@@ -132,11 +117,11 @@ def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch:
     assert [each.id for each in load_rows(tmp_path)] == ["b"]
 
 
-def test_repeats_have_pass_at_k(tmp_path: Path) -> None:
+def test_repeats_have_pass_at_k(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = repeats(a="1111", b="1000", c="0000")
     summary = summarize(batch(tmp_path, *rows))
     assert summary.pass_at == {1: pytest.approx(5 / 12), 2: pytest.approx((1 + 0.5) / 3), 4: pytest.approx(2 / 3)}
-    assert "| pass@k                                | 41.7% (k = 1), 66.7% (k = 4) |" in summary_text(summary)
+    assert "pass@k: 41.7% (k = 1), 50.0% (k = 2), 66.7% (k = 4)" in report_lines(tmp_path, capsys)
 
 
 @given(tries=st.integers(1, 8), data=st.data())
@@ -154,80 +139,41 @@ def test_interval_of_a_rate_is_that_of_wilson(tmp_path: Path) -> None:
     assert none[0] == 0
 
 
-def test_comparison_task_by_task(tmp_path: Path) -> None:
-    first = batch(
-        tmp_path / "one",
-        *(row(name, True) for name in ("both", "worse", "error", "gone")),
-        *(row(name, False) for name in ("better", "neither")),
-        configuration={"model": "small", "steps": 10, "agent": "x"},
-    )
-    second = batch(
-        tmp_path / "two",
-        *(row(name, True) for name in ("both", "better", "new|\x1b[31m")),
-        *(row(name, False) for name in ("worse", "neither")),
-        row("error", None, outcome="failed"),
-        configuration={"model": "large", "steps": 10, "team": {"a": 1}, "agent": "x"},
-    )
-    found = compare(first, second)
-    assert found.model_dump(exclude={"first", "second"}) == {
-        "measure": "passed",
-        "newly_passed": [{"id": "better", "first": 0, "second": 1}],
-        "newly_failed": [{"id": "worse", "first": 1, "second": 0}],
-        "unchanged": 2,
-        "not_comparable": ["error", "gone", "new|\x1b[31m"],
-        "configuration": {"model": ("small", "large"), "team": (None, {"a": 1})},
-    }
-    text = comparison_text(found)
-    assert "| better | 0.0%  | 100.0% |" in text
-    assert "- new|\\x1b[31m\n" in text
-    assert "| model   | small | large    |" in text
-    assert json.loads(found.model_dump_json())["newly_passed"] == [{"id": "better", "first": 0.0, "second": 1.0}]
+def report_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert print_report(folder) == 0
+    return capsys.readouterr().out.splitlines()
 
 
-def test_comparison_of_repeats_compares_how_often_a_task_passed(tmp_path: Path) -> None:
-    first = batch(tmp_path / "one", *repeats(a="10", b="11", c="10", d="00"))
-    second = batch(tmp_path / "two", *repeats(a="11", b="01", c="01", d="00"))
-    found = compare(first, second)
-    assert found.newly_passed == [Change(id="a", first=0.5, second=1.0)]
-    assert found.newly_failed == [Change(id="b", first=1.0, second=0.5)]
-    assert found.unchanged == 2
+def test_report_has_what_the_summary_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_lines(batch(tmp_path, *ROWS), capsys) == [
+        "5 tasks: 2 completed, 1 stopped, 1 failed, 1 invalid",
+        "checks: 1 of 3 passed (33.3%)",
+        "tokens: 10 read, 5 written, cost 0.7500",
+        "errors: APIError 1, BadTask 1, NoAnswer 1",
+        "pass rate (95% interval): 6.1% to 79.2%",
+        "work: 13 steps, 2 model calls",
+        "wall time: 14 s",
+        "seconds of a task (median, 90%, 99%, max): 2, 4, 4, 4",
+        "steps of a task (median, 90%, 99%, max): 3, 9, 9, 9",
+        "attempts that were repeated: SandboxDied 1",
+        "completed: b: not passed",
+        "failed: c: APIError: no",
+        "invalid: d: BadTask",
+        "stopped: e: NoAnswer",
+    ]
+    assert print_report(tmp_path, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(summarize(tmp_path).model_dump_json())
 
 
-def test_batches_without_checks_are_compared_by_their_answers(tmp_path: Path) -> None:
-    first = batch(tmp_path / "one", row("a"), row("b"), *(row(f"x{n:02}") for n in range(25)))
-    second = batch(
-        tmp_path / "two",
-        row("a"),
-        *(row(f"{name}", outcome="failed") for name in ["b", *(f"x{n:02}" for n in range(25))]),
-    )
-    found = compare(first, second)
-    assert found.measure == "completed"
-    assert (len(found.newly_failed), found.unchanged, found.newly_passed) == (26, 1, [])
-    text = comparison_text(found, shown=20)
-    assert "Neither batch has checks: a task with an answer counts as passed." in text
-    assert re.search(r"\| newly failed +\| 26 ", text)
-    assert "… and 6 more (--json lists all)" in text
-    assert "x18" in text
-    assert "x19" not in text
-
-
-def test_text_of_a_summary(tmp_path: Path) -> None:
-    text = summary_text(summarize(batch(tmp_path, *ROWS), by="level"))
-    assert "| passed                                | 1 of 3                |" in text
-    assert "| pass rate (95% interval)              | 33.3% (6.1% to 79.2%) |" in text
-    assert "## Errors of tasks\n\n| error    | count |\n|----------|-------|\n| APIError | 1     |" in text
-    assert "| hard  | 2    | 0         | 0 of 1 | 0.0%      |" in text
-    assert summary_text(summarize(batch(tmp_path))).startswith("|")
-
-
-def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path) -> None:
+def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = CheckResult(kind="exact", passed=False, detail="expected '1',\nnot '2'")
-    many = [row(f"n{number}", False, repeat=2, checks=[wrong], log=f"runs/n{number}") for number in range(30)]
-    text = summary_text(summarize(batch(tmp_path, row("fine", True), *many)))
-    part = text.partition("## Not passed or without an answer (the first ones)\n\n")[2].splitlines()
-    assert part[2] == "| n0 (repeat 2)  | completed | expected '1', not '2' | runs/n0  |"
-    assert len(part) == 2 + 20
-    assert "## Not" not in summary_text(summarize(batch(tmp_path / "good", row("fine", True))))
+    many = [row(f"n{number}|\x1b[31m", False, repeat=2, checks=[wrong], log=f"runs/n{number}") for number in range(30)]
+    lines = report_lines(batch(tmp_path, row("fine", True), *many), capsys)
+    part = [line for line in lines if line.startswith("completed: ")]
+    assert part[0] == "completed: n0| (repeat 2): expected '1', not '2' (runs/n0)"
+    assert len(part) == 20
+    good = report_lines(batch(tmp_path / "good", row("fine", True)), capsys)
+    assert not any(line.startswith("completed: ") for line in good)
 
 
 def test_folder_without_results_is_an_error(tmp_path: Path) -> None:

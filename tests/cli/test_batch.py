@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from autogen_core.models import AssistantMessage, UserMessage
 
-from autogen_codeact.cli.batch_display import print_report
 from autogen_codeact.cli.batch_input import _Recording
-from autogen_codeact.cli.exit import CommandError
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
 from tests.openai_server import Reply
@@ -234,7 +232,7 @@ def test_first_commands_of_the_docs(tmp_path):
     report = codeact("batch", "report", tmp_path / "primes")
     assert report.status == 0
     assert "66.7" in report.out
-    assert codeact("batch", "report", tmp_path / "primes", tmp_path / "primes", "--json").objects[0]["unchanged"] == 3
+    assert codeact("batch", "report", tmp_path / "primes", "--json").objects[0]["passed"] == 2
 
 
 def test_key_that_a_server_quotes_is_not_kept(tmp_path):
@@ -246,28 +244,3 @@ def test_key_that_a_server_quotes_is_not_kept(tmp_path):
     assert "sk-of-the-tests" not in done.out + done.err
     kept = [file.read_text(errors="replace") for file in (tmp_path / "out").rglob("*") if file.is_file()]
     assert not any("sk-of-the-tests" in text for text in kept)
-
-
-def test_report_by_a_field_of_the_metadata(tmp_path, capsys):
-    lines = [
-        {"id": "a", "outcome": "completed", "passed": True, "metadata": {"level": "easy"}},
-        {"id": "b", "outcome": "completed", "passed": False, "metadata": {"level": "hard"}},
-    ]
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
-    assert print_report(tmp_path, None, by="level") == 0
-    assert capsys.readouterr().out.split("## By level\n\n")[1] == (
-        "| value | rows | completed | passed | pass rate |\n"
-        "|-------|------|-----------|--------|-----------|\n"
-        "| easy  | 1    | 1         | 1 of 1 | 100.0%    |\n"
-        "| hard  | 1    | 1         | 0 of 1 | 0.0%      |\n"
-    )
-    assert print_report(tmp_path, None, by="level", as_json=True) == 0
-    assert json.loads(capsys.readouterr().out)["groups"]["hard"]["passed"] == 0
-
-
-def test_report_by_what_no_task_has_is_an_error(tmp_path):
-    (tmp_path / "results.jsonl").write_text('{"id": "a", "outcome": "completed", "metadata": {"level": 1}}\n')
-    with pytest.raises(CommandError, match=r"No task of .* has Level in its metadata\."):
-        print_report(tmp_path, None, by="Level")
-    with pytest.raises(CommandError, match="leave out the second folder, or --by"):
-        print_report(tmp_path, tmp_path, by="level")

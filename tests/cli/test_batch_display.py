@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.cli import batch_display, progress
 from autogen_codeact.cli.batch_display import MAX_FAILURES, BatchDisplay, describe_progress
@@ -31,7 +31,6 @@ COUNTS = BatchCounts(
     cost=1.5,
     tasks_per_minute=400.0,
     seconds_left=22.5,
-    seconds=7.5,
 )
 WORDS = [
     *("50 of 200 done", "3 failed", "8 running", "about 22 s left", "2 to try again", "40 of 47 passed"),
@@ -138,8 +137,7 @@ def test_number_of_drawings_does_not_follow_the_number_of_tasks(screen):
     with shown(screen, counts) as display:
         for number in range(20_000):
             done = number
-            display.on_event(TaskStarted(f"task-{number}", 1, 1, False))
-            display.on_event(TaskFinished(row(number, "completed")))
+            display.take(row(number, "completed"))
     screen.read()
     drawings = screen.written.count(" done")
     assert 1 <= drawings <= (time.monotonic() - began) / batch_display.INTERVAL_S + 3
@@ -148,7 +146,7 @@ def test_number_of_drawings_does_not_follow_the_number_of_tasks(screen):
 def test_failed_tasks_are_named_until_there_are_many(screen):
     with shown(screen) as display:
         for number in range(500):
-            display.on_event(TaskFinished(row(number)))
+            display.take(row(number))
     screen.read()
     lines = [line.rpartition("codeact: ")[2] for line in plain(screen.written).splitlines() if "codeact: " in line]
     named = [f"failed: task-{number}: AuthenticationError: Error code: 401" for number in range(MAX_FAILURES)]
@@ -157,9 +155,9 @@ def test_failed_tasks_are_named_until_there_are_many(screen):
 
 def test_invalid_task_and_repeat_are_named(screen):
     with shown(screen) as display:
-        display.on_event(TaskFinished(row(1, "invalid", error="no task", error_class=None)))
-        display.on_event(TaskFinished(row(2, repeat=3)))
-        display.on_event(TaskFinished(row(3, "completed")))
+        display.take(row(1, "invalid", error="no task", error_class=None))
+        display.take(row(2, repeat=3))
+        display.take(row(3, "completed"))
         display.on_event(Notice("2 tasks are gone"))
     screen.read()
     lines = [line.rpartition("codeact: ")[2] for line in plain(screen.written).splitlines() if "codeact: " in line]
@@ -170,9 +168,7 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_time_to_the_next_attempt_is_shown():
-    assert "2 to try again (the first in 12 s)" in describe_progress(replace(COUNTS, next_attempt_in=12.0))
-    assert "2 to try again" in describe_progress(replace(COUNTS, next_attempt_in=0.3))
+def test_one_token_is_named():
     assert "1 token" in describe_progress(BatchCounts(completion_tokens=1))
 
 
@@ -185,7 +181,7 @@ def test_repeated_attempt_is_reported(screen):
 
 def test_escapes_in_texts_do_not_reach_the_terminal(screen):
     with shown(screen) as display:
-        display.on_event(TaskFinished(row("\x1b]0;title\x07", error="\x1b[2J\u202egnp")))
+        display.take(row("\x1b]0;title\x07", error="\x1b[2J\u202egnp"))
         display.on_event(Notice("note \x1b[2J"))
     assert not re.search(r"\x1b\]|\x1b\[2J|\u202e|\x07", screen.written + screen.read())
 
@@ -223,7 +219,7 @@ def test_terminal_that_stands_still_does_not_stop_the_batch(screen, monkeypatch)
         display.on_event(Notice("x" * 100))
         time.sleep(2 * batch_display.INTERVAL_S)
         for number in range(1000):
-            display.on_event(TaskFinished(row(number, "completed")))
+            display.take(row(number, "completed"))
     assert writer.is_alive()
     termios.tcflow(screen.theirs, termios.TCOON)
     wait_until(lambda: screen.read() or not writer.is_alive(), "the end of the thread")

@@ -60,7 +60,7 @@ OPTIONS = {
         *("--package", "--option", "attempts", "backoff", "max_sandboxes", "sandbox_uses", "model_calls_per_minute"),
         *("tasks_per_minute", "max_seconds", "task_timeout"),
     ],
-    ("batch", "report"): ["DIR", "[DIR2]", "--by", "--json"],
+    ("batch", "report"): ["DIR", "--json"],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],

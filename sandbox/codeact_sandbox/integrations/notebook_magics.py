@@ -129,8 +129,6 @@ class SandboxMagics(Magics):
                     output.finish(item)
         except KeyboardInterrupt as interrupt:
             raise output.interrupted(interrupt) from None
-        finally:
-            output.close()
 
 
 @contextlib.contextmanager

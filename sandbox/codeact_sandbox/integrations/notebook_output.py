@@ -15,10 +15,9 @@ from IPython.display import publish_display_data
 from codeact_sandbox import OutputChunk, Result
 from codeact_sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped
 from codeact_sandbox.types.filenames import printable, printable_text
-from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE
+from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, remarks
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
 
 
 class SandboxCellError(Exception):
@@ -43,7 +42,6 @@ class CellOutput:
     def __init__(self) -> None:
         self._line_left = 0
         """Characters of the line of a display, which the display replaces, that have not come yet."""
-        self._incomplete = ""
         self._chars = 0
         """Characters of the output that have come."""
         self._shown: dict[str, str] = {}
@@ -52,7 +50,6 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._flush()
             self._show(chunk.display)
             if chunk.display.output_line and chunk.display.offset is not None:
                 self._line_left += len(chunk.display.output_line) + 1
@@ -60,13 +57,15 @@ class CellOutput:
             self._chars += len(chunk.text)
             skipped = min(self._line_left, len(chunk.text))
             self._line_left -= skipped
-            self._text(chunk.text[skipped:])
+            self._print(chunk.text[skipped:])
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
-        self._flush()
-        self._remark(result)
+        if lines := remarks(result):
+            text = "\n".join(lines)
+            rows = f'<pre style="color:var(--jp-ui-font-color2, #666)">{escaped(text)}</pre>'
+            publish_display_data({"text/plain": printable_text(text, keep="\r"), "text/html": rows})
         if failed:
             name, message = _FAILURES.get(
                 result.outcome, ("ExitStatus", f"the code ended with exit code {result.exit_code}")
@@ -87,21 +86,6 @@ class CellOutput:
         self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
         return cell_error("KeyboardInterrupt", "the cell was stopped" + _STATES[result.state])
 
-    def close(self) -> None:
-        """Show what was held back."""
-        self._flush()
-
-    def _text(self, text: str) -> None:
-        text = self._incomplete + text
-        self._incomplete = ""
-        if end := _INCOMPLETE.search(text):
-            self._incomplete, text = end[0], text[: end.start()]
-        self._print(text)
-
-    def _flush(self) -> None:
-        self._print(self._incomplete)
-        self._incomplete = ""
-
     def _print(self, text: str) -> None:
         if text:
             sys.stdout.write(_safe(text))
@@ -117,19 +101,6 @@ class CellOutput:
         update = display.name in self._shown
         ident = self._shown.setdefault(display.name, uuid4().hex)
         publish_display_data(data, transient={"display_id": ident}, update=update)
-
-    def _remark(self, result: Result) -> None:
-        displays = {display.name for display in result.displays}
-        lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
-        lines += result.notes[:20]
-        names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
-        if names:
-            more = f", and {len(names) - 20:,} more" if len(names) > 20 else ""
-            lines.append(f"Files: {', '.join(names[:20])}{more}")
-        if lines:
-            text = "\n".join(lines)
-            rows = f'<pre style="color:var(--jp-ui-font-color2, #666)">{escaped(text)}</pre>'
-            publish_display_data({"text/plain": printable_text(text, keep="\r"), "text/html": rows})
 
 
 _FAILURES = {

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
-import time
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,8 +21,6 @@ from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import Address, normalise, to_ascii, why_not_public
 
 MAX_REDIRECTS = 10
-DOWN_S = 60.0
-"""Seconds for which a server that could not be reached is not tried again."""
 MAX_REASON = 200
 # Services of clouds that hand out credentials, in networks that are private otherwise.
 _METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
@@ -50,7 +47,6 @@ class Fetcher:
         self._configured = {origin(url) for url in configured}
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._context: ssl.SSLContext | None = None
-        self._down: dict[tuple[object, ...], tuple[float, str]] = {}
 
     async def close(self) -> None:
         """Close all connections."""
@@ -74,10 +70,6 @@ class Fetcher:
     @contextlib.asynccontextmanager
     async def _request(self, url: str, base: str | None, accept: str, method: str) -> AsyncIterator[httpx.Response]:
         self._check_scheme(url, base)
-        where = origin(url)
-        until, reason = self._down.get(where, (0.0, ""))
-        if time.monotonic() < until:
-            raise FetchError(reason)
         headers = {**_IDENTITY, "Accept": accept}
         if (credentials := await asyncio.to_thread(self._credentials.header, url)) is not None:
             headers["Authorization"] = credentials
@@ -86,10 +78,7 @@ class Fetcher:
             async with self._client(url, base) as client, client.stream(method, clean, headers=headers) as response:
                 yield response
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, Refused) as error:
-            reason = f"{shown(url)} can't be fetched: {explain(error)}"
-            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                self._down[where] = time.monotonic() + DOWN_S, reason
-            raise FetchError(reason) from None
+            raise FetchError(f"{shown(url)} can't be fetched: {explain(error)}") from None
 
     def _check_scheme(self, url: str, base: str | None) -> None:
         """Apply pip's rule of secure origins, and let no page lead to anything but HTTP."""

@@ -154,6 +154,17 @@ def written_by_code(result: _HasOutput) -> str:
     return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
+def remarks(result: Result, most: int = 20) -> list[str]:
+    """Return what notebooks say of a result beside its output: dropped output, notes, files that are not shown."""
+    lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
+    lines += result.notes[:most]
+    shown = {display.name for display in result.displays}
+    if names := [artifact.name for artifact in result.artifacts if artifact.name not in shown]:
+        more = f", and {len(names) - most:,} more" if len(names) > most else ""
+        lines.append(f"Files: {', '.join(names[:most])}{more}")
+    return lines
+
+
 @dataclass(repr=False)
 class Result:
     """Result of running one or more code blocks.
