@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test test-live test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
+.PHONY: help notice-demo notice-engine demo test live-model test-live test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -27,10 +27,13 @@ test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine and a real br
 	@docker/setup.sh browser
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-live: image ## tests with a live model, which is installed and fetched first (0.2 GB)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt xllamacpp
-	@$(BIN)/python -c "from autogen_codeact.local_models.weights import fetched_weights; fetched_weights(print)"
-	@$(BIN)/pytest --numprocesses 1 -m live --timeout 180 $(PYTEST_ARGS)
+live-model: $(VENV)/.installed ## install llama.cpp and fetch a small model for test-live (0.2 GB)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt xllamacpp || { \
+		echo "pip could not install xllamacpp, which the tests with a live model need: see its message above" >&2; exit 1; }
+	@$(BIN)/python -m autogen_codeact.local_models.weights
+
+test-live: image live-model ## tests with a live model, without a network
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m live --timeout 180 $(PYTEST_ARGS)
 
 FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host tests/sandbox/types $(wildcard tests/sandbox/test_*.py \
 	tests/sandbox/tools/test_tool_[fs]*.py tests/sandbox/tools/test_[cf]*.py tests/sandbox/runner/test_[ef][nr]*.py \

@@ -107,7 +107,7 @@ class BaseCodeAgent(BaseChatAgent):
         self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
         self._conversation: Conversation | None = None
         if model_client is not None:
-            budget = ContextBudget(context_budget, name, self._runner.keep_text) if context_budget is not None else None
+            budget = ContextBudget(context_budget, name, self._runner.keep_text)
             self._conversation = Conversation(
                 self._model_context, model_client, name, stream=model_client_stream, budget=budget
             )

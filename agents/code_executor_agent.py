@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
@@ -224,7 +225,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if result.exit_code == 0 or is_last or denied:
                 break
 
-            decided = await self._decider.ask(conversation.client, await conversation.messages(), token)
+            decided = await self._decider.ask(conversation.client, partial(conversation.messages, token), token)
             await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break

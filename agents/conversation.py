@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -27,7 +28,17 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel
 
-from autogen_codeact.agents.model import JsonForm, is_refusal, json_forms, stream_answer, sum_usage, unusable
+from autogen_codeact.agents.model import (
+    JsonForm,
+    awaited,
+    is_refusal,
+    json_forms,
+    messages_for,
+    stream_answer,
+    sum_usage,
+    unusable,
+)
+from autogen_codeact.agents.model_calls import ModelMiddleware
 
 IMAGE_CHARS = 4_000
 """What an image counts: models need about 1,000 tokens for one."""
@@ -43,6 +54,10 @@ SHORT_CHARS = 600
 MAX_IMAGE_NAMES = 10
 NOTE_CHARS = 200
 """Room for the note about messages that are left out."""
+CHARS_PER_TOKEN = 2
+"""How much is to go for each token that is too much; most tokens are longer, so that some requests are counted again."""
+STAGES = ((LATEST, sys.maxsize), (LATEST, LATEST), (4, 8), (2, 8), (1, 8), (0, 8), (0, 4), (0, 2), (0, 1))
+"""How many of the latest messages stay whole, and how many of them are sent, until a request fits into the model's context."""
 
 LEFT_OUT = "[… {count} characters left out to save space{where} …]"
 EARLIER = "[{count} earlier messages of this conversation are left out here to save space.{where}]"
@@ -52,8 +67,17 @@ _IN_FILE = re.compile(
 )
 _IMAGE_NAME = re.compile(r"[^\s:,;()<>\[\]\"']{1,120}\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)
 
+TOO_SMALL = (
+    "The task does not fit into the model's context: without all earlier messages, it and the system message leave {excess:,} "
+    "tokens too few for an answer. Give the model a larger context (--context TOKENS, or context= in Python) or a shorter task."
+)
+
 Keep = Callable[[str], Awaitable[str | None]]
 """Stores text in a file that code can read; returns the file's name, or None if that is not possible."""
+
+
+class ContextTooSmallError(RuntimeError):
+    """A request does not fit into the model's context, whatever is left out."""
 
 
 class ContextBudget:
@@ -62,39 +86,57 @@ class ContextBudget:
     Over the budget, outputs and images are shortened, then messages of the model, the oldest first, until 60 % of it is used. If
     that is not enough, the earliest messages are left out until 80 % of it is used. A note in each place says what is missing,
     and names the file that has all of it, if there is one. The system message, the latest message of somebody else (the task)
-    and the last 8 messages stay whole, even over the budget.
+    and the last 8 messages stay whole, even over the budget; fewer of the last ones if the model's tokenizer says that the
+    request is too long for its context.
     """
 
-    def __init__(self, limit: int, source: str, keep: Keep) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None, source: str, keep: Keep) -> None:
+        self._limit = limit if limit is not None else sys.maxsize
         self._source = source
         self._keep = keep
         self._files = False
         # By the id of a message: the message itself, so that the id stays its own, and what is sent instead of it, if anything.
         self._replaced: dict[int, tuple[LLMMessage, LLMMessage | None]] = {}
 
-    async def fit(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        """Return what is sent of a conversation."""
-        if not self._replaced and sum(map(size_of, messages)) <= self._limit:
+    async def fit(
+        self, messages: Sequence[LLMMessage], client: ChatCompletionClient, *, question: Sequence[LLMMessage] = ()
+    ) -> list[LLMMessage]:
+        """Return what is sent of a conversation, with a question at its end that stays whole.
+
+        Raises:
+            ContextTooSmallError: The system message, the task and the question are too long for the model's context.
+        """
+        fitted, stage = await self._fit(messages, self._limit, LATEST, LATEST), 0
+        while (excess := await _excess_tokens(client, [*fitted, *question])) > 0:
+            before = fitted
+            while fitted == before:
+                if stage == len(STAGES):
+                    raise ContextTooSmallError(TOO_SMALL.format(excess=excess))
+                fitted = await self._fit(messages, _size(before) - excess * CHARS_PER_TOKEN, *STAGES[stage])
+                stage += fitted == before
+        return [*fitted, *question]
+
+    async def _fit(self, messages: Sequence[LLMMessage], limit: int, whole: int, sent: int) -> list[LLMMessage]:
+        if not self._replaced and _size(messages) <= limit:
             return list(messages)
         here = {id(message) for message in messages}
         self._replaced = {key: pair for key, pair in self._replaced.items() if key in here}
-        if self._size(messages) > self._limit:
-            await self._shorten(messages)
-        if self._size(messages) > self._limit:
-            self._leave_out(messages)
+        if self._size(messages) > limit:
+            await self._shorten(messages, limit, whole)
+        if self._size(messages) > limit:
+            self._leave_out(messages, limit, sent)
         gone = [message for message in messages if self._sent(message) is None]
         fitted = []
         for message in messages:
-            if (sent := self._sent(message)) is not None:
-                fitted.append(sent)
+            if (instead := self._sent(message)) is not None:
+                fitted.append(instead)
             elif message is gone[0]:
                 fitted.append(self._note(len(gone)))
         return fitted
 
-    async def _shorten(self, messages: Sequence[LLMMessage]) -> None:
-        movable = self._movable(messages)
-        room = int(self._limit * SHORTEN_TO) - self._size(messages)
+    async def _shorten(self, messages: Sequence[LLMMessage], limit: int, latest: int) -> None:
+        movable = self._movable(messages, latest)
+        room = int(limit * SHORTEN_TO) - self._size(messages)
         outputs = [message for message in movable if self._is_own(message)]
         answers = [message for message in movable if isinstance(message, AssistantMessage)]
         for message in (*outputs, *answers):
@@ -105,9 +147,9 @@ class ContextBudget:
                 self._replaced[id(message)] = (message, shorter)
                 room += size_of(message) - size_of(shorter)
 
-    def _leave_out(self, messages: Sequence[LLMMessage]) -> None:
-        room = int(self._limit * LEAVE_OUT_TO) - self._size(messages)
-        for message in self._movable(messages):
+    def _leave_out(self, messages: Sequence[LLMMessage], limit: int, latest: int) -> None:
+        room = int(limit * LEAVE_OUT_TO) - self._size(messages)
+        for message in self._movable(messages, latest):
             if room >= 0:
                 return
             if (sent := self._sent(message)) is not None:
@@ -116,7 +158,7 @@ class ContextBudget:
 
     def _size(self, messages: Sequence[LLMMessage]) -> int:
         sent = [self._sent(message) for message in messages]
-        return sum(size_of(message) for message in sent if message is not None) + NOTE_CHARS * (None in sent)
+        return _size(message for message in sent if message is not None) + NOTE_CHARS * (None in sent)
 
     def _sent(self, message: LLMMessage) -> LLMMessage | None:
         known = self._replaced.get(id(message))
@@ -126,11 +168,11 @@ class ContextBudget:
         where = " Long outputs are in files in /workspace/.codeact." if self._files else ""
         return UserMessage(content=EARLIER.format(count=count, where=where), source=self._source)
 
-    def _movable(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        """Return the messages that need not stay whole."""
+    def _movable(self, messages: Sequence[LLMMessage], latest: int) -> list[LLMMessage]:
+        """Return the messages that need not stay whole: neither the system message, nor the task, nor the latest."""
         others = [message for message in messages if isinstance(message, UserMessage) and not self._is_own(message)]
         task = others[-1] if others else None
-        early = messages[: max(0, len(messages) - LATEST)]
+        early = messages[: max(0, len(messages) - latest)]
         return [message for message in early if message is not task and not isinstance(message, SystemMessage)]
 
     def _is_own(self, message: LLMMessage) -> bool:
@@ -159,12 +201,21 @@ class ContextBudget:
         return name
 
 
+async def _excess_tokens(client: ChatCompletionClient, messages: list[LLMMessage]) -> int:
+    known = await client.excess_tokens(messages_for(client, messages)) if isinstance(client, ModelMiddleware) else None
+    return known if known is not None else 0
+
+
 def check_budget(limit: int | None) -> None:
     """Check an agent's argument."""
     if limit is not None and limit < MIN_BUDGET:
         raise ValueError(
             f"context_budget must be at least {MIN_BUDGET:,} characters, not {limit}; None is for no limit."
         )
+
+
+def _size(messages: Iterable[LLMMessage]) -> int:
+    return sum(map(size_of, messages))
 
 
 def size_of(message: LLMMessage) -> int:
@@ -200,7 +251,7 @@ class Conversation:
         source: str,
         *,
         stream: bool,
-        budget: ContextBudget | None = None,
+        budget: ContextBudget,
     ) -> None:
         self._context = context
         self.client = client
@@ -211,11 +262,15 @@ class Conversation:
         self._budget = budget
         self._refused: set[JsonForm] = set()
 
-    async def messages(self) -> list[LLMMessage]:
-        """Return all messages of the next request to the model."""
+    async def messages(self, token: CancellationToken, *question: LLMMessage) -> list[LLMMessage]:
+        """Return all messages of the next request to the model, with a question that is not kept.
+
+        Raises:
+            ContextTooSmallError: They do not fit into the model's context.
+        """
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         messages: list[LLMMessage] = [*system, *await self._context.get_messages()]
-        return messages if self._budget is None else await self._budget.fit(messages)
+        return await awaited(self._budget.fit(messages, self.client, question=question), token)
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
         """Add the messages of others, and a note about interrupted turns, if there is one."""
@@ -253,10 +308,7 @@ class Conversation:
 
         The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
         """
-        messages = await self.messages()
-        result = await (
-            self._ask(messages, token, emit) if typed is None else self._ask_typed(messages, token, emit, typed)
-        )
+        result = await (self._ask(token, emit) if typed is None else self._ask_typed(token, emit, typed))
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
         return result
@@ -276,9 +328,7 @@ class Conversation:
             message = AssistantMessage(content=content, thought=result.thought, source=self._source)
             await self._context.add_message(message)
 
-    async def _ask_typed(
-        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]
-    ) -> CreateResult:
+    async def _ask_typed(self, token: CancellationToken, emit: Emit, typed: type[BaseModel]) -> CreateResult:
         begun, spent = False, RequestUsage(prompt_tokens=0, completion_tokens=0)
 
         async def passing_on(event: BaseAgentEvent) -> None:
@@ -287,12 +337,12 @@ class Conversation:
             await emit(event)
 
         schema = json.dumps(typed.model_json_schema(), ensure_ascii=False)
-        explained = [*messages, UserMessage(content=SCHEMA.format(schema=schema), source=self._source)]
+        explained = UserMessage(content=SCHEMA.format(schema=schema), source=self._source)
         for form in json_forms(self.client, typed):
             if form in self._refused:
                 continue
             try:
-                result = await self._ask(messages if form is typed else explained, token, passing_on, form)
+                result = await self._ask(token, passing_on, form, *([] if form is typed else [explained]))
             except Exception as error:
                 # A server may refuse a form that the model's description promises.
                 answered = unusable(error)
@@ -307,8 +357,9 @@ class Conversation:
         raise AssertionError("plain text is never left out")
 
     async def _ask(
-        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, form: JsonForm = None
+        self, token: CancellationToken, emit: Emit, form: JsonForm = None, *question: LLMMessage
     ) -> CreateResult:
+        messages = await self.messages(token, *question)
         async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
             async for item in answer:
                 if isinstance(item, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from autogen_agentchat.agents._code_executor_agent import RetryDecision  # exported nowhere else
@@ -37,6 +37,8 @@ QUESTION = (
     "That code did not succeed. Is another attempt worth it? Answer with one JSON object and nothing else:\n"
     '{"reason": "<what went wrong, and if you retry, how you will change the code>", "retry": <true or false>}'
 )
+Ask = Callable[..., Awaitable[list[LLMMessage]]]
+"""Returns a request: the conversation, and the question that it gets as messages."""
 MAX_ANSWER_CHARS = 100_000
 MAX_REASON_CHARS = 4_000
 MAX_QUOTED_CHARS = 2_000
@@ -59,19 +61,17 @@ class RetryDecider:
         self._deadline = deadline
         self._refused: set[JsonForm] = set()
 
-    async def ask(
-        self, client: ChatCompletionClient, messages: Sequence[LLMMessage], token: CancellationToken
-    ) -> DecisionResult:
-        """Decide whether the failure at the end of `messages` is worth another attempt.
+    async def ask(self, client: ChatCompletionClient, conversation: Ask, token: CancellationToken) -> DecisionResult:
+        """Decide whether the failure at the end of a conversation is worth another attempt.
 
         An answer that is not a decision is sent back once with what is wrong; after that it counts as "no".
         """
-        request = [*messages, UserMessage(content=QUESTION, source=self._source)]
+        question: list[LLMMessage] = [UserMessage(content=QUESTION, source=self._source)]
         spent, problem = RequestUsage(0, 0), ""
         for attempt in range(2):
             try:
                 # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
-                answer = await self._create(client, request, token, skip=attempt)
+                answer = await self._create(client, await conversation(*question), token, skip=attempt)
             except TimeoutError:
                 return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
             except UnusableAnswer as unread:
@@ -84,9 +84,9 @@ class RetryDecider:
                     problem = str(error)
             spent = sum_usage(spent, usage)
             if text.strip():
-                request.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
+                question.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
             complaint = f"That is not a decision: {problem}. {QUESTION.partition('? ')[2]}"
-            request.append(UserMessage(content=complaint, source=self._source))
+            question.append(UserMessage(content=complaint, source=self._source))
         return DecisionResult(_no(f"the model gave no usable decision ({problem})"), spent)
 
     async def _create(

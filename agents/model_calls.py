@@ -91,6 +91,8 @@ class ModelMiddleware(ChatCompletionClient):
     """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
     component_type = "model"
+    least_timeout_s = 0.0
+    """How long it may need to say anything: `ReliableClient` waits for at least this time."""
 
     def __init__(self, client: ChatCompletionClient) -> None:
         self.client = client
@@ -129,6 +131,13 @@ class ModelMiddleware(ChatCompletionClient):
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Return how many tokens fit into the model's context beside messages."""
         return self.client.remaining_tokens(messages, tools=tools)
+
+    async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
+        """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.
+
+        None if that is not known exactly, because the model's own tokenizer is not here.
+        """
+        return await self.client.excess_tokens(messages) if isinstance(self.client, ModelMiddleware) else None
 
     @property
     def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]

@@ -51,7 +51,7 @@ class ReliableClient(ModelMiddleware):
         retries: int | None = None,
     ) -> None:
         super().__init__(client)
-        self._timeout_s = timeout_s
+        self._timeout_s = max(timeout_s, client.least_timeout_s if isinstance(client, ModelMiddleware) else 0.0)
         self._tell = tell
         own = _take_retries(client)
         self._retries = own if retries is None else retries

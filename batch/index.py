@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.budget import json_cost
+from autogen_codeact.runs.folder import read_lines
 
 RESULTS = "results.jsonl"
 MAX_LINE = 32 * 1024 * 1024
@@ -85,8 +86,11 @@ class RowIndex:
         try:
             with self._in_use() as database:
                 database.executescript(_SCHEMA)
-            for offset, self.end, line in _lines(path):
-                self._take(line, offset, invalid)
+            with open(path, "rb") as file:
+                for line in read_lines(file, MAX_LINE):
+                    if not line.cut_off:  # else it is being written, or a killed process has left it
+                        self._take(line.data or b"", self.end, invalid)
+                        self.end = line.end
         except BaseException:
             self.close()
             raise
@@ -211,17 +215,3 @@ def parse_json(data: bytes) -> Any:
 def _check_cost(data: bytes) -> None:
     if json_cost(data, MAX_COST) > MAX_COST:
         raise ValueError("it would take too much memory")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield begin, end and content of each whole line; the content of one that is too long is empty."""
-    end = 0
-    with open(path, "rb") as file:
-        while line := file.readline(MAX_LINE):
-            begin, end = end, end + len(line)
-            while not line.endswith(b"\n"):
-                if not (more := file.readline(MAX_LINE)):
-                    return  # it is being written, or a killed process has left it
-                end += len(more)
-                line = b"\n" if more.endswith(b"\n") else more
-            yield begin, end, line

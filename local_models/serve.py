@@ -9,11 +9,13 @@ import fcntl
 import json
 import os
 import select
+import urllib.request
 from typing import Any
 
 import xllamacpp
 
 _SMALL = 512 * 1024**2
+_SLOTS_TIMEOUT_S = 60.0
 
 
 def main() -> None:
@@ -26,7 +28,8 @@ def main() -> None:
     if select.select([0], [], [], 0)[0]:
         return  # it has ended before that
     server = _serve(settings)
-    print(server.listening_address, flush=True)  # noqa: T201 - the parent reads it
+    address = {"url": server.listening_address, "key": settings["key"], "context": _context(server, settings["key"])}
+    print(json.dumps(address), flush=True)  # noqa: T201 - the parent reads it
     os.read(0, 1)
     os._exit(0)  # where there is no SIGIO for pipes; the server's threads would go on
 
@@ -44,6 +47,14 @@ def _serve(settings: dict[str, Any]) -> Any:
     params.verbosity = -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _threads(settings["path"])
     return xllamacpp.Server(params)
+
+
+def _context(server: Any, key: str) -> int:
+    """Return the tokens that fit into the context: at most as many as the model was trained with."""
+    request = urllib.request.Request(f"{server.listening_address}/slots", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
+    without_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with without_proxy.open(request, timeout=_SLOTS_TIMEOUT_S) as answer:
+        return int(json.load(answer)[0]["n_ctx"])
 
 
 def _threads(path: str) -> int:

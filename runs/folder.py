@@ -8,9 +8,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
@@ -23,8 +22,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of a log.
 
     Args:
@@ -40,6 +38,21 @@ class Line:
     end: int
     size: int = 0
     cut_off: bool = False
+
+
+def read_lines(file: BinaryIO, longest: int, *, after: Line | None = None) -> Iterator[Line]:
+    """Read a file line by line; the arguments are those of `RunFolder.lines`."""
+    number, end = (after.number, after.end) if after is not None else (0, 0)
+    file.seek(end)
+    while data := file.readline(longest + 1):
+        number += 1
+        if data.endswith(b"\n"):
+            end += len(data)
+            yield Line(number, data[:-1], end)
+        else:
+            size, ended = _skip_line(file, len(data))
+            end += size + ended
+            yield Line(number, None, end, size, cut_off=not ended)
 
 
 class RunFolder:
@@ -60,27 +73,18 @@ class RunFolder:
             chain: Checks each line. Default: they are not checked.
             after: The line after which to begin. Default: at the beginning.
         """
-        number, end = (after.number, after.end) if after is not None else (0, 0)
         with self.open_log() as file:
             if chain is not None:
                 chain.begin(file.fileno())
             try:
-                if os.fstat(file.fileno()).st_size < end:
+                if after is not None and os.fstat(file.fileno()).st_size < after.end:
                     raise RunFolderError(f"The log of {self.path} was replaced while it was read.")
-                file.seek(end)
-                while data := file.readline(longest + 1):
-                    number += 1
-                    if data.endswith(b"\n"):
-                        end += len(data)
-                        if chain is not None:
-                            chain.check(data[:-1])
-                        yield Line(number, data[:-1], end)
-                    else:
-                        size, ended = _skip_line(file, len(data))
-                        if chain is not None and ended:
-                            chain.broken = True
-                        end += size + ended
-                        yield Line(number, None, end, size, cut_off=not ended)
+                for line in read_lines(file, longest, after=after):
+                    if chain is not None and line.data is not None:
+                        chain.check(line.data)
+                    elif chain is not None and not line.cut_off:
+                        chain.broken = True
+                    yield line
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 

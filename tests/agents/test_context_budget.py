@@ -117,7 +117,7 @@ async def test_shortened_output_can_be_read_again(session: SandboxCodeExecutor) 
 async def test_oldest_outputs_are_shortened_first() -> None:
     messages = steps(12)
     limit = total(messages) - 5_000
-    fitted = await ContextBudget(limit, "actor", kept_nowhere).fit(messages)
+    fitted = await ContextBudget(limit, "actor", kept_nowhere).fit(messages, scripted())
     assert total(fitted) <= limit
     assert fitted[:3] == messages[:3]
     assert fitted[3] == from_agent(
@@ -131,7 +131,7 @@ async def test_oldest_outputs_are_shortened_first() -> None:
 
 async def test_long_messages_of_the_model_are_shortened_after_outputs() -> None:
     messages = steps(20, output="", code="x = 1\n" * 1_000)
-    fitted = await ContextBudget(70_000, "actor", kept_nowhere).fit(messages)
+    fitted = await ContextBudget(70_000, "actor", kept_nowhere).fit(messages, scripted())
     assert total(fitted) <= 70_000
     assert "characters left out" in str(fitted[2].content)
     assert len(fitted) == len(messages)
@@ -139,7 +139,7 @@ async def test_long_messages_of_the_model_are_shortened_after_outputs() -> None:
 
 async def test_earliest_messages_are_left_out_if_nothing_else_helps() -> None:
     messages = steps(1_000, output="short", code="draw()")
-    fitted = await ContextBudget(40_000, "actor", kept_nowhere).fit(messages)
+    fitted = await ContextBudget(40_000, "actor", kept_nowhere).fit(messages, scripted())
     assert total(fitted) <= 40_000
     assert fitted[:2] == [SYSTEM, TASK]
     count = len(messages) - len(fitted) + 1
@@ -149,12 +149,12 @@ async def test_earliest_messages_are_left_out_if_nothing_else_helps() -> None:
 
 async def test_latest_steps_stay_whole_even_over_the_budget() -> None:
     messages = steps(3, output="x" * 30_000)
-    assert await ContextBudget(20_000, "actor", kept_nowhere).fit(messages) == messages
+    assert await ContextBudget(20_000, "actor", kept_nowhere).fit(messages, scripted()) == messages
 
 
 async def test_latest_task_stays_whole_and_earlier_ones_may_go() -> None:
     messages = [*steps(2_000, output="short"), user("Now something else."), *steps(10)[2:]]
-    fitted = await ContextBudget(60_000, "actor", kept_nowhere).fit(messages)
+    fitted = await ContextBudget(60_000, "actor", kept_nowhere).fit(messages, scripted())
     assert TASK not in fitted
     assert user("Now something else.") in fitted
 
@@ -170,8 +170,8 @@ async def test_file_of_a_long_output_is_named_and_no_second_one_made() -> None:
     messages = steps(12)
     messages[3] = from_agent(f"{'y' * 2_000}\n{gap}\n{'y' * 2_000}")
     budget = ContextBudget(total(messages) - 5_000, "actor", keep)
-    first = await budget.fit(messages)
-    assert await budget.fit(messages) == first
+    first = await budget.fit(messages, scripted())
+    assert await budget.fit(messages, scripted()) == first
     assert "all of it is in the file /workspace/.codeact/actor-output-1.txt" in str(first[3].content)
     assert "all of it is in the file /workspace/.codeact/1.txt" in str(first[5].content)
     assert len(kept) == 6

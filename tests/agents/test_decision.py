@@ -21,6 +21,13 @@ from tests.openai_server import OpenAIServer, Reply, structured
 FAILURE: list[LLMMessage] = [
     UserMessage(content="The script ran, then exited with an error (POSIX exit code: 3)", source="coder")
 ]
+
+
+async def failed(*question: LLMMessage) -> list[LLMMessage]:
+    """The conversation so far."""
+    return [*FAILURE, *question]
+
+
 YES = RetryDecision(reason="exit without 3", retry=True)
 
 
@@ -72,7 +79,7 @@ async def test_strictest_form_that_the_model_supports_is_requested() -> None:
             client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
             token = CancellationToken()
 
-            decided = await RetryDecider("coder").ask(client, FAILURE, token)
+            decided = await RetryDecider("coder").ask(client, failed, token)
 
             assert decided.decision == YES
             (call,) = client.create_calls
@@ -83,13 +90,13 @@ async def test_strictest_form_that_the_model_supports_is_requested() -> None:
 
 async def test_usage_of_both_answers_is_counted() -> None:
     client = scripted(model_answer("no idea", cost=2), model_answer(decision(True), cost=3))
-    decided = await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
+    decided = await RetryDecider("coder").ask(client, failed, CancellationToken())
     assert (decided.decision, decided.usage) == (YES, token_usage(5))
 
 
 async def test_an_empty_answer_is_not_quoted_back() -> None:
     client = scripted("", decision(True))
-    await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
+    await RetryDecider("coder").ask(client, failed, CancellationToken())
     first, second = (call["messages"] for call in client.create_calls)
     assert second[:-1] == first
     assert second[-1].content.startswith("That is not a decision: the answer is empty.")
@@ -97,14 +104,14 @@ async def test_an_empty_answer_is_not_quoted_back() -> None:
 
 async def test_a_long_answer_is_quoted_back_in_part() -> None:
     client = scripted("x" * 5_000, decision(True))
-    await RetryDecider("coder").ask(client, FAILURE, CancellationToken())
+    await RetryDecider("coder").ask(client, failed, CancellationToken())
     assert client.create_calls[1]["messages"][-2] == AssistantMessage(content="x" * 1_999 + "…", source="coder")
 
 
 async def test_an_error_of_the_client_is_not_taken_for_an_answer() -> None:
     for structured_output in (False, True):
         with pytest.raises(ValueError, match="No more mock responses"):
-            await RetryDecider("coder").ask(scripted(structured_output=structured_output), FAILURE, CancellationToken())
+            await RetryDecider("coder").ask(scripted(structured_output=structured_output), failed, CancellationToken())
 
 
 # Over the wire, with AutoGen's own client
@@ -117,7 +124,7 @@ def forms(server: OpenAIServer) -> list[str | None]:
 @structured
 async def test_a_schema_goes_over_the_wire() -> None:
     async with OpenAIServer([decision(True)]) as server:
-        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
 
     assert decided.decision == YES
     assert (decided.usage.prompt_tokens, decided.usage.completion_tokens) == (7, 3)
@@ -136,8 +143,8 @@ async def test_a_schema_goes_over_the_wire() -> None:
 async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, asked) -> None:
     async with OpenAIServer([decision(True), decision(False, "r")], refuses=refuses) as server:
         asker = RetryDecider("coder")
-        first = await asker.ask(server.client(), FAILURE, CancellationToken())
-        second = await asker.ask(server.client(), FAILURE, CancellationToken())
+        first = await asker.ask(server.client(), failed, CancellationToken())
+        second = await asker.ask(server.client(), failed, CancellationToken())
 
     assert (first.decision, second.decision) == (YES, RetryDecision(reason="r", retry=False))
     assert forms(server) == asked
@@ -146,12 +153,12 @@ async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, 
 async def test_no_form_is_requested_of_a_model_without_json() -> None:
     async with OpenAIServer([decision(True)], refuses={"json_schema", "json_object", "text"}) as server:
         client = server.client(structured_output=False, json_output=False)
-        assert (await RetryDecider("coder").ask(client, FAILURE, CancellationToken())).decision == YES
+        assert (await RetryDecider("coder").ask(client, failed, CancellationToken())).decision == YES
 
 
 async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we_read_ourselves() -> None:
     async with OpenAIServer(["I think so.", f"Certainly! {decision(True)}"]) as server:
-        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
 
     assert decided.decision == YES
     assert forms(server) == ["json_schema", "json_object"]
@@ -161,7 +168,7 @@ async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we
 async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -> None:
     cut = Reply('{"reason": "and so on', finish_reason="length", completion_tokens=100)
     async with OpenAIServer([cut, "still nothing"]) as server:
-        decided = await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
+        decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
 
     assert decided.decision.retry is False
     assert decided.usage.completion_tokens == 103
@@ -171,14 +178,14 @@ async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -
 async def test_other_refusals_are_errors() -> None:
     async with OpenAIServer([Reply("no credit left", status=402)]) as server:
         with pytest.raises(Exception, match="no credit left"):
-            await RetryDecider("coder").ask(server.client(), FAILURE, CancellationToken())
+            await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
     assert len(server.requests) == 1
 
 
 async def test_cancelling_ends_the_wait_for_a_decision() -> None:
     token = CancellationToken()
     async with OpenAIServer([Reply(silent=True)]) as server:
-        asking = asyncio.create_task(RetryDecider("coder").ask(server.client(), FAILURE, token))
+        asking = asyncio.create_task(RetryDecider("coder").ask(server.client(), failed, token))
         await server.requested(1)
         token.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents.model import stream_answer
-from autogen_codeact.agents.model_calls import BEGINS_AGAIN
+from autogen_codeact.agents.model_calls import BEGINS_AGAIN, ModelMiddleware
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
@@ -61,6 +61,22 @@ async def test_answer_that_is_never_whole_ends_at_the_limit():
                 with pytest.raises(ModelTimeoutError, match=re.escape("the model's server gave no answer in 1 s")):
                     await line.whole()
                 assert line.told == []
+
+
+class Slow(ModelMiddleware):
+    """A model that reads the question for some time."""
+
+    least_timeout_s = LONG_S
+
+    async def handle(self, call):
+        await asyncio.sleep(0.3)
+        async for item in call.items():
+            yield item
+
+
+async def test_a_client_that_needs_longer_gets_the_time():
+    client = ReliableClient(Slow(ReplayChatCompletionClient(["one"])), 0.1)
+    assert (await client.create(QUESTION)).content == "one"
 
 
 async def test_stream_without_progress_ends_at_the_limit():

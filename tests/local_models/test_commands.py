@@ -34,6 +34,7 @@ def test_the_live_demo_solves_its_task() -> None:
 @pytest.mark.live
 @pytest.mark.timeout(180)
 def test_a_run_with_the_local_model_ends_with_an_answer() -> None:
-    done = codeact("run", "--model", "local", "Write Python code that prints the sum of the numbers from 1 to 10.")
+    task = "Write Python code that prints the sum of the numbers from 1 to 10."
+    done = codeact("run", "--model", "local", "--context", 1024, task)
     assert done.status == 0
     assert "\n55\n" in done.out

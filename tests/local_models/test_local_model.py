@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,30 +18,14 @@ from pydantic import BaseModel
 from autogen_codeact.local_models import gguf_model, local_model
 from autogen_codeact.local_models.client import LocalModelClient
 from autogen_codeact.local_models.errors import LocalModelError
+from tests.local_models.support import STORY, is_free_within, until_it_generates
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
-
-STORY = [UserMessage(content="Tell a very long story about a river.", source="user")]
 
 
 class Decision(BaseModel):
     reason: str
     retry: bool
-
-
-def slot(client: LocalModelClient) -> dict[str, Any]:
-    address = client._address()
-    answer = httpx.get(f"{address.url}/slots", headers={"Authorization": f"Bearer {address.key}"})
-    return dict(answer.raise_for_status().json()[0])
-
-
-async def is_free_within(client: LocalModelClient, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while await asyncio.to_thread(lambda: slot(client)["is_processing"]):
-        if time.monotonic() > until:
-            return False
-        await asyncio.sleep(0.02)
-    return True
 
 
 async def test_an_answer_is_whole_or_streamed_and_its_tokens_are_counted() -> None:
@@ -83,8 +66,7 @@ async def test_a_cancelled_answer_frees_the_model_within_a_second(live: LocalMod
             pass
 
     asking = asyncio.create_task(ask())
-    while not await asyncio.to_thread(lambda: slot(client)["is_processing"]):  # noqa: ASYNC110 - of another process
-        await asyncio.sleep(0.02)
+    await until_it_generates(client)
     token.cancel() if how == "token" else asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -95,14 +77,12 @@ async def test_a_cancelled_answer_frees_the_model_within_a_second(live: LocalMod
 async def test_after_a_crash_that_call_fails_and_the_next_one_starts_the_server_again() -> None:
     client = local_model(context=1024, max_tokens=900)
     asking = asyncio.create_task(client.create(STORY))
-    while client._server is None or not await asyncio.to_thread(lambda: slot(client)["is_processing"]):  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
-    first = client._server.pid
-    assert first is not None
+    first = await until_it_generates(client)
     os.kill(first, signal.SIGKILL)
     with pytest.raises(ConnectionError, match=r"^the process of the model SmolLM2-135M-Instruct.Q4_1.gguf has ended$"):
         await asking
     assert (await client.create(STORY, extra_create_args={"max_tokens": 3})).usage.completion_tokens == 3
+    assert client._server is not None
     assert client._server.pid not in (None, first)
     client._server.stop()
 
@@ -157,7 +137,7 @@ input()
 async def test_a_component_has_the_path_and_never_the_weights(live: LocalModelClient, tmp_path: Path) -> None:
     dumped = json.loads(live.dump_component().model_dump_json())
     assert dumped["provider"] == "autogen_codeact.local_models.client.LocalModelClient"
-    assert dumped["config"] == {"context": 2048, "max_tokens": 200, "temperature": 0.0}
+    assert dumped["config"] == {"context": 2048, "max_tokens": 80, "temperature": 0.0}
     loaded = ChatCompletionClient.load_component(dumped)
     assert isinstance(loaded, LocalModelClient)
     assert (await loaded.create(STORY, extra_create_args={"max_tokens": 2})).usage.completion_tokens == 2

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from codeact_sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
 from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.backends.docker.engine import tls_context
@@ -131,6 +132,15 @@ def test_a_pool_of_other_engines_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in hosts"):
         AsyncSandbox(pool=pool, hosts=["unix:///b"])
     assert AsyncSandbox(pool=pool)._managed.options.hosts == (DockerHost(url="unix:///a"),)
+
+
+def test_engines_of_the_command_line_are_addresses_and_json() -> None:
+    given = ["hosts=unix:///run/a", 'hosts=["unix:///run/b", {"url": "tcp://b:1", "tls": "/b", "capacity": 2}]']
+    assert parse_hosts(SandboxChoice(others=given).options()["hosts"]) == (
+        DockerHost(url="unix:///run/a"),
+        DockerHost(url="unix:///run/b"),
+        DockerHost(url="tcp://b:1", tls="/b", capacity=2),
+    )
 
 
 def test_a_tls_socket_is_closed_if_its_connection_is_reset_before_the_handshake() -> None:

@@ -186,7 +186,7 @@ class RunningBlocks:
             connection = self._requests.usable_connection()
             if calls is not None:
                 send = connection.send
-                calls.open(lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
+                calls.send = lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer))
                 self._calls[ident] = calls
             reply = connection.request(
                 Frame.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output

@@ -144,7 +144,8 @@ class BlockCalls:
         # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
         self._caller = context
-        self._send: Callable[[bytes], None] | None = None
+        self.send: Callable[[bytes], None] | None = None
+        """Sends a call's number and its answer, from any thread."""
         self._open: set[int] = set()
         self._cancelled: set[int] = set()
         # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.
@@ -175,10 +176,6 @@ class BlockCalls:
         return (
             f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget.",
         )
-
-    def open(self, send: Callable[[bytes], None]) -> None:
-        """Send answers with this function from now on."""
-        self._send = send
 
     # In the connection's thread
 
@@ -397,10 +394,10 @@ class BlockCalls:
             self._answer(call.number, body)
 
     def _answer(self, number: int, body: bytes) -> None:
-        assert self._send is not None
+        assert self.send is not None
         self._cancelled.discard(number)
         self._open.discard(number)
-        self._send(_NUMBER.pack(number) + body)
+        self.send(_NUMBER.pack(number) + body)
 
     def _cancel(self, call: _Call) -> None:
         if call.task is not None:

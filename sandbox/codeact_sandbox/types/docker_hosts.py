@@ -184,7 +184,7 @@ def _parse_host(value: Any) -> DockerHost:
 
 
 def dump_hosts(hosts: Iterable[DockerHost]) -> list[dict[str, Any]]:
-    """Return engines as a config or a file has them: only what differs from the defaults."""
+    """Return engines as a config has them: only what differs from the defaults."""
     return [host.model_dump(mode="json", exclude_defaults=True) for host in hosts]
 
 

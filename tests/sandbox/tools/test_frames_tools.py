@@ -73,7 +73,7 @@ class TestHost:
 
     async def test_host_answers_each_call_once_whatever_it_holds(self) -> None:
         made, sent = calls(in_flight=256), list[bytes]()
-        made.open(sent.append)
+        made.send = sent.append
         payloads = [
             b"",
             b"{",
@@ -98,7 +98,7 @@ class TestHost:
 
     async def test_host_ignores_calls_of_a_block_that_has_ended(self) -> None:
         made, sent = calls(), list[bytes]()
-        made.open(sent.append)
+        made.send = sent.append
         made.on_frame(b"T", call(1, thing=1))
         await made.close()
         made.on_frame(b"T", call(2, thing=2))

@@ -1,0 +1,184 @@
+"""Agents and teams with a live model: what it says varies, so that the tests look at events, requests and tokens."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    StructuredMessage,
+    TextMessage,
+)
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, RequestUsage, UserMessage
+from pydantic import BaseModel
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, ReliableClient
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.local_models import local_model
+from autogen_codeact.local_models.client import LocalModelClient
+from tests.agents.codeact import python
+from tests.local_models.support import STORY, is_free_within, until_it_generates
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+
+SUM = "Write Python code that prints the sum of the numbers from 1 to 10."
+CONTEXT = 2048
+
+
+class Seen(ModelMiddleware):
+    """Keeps requests and answers; the first answers are given, the others are the model's own."""
+
+    def __init__(self, client: LocalModelClient, *given: str) -> None:
+        super().__init__(client)
+        self.given = list(given)
+        self.requests: list[Sequence[LLMMessage]] = []
+        self.results: list[CreateResult] = []
+
+    async def handle(self, call: ModelCall) -> Items:
+        if self.given:
+            usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+            yield CreateResult(finish_reason="stop", content=self.given.pop(0), usage=usage, cached=False)
+            return
+        async with aclosing(call.items()) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    self.requests.append(call.messages)
+                    self.results.append(item)
+                yield item
+
+
+def check_run(result: TaskResult, seen: Seen) -> None:
+    """Check that a run has ended with an answer, that its events are in pairs, and that all tokens are counted."""
+    task, *events, answer = result.messages
+    assert isinstance(task, TextMessage)
+    assert isinstance(answer, TextMessage)
+    generated = [event for event in events if isinstance(event, CodeGenerationEvent)]
+    ran = [event for event in generated if event.code_blocks]
+    assert len(ran) == sum(isinstance(event, CodeExecutionEvent) for event in events)
+    assert len(generated) + sum(isinstance(event, CodeExecutionEvent) for event in events) == len(events)
+    usages = [each.models_usage for each in (*generated, answer) if each.models_usage is not None]
+    assert sum(usage.completion_tokens for usage in usages) == sum(
+        result.usage.completion_tokens for result in seen.results
+    )
+
+
+async def test_the_agent_that_acts_in_code_runs_to_its_end(
+    session: SandboxCodeExecutor, live: LocalModelClient
+) -> None:
+    seen = Seen(live)
+    agent = CodeActAgent("actor", session, model_client=seen, max_steps=2)
+    check_run(await agent.run(task=SUM), seen)
+
+
+async def test_the_code_executor_agent_runs_to_its_end(session: SandboxCodeExecutor, live: LocalModelClient) -> None:
+    seen = Seen(live)
+    check_run(await CodeExecutorAgent("coder", session, model_client=seen).run(task=SUM), seen)
+
+
+async def test_a_round_robin_team_runs_to_its_end(session: SandboxCodeExecutor, live: LocalModelClient) -> None:
+    coder = CodeExecutorAgent("coder", session, model_client=live)
+    team = RoundRobinGroupChat(
+        [coder, AssistantAgent("critic", local_model(context=CONTEXT, max_tokens=40))], max_turns=2
+    )
+    result = await team.run(task=SUM)
+    answers = [message for message in result.messages if isinstance(message, TextMessage)]
+    assert [message.source for message in answers] == ["user", "coder", "critic"]
+    assert all(message.content for message in answers)
+
+
+async def test_an_answer_that_is_cancelled_leaves_slot_and_conversation_as_before(session: SandboxCodeExecutor) -> None:
+    client, token = local_model(context=CONTEXT, max_tokens=1_000), CancellationToken()
+    seen = Seen(client, "It was dry.")
+    agent = CodeActAgent("actor", session, model_client=seen, model_client_stream=True)
+    await agent.run(task="How was the weather?")
+    before, pieces = await agent.save_state(), 0
+
+    async def tell() -> None:
+        nonlocal pieces
+        async for event in agent.run_stream(task="Tell a very long story about a river.", cancellation_token=token):
+            pieces += isinstance(event, ModelClientStreamingChunkEvent)
+            if pieces == 5:
+                token.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await tell()
+    assert await is_free_within(client, 1)
+    assert await agent.save_state() == before
+    seen.given = ["Fine."]
+    assert (await agent.run(task="And now?")).messages[-1].to_text() == "Fine."
+
+
+async def test_a_full_context_is_shortened_and_the_run_goes_on(
+    session: SandboxCodeExecutor, live: LocalModelClient
+) -> None:
+    context = UnboundedChatCompletionContext()
+    for number in range(6):
+        output = "\n".join(f"{number} {line:05} 0x{line * 7919:x} ünïcode" for line in range(60))
+        await context.add_message(AssistantMessage(content=python(f"show({number})"), source="actor"))
+        await context.add_message(UserMessage(content=output, source="actor"))
+    seen = Seen(live, python("print('word ' * 3000)"), python("print(1)"))
+    agent = CodeActAgent("actor", session, model_client=seen, model_context=context, max_steps=3)
+    result = await agent.run(task=SUM)
+    assert isinstance(result.messages[-1], TextMessage)
+    assert seen.requests
+    for request, answer in zip(seen.requests, seen.results, strict=True):
+        assert "left out to save space" in str(request)
+        assert SUM in str(request)
+        assert answer.usage.prompt_tokens == await asyncio.to_thread(live.count_tokens, request)
+        assert answer.usage.prompt_tokens <= CONTEXT - live.config.max_tokens
+
+
+async def test_a_failing_block_gets_a_structured_decision(session: SandboxCodeExecutor, live: LocalModelClient) -> None:
+    seen = Seen(live, python("print(undefined)"))
+    agent = CodeExecutorAgent("coder", session, model_client=seen, max_retries_on_error=1)
+    result = await agent.run(task=SUM)
+    (decision,) = [m for m in result.messages if isinstance(m, CodeGenerationEvent) and "retry" in m.metadata]
+    assert decision.models_usage is not None
+    assert "no usable decision" not in decision.content
+    assert isinstance(result.messages[-1], TextMessage)
+
+
+class Sum(BaseModel):
+    total: int
+
+
+async def test_an_answer_has_the_type_that_was_asked_for(session: SandboxCodeExecutor, live: LocalModelClient) -> None:
+    seen = Seen(live, python("print(sum(range(11)))"))
+    agent = CodeExecutorAgent("coder", session, model_client=seen, output_content_type=Sum)
+    answer = (await agent.run(task=SUM)).messages[-1]
+    assert isinstance(answer, StructuredMessage)
+    assert isinstance(answer.content, Sum)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_after_the_end_of_its_server_an_answer_is_requested_again_once(
+    session: SandboxCodeExecutor, stream: bool
+) -> None:
+    local, told = local_model(context=1024, max_tokens=60), list[str]()
+    agent = CodeActAgent(
+        "actor",
+        session,
+        model_client=ReliableClient(local, 60, tell=told.append),
+        model_client_stream=stream,
+        max_steps=1,
+        system_message=None,
+    )
+    running = asyncio.create_task(agent.run(task=str(STORY[0].content)))
+    os.kill(await until_it_generates(local), signal.SIGKILL)
+    assert isinstance((await running).messages[-1], TextMessage)
+    (line,) = told
+    assert "asking again in 0." in line
+    assert line.endswith(" s (1 of 1)")
+    assert local._server is not None
+    local._server.stop()
