@@ -61,14 +61,15 @@ class Kind:
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
         """Make the executor, for a sandbox that nobody has used."""
-        return self._class(mode=self.mode, **options)
+        return self.executor(mode=self.mode, **options)
 
     def reuse(self, **options: Any) -> SandboxCodeExecutor:
         """Make the executor; if its options allow that, its sandbox is that of an earlier case, and goes on to a later one."""
-        return reused.executor(self._class, mode=self.mode, **options)
+        return reused.executor(self.executor, mode=self.mode, **options)
 
     @property
-    def _class(self) -> Any:
+    def executor(self) -> Any:
+        """The class of the executor."""
         return DockerCommandLineCodeExecutor if self.engine == "docker" else BubblewrapCommandLineCodeExecutor
 
 

@@ -64,7 +64,7 @@ async def test_09_a_value_of_20_mb(subject: Subject) -> None:
     assert len(result.value_repr) == 64 * 1024
 
 
-async def test_10_flood_past_python_s_streams_has_the_same_cap(subject: Subject) -> None:
+async def test_10_flood_past_python_s_streams_has_the_same_cap(subject):
     # Each writer sends to one of the streams more than a case may take of this process's memory.
     for how, stream, count in (
         ("raw", "stdout", 40),

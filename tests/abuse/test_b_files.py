@@ -30,9 +30,7 @@ def name_of(code: str) -> str:
     return default_filename(block(code).code, language)
 
 
-async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(
-    folder: Path, subject: Subject, canaries: Canaries
-) -> None:
+async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(folder, subject, canaries):
     """The hole in AutoGen's executor: it writes the next block's code through the link."""
     await subject.start({"bind_dir": folder})
     names = [name_of("print('next')"), "named.py", "sub/deep.py"]
@@ -59,9 +57,7 @@ async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(
 
 
 @each_engine
-async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(
-    subject: Subject, canaries: Canaries
-) -> None:
+async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(subject, canaries):
     await subject.start()
     (subject.work_dir / "sent.txt").write_text("one")
     code = f"""

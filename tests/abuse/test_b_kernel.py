@@ -16,7 +16,7 @@ import pytest
 
 from tests.sandbox.backends.filtered import MACHINE, NUMBERS, outcomes, probe
 
-from .subject import Kind, Subject
+from .subject import Subject
 
 REFUSALS = {"EPERM", "ENOSYS"}
 
@@ -355,9 +355,7 @@ async def test_32_nothing_is_inherited_but_the_blocks_own_pipes_and_socket(subje
     assert await subject.out(code) == "['pipe', 'pipe', 'socket'] (0, '/dev/null')\n"
 
 
-async def test_32_no_variable_of_the_host_is_seen(
-    kind: Kind, subject: Subject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_32_no_variable_of_the_host_is_seen(kind, subject, monkeypatch):
     secret = "sk-of-the-host-71c2"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     code = """

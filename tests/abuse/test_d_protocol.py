@@ -63,9 +63,7 @@ EVERYWHERE = f"""
 """
 
 
-async def test_48_forged_frames_through_every_descriptor_change_nothing_but_the_blocks_own_result(
-    subject: Subject,
-) -> None:
+async def test_48_forged_frames_through_every_descriptor_change_nothing_but_the_blocks_own_result(subject):
     code = EVERYWHERE + '    everywhere("/proc/self/fd")\n    time.sleep(0.2)'
     result = await subject.run(code)
     assert result.outcome in ("ok", "crashed")
@@ -240,9 +238,7 @@ def test_60_type_tagged_payloads_stay_text() -> None:
             assert plain_values.decode(json.dumps(payload)) is None
 
 
-async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(subject, monkeypatch, capsys):
     def never(*_: object) -> None:
         raise AssertionError("the host has unpickled something")
 

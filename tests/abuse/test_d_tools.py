@@ -147,9 +147,7 @@ async def test_60_pickles_and_tagged_payloads_are_data(subject: Subject, tmp_pat
 
 
 @one_kind
-async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(
-    subject: Subject,
-) -> None:
+async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(subject):
     class Deep(Tool):
         async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
             try:
@@ -288,9 +286,7 @@ async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(s
 
 
 @each_engine
-async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(
-    subject: Subject, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(subject, caplog):
     release = asyncio.Event()
     heard: list[str] = []
 

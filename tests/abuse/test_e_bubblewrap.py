@@ -21,9 +21,7 @@ from .faults import begin, eventually, rest
 pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")
 
 
-async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     began = time.monotonic()
     with pytest.raises(SandboxUnavailable, match=r"^bubblewrap is not installed: apt-get install bubblewrap"):
@@ -31,9 +29,7 @@ async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(
     assert time.monotonic() - began < 30
 
 
-async def test_65_without_bubblewrap_and_docker_it_says_how_to_get_either(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_65_without_bubblewrap_and_docker_it_says_how_to_get_either(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     began = time.monotonic()
@@ -92,8 +88,8 @@ class Test68Stopped:
             assert (folder / "ran").read_text() == "x"
 
     async def test_68_pid_one_stopped_between_blocks_files_on_their_way_have_a_deadline_too(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, tmp_path, monkeypatch
+    ):
         async with BubblewrapCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             supervisor = pid_one(os.getpid())

@@ -53,9 +53,7 @@ async def works_again(executor: SandboxCodeExecutor) -> None:
 
 
 @pytest.mark.timeout(150)
-async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(
-    proxy: EngineProxy,
-) -> None:
+async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(proxy):
     """The executor starts again after each of them."""
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
     for step in ("create", "attach", "start"):
@@ -75,9 +73,7 @@ async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_cont
     await works_again(executor)
 
 
-async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(
-    proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(proxy, monkeypatch):
     monkeypatch.setattr(client, "CANCEL_TIMEOUT_S", 1.0)
     rule = proxy.on("POST", "/create", "hold answer", times=1)
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
@@ -137,9 +133,7 @@ async def cancel_under_way(
 
 @pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
-async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(
-    reused_executor: SandboxCodeExecutor, tmp_path: Path, moment: float
-) -> None:
+async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(reused_executor, tmp_path, moment):
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(16 << 20)
@@ -243,9 +237,7 @@ async def test_72_many_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, mo
         await asyncio.gather(*(each.stop() for each in executors))
 
 
-async def test_72_a_start_that_waits_for_its_turn_can_be_cancelled(
-    proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_72_a_start_that_waits_for_its_turn_can_be_cancelled(proxy, monkeypatch):
     start_at_once(monkeypatch, 2)
     rule = proxy.on("POST", "/create", "hold")
     executors = [DockerCommandLineCodeExecutor(docker_host=proxy.address) for _ in range(5)]

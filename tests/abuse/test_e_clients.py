@@ -86,9 +86,7 @@ def _living(namespace: int) -> list[str]:
 
 
 class TestLease:
-    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(
-        self, network: EngineProxy
-    ) -> None:
+    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(self, network):
         executor = DockerCommandLineCodeExecutor(docker_host=network.address, lease=2, timeout=60)
         running = await begin(executor)
         name = executor.container_name

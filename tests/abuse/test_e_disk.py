@@ -34,9 +34,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(
-    kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(kind, disk, caplog):
     (disk / "old").write_text("old")
     async with kind.reuse(work_dir=disk, delete_tmp_files=True) as executor:
         code = f"""
@@ -71,9 +69,7 @@ async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_ha
         assert await out(executor, "print(2)") == "2\n"
 
 
-async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(
-    kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(kind, disk, caplog):
     async with kind.reuse(work_dir=disk) as executor:
         use_up_files(disk)
         before = names(disk)
@@ -94,9 +90,7 @@ async def test_75_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Pa
     assert names(disk) == before
 
 
-async def test_75_no_space_for_a_temporary_folder_is_an_error_with_its_path(
-    kind: Kind, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_75_no_space_for_a_temporary_folder_is_an_error_with_its_path(kind, disk, monkeypatch):
     use_up_files(disk)
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     executor = kind.make()

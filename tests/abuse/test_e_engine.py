@@ -149,9 +149,7 @@ async def lose_between_blocks(executor: DockerCommandLineCodeExecutor, loss: Cal
 
 
 class Test68Paused:
-    async def test_68_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_68_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(self, tmp_path):
         folder = open_folder(tmp_path / "bound")
         options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 4}
         async with DockerCommandLineCodeExecutor(**options) as executor:
@@ -167,9 +165,7 @@ class Test68Paused:
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
 
-    async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(self, tmp_path, monkeypatch):
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             name = executor.container_name
@@ -299,9 +295,7 @@ async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
 
 
 class Test76WedgedStop:
-    async def test_76_is_bounded_and_reported_and_the_next_start_tries_again(
-        self, proxy: EngineProxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_76_is_bounded_and_reported_and_the_next_start_tries_again(self, proxy, caplog, monkeypatch):
         monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await executor.start()

@@ -1,7 +1,6 @@
 """E. Host faults, 69: the engine is restarted, or killed and started again, while a block runs."""
 
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied
 from tests.sandbox.sandboxes import run
 
 from .faults import begin, eventually, open_folder, rest
-from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
 
@@ -24,8 +22,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
-    second_engine: SecondEngine, untouched: None, tmp_path: Path, way: str
-) -> None:
+    second_engine, untouched, tmp_path, way
+):
     number, live_restore = WAYS[way]
     folder = open_folder(tmp_path / "bound")
     second_engine.start(live_restore=live_restore)
@@ -54,8 +52,8 @@ async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_
 
 
 async def test_69_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
-    second_engine: SecondEngine, untouched: None
-) -> None:
+    second_engine, untouched
+):
     second_engine.start(live_restore=True)
     executor = DockerCommandLineCodeExecutor(docker_host=second_engine.address, mode="session")
     try:

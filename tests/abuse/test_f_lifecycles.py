@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from .subject import Kind
-
 CYCLES = 8
 GROWN_KIB = 2048
 """What the allocator may keep of that many cycles; 8 leaked connections alone would have more."""
@@ -29,7 +27,7 @@ def soak() -> ModuleType:
 
 
 @pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
-async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: ModuleType) -> None:
+async def test_81_start_and_stop_cycles_leave_everything_flat(kind, soak):
     # Earlier tests of this process may have left a child: the server that forks commands for the tests.
     children = soak.figures(kind.engine)["children"]
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.

@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Collection, Iterable
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests.sandbox.sandboxes import run
 
-from .canaries import Canaries
 from .oracles import descendants, eventually_empty, processes_in
 from .subject import SUBJECTS, Kind, Subject, each_engine
 
@@ -163,9 +161,7 @@ ALL = {"file", "memory", "message", "process", "queue", "semaphore", "socket", "
 
 
 @ENGINES
-async def test_79_a_tenant_sees_nothing_of_another_one(
-    kind: Kind, untouched: None, tmp_path: Path, canaries: Canaries
-) -> None:
+async def test_79_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path, canaries):
     async with (
         kind.reuse(timeout=20, work_dir=tmp_path / "a") as a,
         kind.reuse(timeout=20, work_dir=tmp_path / "b") as b,

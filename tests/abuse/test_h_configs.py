@@ -1,7 +1,6 @@
 """Part H, case 12: component JSON from somebody else, loaded as untrusted."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -262,9 +261,7 @@ def _module(marker: Path) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("hostile", [_function_tool, _schema, _module], ids=["function", "schema", "module"])
-def test_h12_no_code_of_a_config_runs_in_this_process(
-    hostile: Callable[[Path], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_h12_no_code_of_a_config_runs_in_this_process(hostile, tmp_path, monkeypatch):
     """The control: loaded as trusted it runs. AutoGen evaluates the names in a JSON schema, too."""
     monkeypatch.syspath_prepend(str(tmp_path))
     marker = tmp_path / "ran"

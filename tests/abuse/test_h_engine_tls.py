@@ -67,9 +67,7 @@ def secured(tls_engine: TlsEngine, monkeypatch: pytest.MonkeyPatch) -> TlsEngine
 
 
 @pytest.mark.parametrize("mode", ["process", "session"])
-async def test_h19_blocks_files_and_tools_work_over_tls(
-    secured: TlsEngine, untouched: None, mode: str, tmp_path: Path
-) -> None:
+async def test_h19_blocks_files_and_tools_work_over_tls(secured, untouched, mode, tmp_path):
     """TLS keeps bytes that no selector sees, and its two directions share a state."""
     data = os.urandom(4 << 20)
     work = tmp_path / "work"
@@ -98,9 +96,7 @@ async def test_h19_blocks_files_and_tools_work_over_tls(
     assert name not in secured.engine.containers()
 
 
-async def test_h19_a_stream_over_tls_ends_with_its_engine(
-    secured: TlsEngine, untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h19_a_stream_over_tls_ends_with_its_engine(secured, untouched, tmp_path, monkeypatch):
     """In the middle of a block; the next call has a fresh sandbox."""
     executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "work", timeout=30)
     try:
@@ -129,9 +125,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_h19_a_wrong_certificate_is_reported_in_time(
-    secured: TlsEngine, untouched: None, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h19_a_wrong_certificate_is_reported_in_time(secured, untouched, fault, monkeypatch):
     """The name in it, its authority, the client's own."""
     folder, host, words = FAULTS[fault]
     monkeypatch.setenv("DOCKER_HOST", f"tcp://{host}:{secured.port}")
@@ -143,9 +137,7 @@ async def test_h19_a_wrong_certificate_is_reported_in_time(
 
 
 @pytest.mark.parametrize("missing", ["cert.pem", "key.pem", "ca.pem", "all"])
-async def test_h19_a_missing_certificate_is_reported_in_time(
-    secured: TlsEngine, untouched: None, missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_h19_a_missing_certificate_is_reported_in_time(secured, untouched, missing, monkeypatch, tmp_path):
     """Also the whole folder."""
     folder = tmp_path / "certificates"
     folder.mkdir()
@@ -159,9 +151,7 @@ async def test_h19_a_missing_certificate_is_reported_in_time(
     assert time.monotonic() - began < WITHIN_S
 
 
-async def test_h19_a_port_that_requires_tls_is_reported_in_time(
-    secured: TlsEngine, untouched: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h19_a_port_that_requires_tls_is_reported_in_time(secured, untouched, monkeypatch):
     """What the engine answers to plain HTTP."""
     monkeypatch.delenv("DOCKER_TLS_VERIFY")
     monkeypatch.delenv("DOCKER_CERT_PATH")
@@ -171,9 +161,7 @@ async def test_h19_a_port_that_requires_tls_is_reported_in_time(
     assert time.monotonic() - began < WITHIN_S
 
 
-async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time(
-    secured: TlsEngine, untouched: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time(secured, untouched, monkeypatch):
     """A listener that accepts and is silent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{silent.getsockname()[1]}")

@@ -85,9 +85,7 @@ async def test_h16_only_programs_that_blocks_start_show_a_value(told: Subject) -
     assert (await running).output == f"{CANARY}\n"
 
 
-async def test_h16_no_log_config_or_error_shows_a_value(
-    told: Subject, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h16_no_log_config_or_error_shows_a_value(told, caplog, monkeypatch):
     with caplog.at_level(logging.DEBUG):
         await told.executor.restart()
         told.look()

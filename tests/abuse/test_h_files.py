@@ -109,9 +109,7 @@ async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) 
 
 @each_engine
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_thousands_of_refused_files_are_one_log_line(
-    subject: Subject, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_h1_thousands_of_refused_files_are_one_log_line(subject, caplog):
     await subject.start({"delete_tmp_files": True})
     with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         result = await subject.run("for n in range(1500): open(f'{n:04}', 'w').close()")

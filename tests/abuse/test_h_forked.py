@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests import processes
 
 from .faults import exists
 from .oracles import descendants
-from .subject import SUBJECTS, Kind
+from .subject import SUBJECTS
 
 pytestmark = [pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")]
 
@@ -47,9 +46,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("pooled", ["pool", "alone"])
 @pytest.mark.parametrize("kind", [SUBJECTS[0], SUBJECTS[3]], ids=str, indirect=True)
-def test_h15_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(
-    kind: Kind, pooled: str, tmp_path: Path
-) -> None:
+def test_h15_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(kind, pooled, tmp_path):
     """The child had inherited the streams, so that the sandbox never read their end; and the parent's goes on working."""
     marker = tmp_path / "forked"
     command = ["-c", PARENT, kind.engine, kind.mode, pooled, str(marker)]

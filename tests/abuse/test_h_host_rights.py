@@ -107,9 +107,7 @@ SAID = {
 
 @each_engine
 @pytest.mark.parametrize("who", ["nobody", "root"])
-async def test_h5_no_program_and_no_file_capability_gives_rights_on_the_host(
-    folder: Path, subject: Subject, who: str
-) -> None:
+async def test_h5_no_program_and_no_file_capability_gives_rights_on_the_host(folder, subject, who):
     """A capability is what set-user-id is, for one right: an attribute of the file."""
     await start(subject, folder, who)
     done = {line for line in (await subject.run(TOOLS, "sh")).output.splitlines() if line in SAID}

@@ -160,9 +160,7 @@ async def test_h20_error_names_each_engine_when_all_are_out(untouched: None, tmp
         await eventually(waits_out(hosts))
 
 
-async def test_h20_engine_that_goes_out_again_soon_is_not_preferred_when_it_is_back(
-    untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h20_engine_that_goes_out_again_soon_is_not_preferred_when_it_is_back(untouched, tmp_path, monkeypatch):
     """Else each task would be given to it, since it has no load, and would end when it goes out once more."""
     monkeypatch.setattr(placing, "BACK_PAUSE_S", 60.0)  # longer than a machine under load stands still
     path = tmp_path / "engine"
@@ -187,9 +185,7 @@ async def test_h20_engine_that_goes_out_again_soon_is_not_preferred_when_it_is_b
     assert chosen == [flapping.label, flapping.label, steady.label]
 
 
-async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(
-    all_have_it: Engines, untouched: None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_h20_sandboxes_on_a_paused_engine_end_with_an_error_that_names_it(all_have_it, untouched, caplog):
     """Connections to it are accepted and nothing answers. New sandboxes start elsewhere, and it gets some when it goes on."""
     engines = all_have_it
     async with stopping([box_on(engines) for _ in range(3)]) as boxes:
@@ -237,9 +233,7 @@ def double_in_two_steps(executor: CodeExecutor, task: Task) -> CodeActAgent:
 
 
 @pytest.mark.timeout(900)
-async def test_h20_batch_survives_a_killed_and_a_paused_engine(
-    all_have_it: Engines, nothing_left: None, tmp_path: Path
-) -> None:
+async def test_h20_batch_survives_a_killed_and_a_paused_engine(all_have_it, nothing_left, tmp_path):
     """Each task has one row, and the rows say on which engine it ran."""
     engines = all_have_it
     events: list[BatchEvent] = []
@@ -276,9 +270,7 @@ async def test_h20_batch_survives_a_killed_and_a_paused_engine(
     await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
 
 
-async def test_h20_engines_that_can_not_be_used_get_no_sandboxes_and_are_named(
-    all_have_it: Engines, nothing_left: None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_h20_engines_that_can_not_be_used_get_no_sandboxes_and_are_named(all_have_it, nothing_left, caplog):
     """Certificates of another authority, nobody there, a version that is too old; no message has anything of a key."""
     with unusable(all_have_it) as hosts:
         bad = [host for host, _ in hosts.values()]
@@ -299,9 +291,7 @@ async def test_h20_engines_that_can_not_be_used_get_no_sandboxes_and_are_named(
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-async def test_h20_variables_of_docker_have_no_influence_on_hosts(
-    all_have_it: Engines, nothing_left: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h20_variables_of_docker_have_no_influence_on_hosts(all_have_it, nothing_left, monkeypatch):
     """Neither on one with TLS, whether its certificate is checked or not, nor on one without."""
     a, b, c = all_have_it.all
     folder = all_have_it.certificates
@@ -329,9 +319,7 @@ print(open("/data/numbers.txt").read(), urllib.request.urlopen("http://allowed.e
 """
 
 
-async def test_h20_data_and_allowed_domains_work_on_each_engine(
-    all_have_it: Engines, nothing_left: None, tmp_path: Path
-) -> None:
+async def test_h20_data_and_allowed_domains_work_on_each_engine(all_have_it, nothing_left, tmp_path):
     """The files are sent there, and this process makes the requests."""
     (tmp_path / "numbers.txt").write_text("1 2 3")
 
@@ -352,9 +340,7 @@ async def test_h20_data_and_allowed_domains_work_on_each_engine(
     await eventually(lambda: all_have_it.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
 
 
-async def test_h20_sandboxes_of_dead_owners_are_removed_from_each_engine(
-    all_have_it: Engines, nothing_left: None
-) -> None:
+async def test_h20_sandboxes_of_dead_owners_are_removed_from_each_engine(all_have_it, nothing_left):
     """By the first start there; those of others are left alone."""
     life, _, own = owner_labels()[LIFE].rpartition("/")
     machine = owner_labels()[OWNER].rpartition(":")[0]
@@ -378,9 +364,7 @@ async def test_h20_sandboxes_of_dead_owners_are_removed_from_each_engine(
                 client.remove_container("codeact-elsewhere", force=True)
 
 
-async def test_h20_sandboxes_without_a_pool_survive_a_killed_and_a_paused_engine(
-    all_have_it: Engines, nothing_left: None
-) -> None:
+async def test_h20_sandboxes_without_a_pool_survive_a_killed_and_a_paused_engine(all_have_it, nothing_left):
     """Starts that were under way are abandoned; both engines get sandboxes again when they answer."""
     engines = all_have_it
     out = waits_out([engines["b"].host, engines["c"].host])

@@ -87,9 +87,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("recorded", ["with files", "with other files", "without"])
-async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(
-    subject: Subject, hosts: Hosts, recorded: str
-) -> None:
+async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(subject, hosts, recorded):
     orders: list[bytes] = []
     paid: list[int] = []
 
@@ -202,9 +200,7 @@ async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run
     assert executor.starts == starts
 
 
-async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_in_time(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_in_time(subject, monkeypatch):
     monkeypatch.setattr(replay, "MAX_SECONDS", 7.0)
     executor = await subject.start()
     executor.sandbox.timeout = 0.5  # in 7 s all of the first entries have their turn, and few of the many
@@ -231,9 +227,7 @@ async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_i
     subject._lost = True
 
 
-async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subject, monkeypatch):
     for module in (manifest, session_replay):
         monkeypatch.setattr(module, "MAX_HASHED_AT_ONCE", 64 << 20)  # a busy machine takes long to send more
     # Files with holes: 40 GB that take no room in the sandbox.

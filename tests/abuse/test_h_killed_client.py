@@ -172,9 +172,7 @@ def killed(kind: Kind, phase: str, folder: Path) -> Left:
 
 @each_engine
 @pytest.mark.timeout(120)
-async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(
-    docker_engine: str, folder: Path, kind: Kind
-) -> None:
+async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(docker_engine, folder, kind):
     """A client in each phase. Its temporary folder stayed for ever."""
     all_left = {}
     for phase in PHASES:
@@ -198,8 +196,8 @@ async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(
 
 @pytest.mark.parametrize("next_start", ["Docker", "Bubblewrap"])
 async def test_h15_control_groups_whose_processes_end_late_are_gone_after_the_next_start_of_any_engine(
-    docker_engine: str, bubblewrap: None, folder: Path, next_start: str
-) -> None:
+    docker_engine, bubblewrap, folder, next_start
+):
     """The next start found processes in them and left them; nobody looked again."""
     with client("BubblewrapCommandLineCodeExecutor", temporary=folder) as first:
         left = Left(folder, first.process.pid)
@@ -236,9 +234,7 @@ asyncio.run(main())
 """
 
 
-async def test_h15_a_start_makes_nothing_without_its_owners_name(
-    docker_engine: str, bubblewrap: None, folder: Path
-) -> None:
+async def test_h15_a_start_makes_nothing_without_its_owners_name(docker_engine, bubblewrap, folder):
     """Before the first folder of a process, `tempfile` makes a file of a random name; it stayed if the client was killed then."""
     for name in ("DockerCommandLineCodeExecutor", "BubblewrapCommandLineCodeExecutor"):
         env = {**os.environ, "TMPDIR": str(folder)}
@@ -261,9 +257,7 @@ asyncio.run(BubblewrapCommandLineCodeExecutor().start())
 """
 
 
-async def test_h15_bubblewrap_ends_if_its_client_was_killed_before_the_namespaces_were_made(
-    bubblewrap: None, folder: Path
-) -> None:
+async def test_h15_bubblewrap_ends_if_its_client_was_killed_before_the_namespaces_were_made(bubblewrap, folder):
     """It could not tell the client its child's number, and ended; the child waited for it for ever."""
     env = {**os.environ, "TMPDIR": str(folder)}
     done = await asyncio.to_thread(processes.run, ["-c", KILLED_EARLY], env=env, timeout=50)

@@ -24,7 +24,7 @@ async def test_h7_pip_that_is_killed_leaves_nothing_in_the_folder_of_packages(su
 
 @pytest.mark.timeout(300)
 @in_process_mode
-async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: Subject) -> None:
+async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject):
     # A shell finds itself on this path, and no pip: one that runs is that of a recognized command.
     await subject.start({"environment": {"PATH": "/tmp/bin"}})
     await subject.out("import os; os.mkdir('/tmp/bin'); os.symlink('/bin/sh', '/tmp/bin/sh')")

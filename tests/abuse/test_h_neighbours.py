@@ -252,9 +252,7 @@ CLOSE_AND_OPEN = """
 
 # In Docker the folder of homes belongs to root, so that code can't close it.
 @pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str, indirect=True)
-async def test_h7_block_may_use_its_home_though_the_one_before_has_closed_the_folder_of_homes_now_and_then(
-    subject: Subject,
-) -> None:
+async def test_h7_block_may_use_its_home_though_the_one_before_has_closed_the_folder_of_homes_now_and_then(subject):
     """The next block's process is forked meanwhile; if it could not open its home then, it never got the rights to it."""
     for _ in range(10):
         await subject.out(CLOSE_AND_OPEN)
@@ -273,9 +271,7 @@ CLOSE_FOR_LONGER = """
 
 # In Docker the folder of homes belongs to root, so that code can't close it.
 @pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str, indirect=True)
-async def test_h7_home_is_removed_though_the_next_block_has_closed_the_folder_of_homes_meanwhile(
-    subject: Subject,
-) -> None:
+async def test_h7_home_is_removed_though_the_next_block_has_closed_the_folder_of_homes_meanwhile(subject):
     for _ in range(2):
         await subject.out(FULL)
         await subject.out(CLOSE_FOR_LONGER)

@@ -13,7 +13,7 @@ import pytest
 from codeact_sandbox.types.protected_names import PROTECTED, ProtectedNames, protected_name
 from tests.sandbox.sandboxes import out, run
 
-from .subject import Kind, Subject, each_engine
+from .subject import Subject, each_engine
 
 NOTE = "is not written back, because programs on the host act on it automatically."
 VARIANTS = [
@@ -89,9 +89,7 @@ def planted(folder: Path) -> set[str]:
     return {name for name, content in files_in(folder).items() if content == b"planted"}
 
 
-async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(
-    subject: Subject, repository: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(subject, repository, caplog):
     before = files_in(repository)
     canary = repository.parent / "ran"
     await subject.start({"delete_tmp_files": True})
@@ -153,9 +151,7 @@ async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject:
         ("sub/objects/x", "sub/refs/x", "sub/config", "sub/HEAD"),
     ],
 )
-async def test_h13_a_folder_does_not_become_a_repository_by_its_content(
-    subject: Subject, order: tuple[str, ...]
-) -> None:
+async def test_h13_a_folder_does_not_become_a_repository_by_its_content(subject, order):
     """Git takes a folder with HEAD, objects and refs for a repository, and runs what its config names."""
     canary = subject.work_dir.parent / "ran"
     folder = "sub" if order[0].startswith("sub") else "."
@@ -222,9 +218,7 @@ def shared() -> Iterator[Path]:
 
 
 @each_engine
-async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(
-    kind: Kind, shared: Path, untouched: None
-) -> None:
+async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(kind, shared, untouched):
     repository = shared
     before = files_in(repository)
     code = """

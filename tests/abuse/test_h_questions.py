@@ -58,9 +58,7 @@ SWAP = """
 
 @each_engine
 @pytest.mark.parametrize("late", ["", "y\n", "yes\n", "a\n"], ids=["Enter", "y", "yes", "always"])
-async def test_h4_an_answer_to_a_withdrawn_question_allows_nothing(
-    subject: Subject, terminal: Terminal, screen: Screen, late: str
-) -> None:
+async def test_h4_an_answer_to_a_withdrawn_question_allows_nothing(subject, terminal, screen, late):
     host = Host()
     await subject.start(host.options())
     running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
@@ -94,9 +92,7 @@ async def test_h4_the_code_of_the_new_question_allows_it(subject: Subject, termi
 
 
 @one_kind
-async def test_h4_of_two_questions_at_once_each_has_its_own_answer(
-    subject: Subject, terminal: Terminal, screen: Screen
-) -> None:
+async def test_h4_of_two_questions_at_once_each_has_its_own_answer(subject, terminal, screen):
     host = Host()
     await subject.start(host.options())
     code = """

@@ -247,9 +247,7 @@ SCHEMAS = st.recursive(
     WORDS,
 )
 @settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-async def test_h8_generated_schemas_are_treated_as_data(
-    parameters: dict[str, Any], definitions: dict[str, Any], name: str, description: str
-) -> None:
+async def test_h8_generated_schemas_are_treated_as_data(parameters, definitions, name, description):
     described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}
     try:
         tools = await HostTools([workbench([described])]).start()

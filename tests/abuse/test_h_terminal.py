@@ -73,7 +73,7 @@ def plain(text: str) -> str:
 
 @TERMINAL
 @SANDBOXES
-def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox: str, terminal: bool, tmp_path: Path) -> None:
+def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, tmp_path):
     # Names of files can hold no line ends and no controls here: such files are not copied at all.
     page = tmp_path / f"a{EVIL}.md"
     page.write_text(

@@ -123,8 +123,8 @@ TRANSFERS: dict[str, tuple[Any, bool]] = {
     ids=lambda given: getattr(given, "__name__", given),
 )
 async def test_h19_an_interrupted_transfer_is_a_typed_error_and_leaves_no_partial_file(
-    proxy: EngineProxy, untouched: None, tmp_path: Path, act: Act, after: int
-) -> None:
+    proxy, untouched, tmp_path, act, after
+):
     """And the executor serves the next block with a fresh sandbox, in which the next transfer is interrupted."""
     work = tmp_path / "work"
     work.mkdir()
@@ -164,9 +164,7 @@ async def check_interrupted(
     assert result.output == ("['sent']\n" if move is send_with_a_block else "[]\n"), transfer
 
 
-async def test_h19_a_build_that_does_not_end_is_a_typed_error(
-    proxy: EngineProxy, untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h19_a_build_that_does_not_end_is_a_typed_error(proxy, untouched, tmp_path, monkeypatch):
     """Its connection is cut, or nothing comes any more."""
     monkeypatch.setattr(image_requests, "BUILD_STALL_S", 2)
     wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
@@ -189,8 +187,8 @@ async def test_h19_a_build_that_does_not_end_is_a_typed_error(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
 @pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
 async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_partial_file(
-    second_engine: SecondEngine, untouched: None, tmp_path: Path, transfer: str, number: signal.Signals
-) -> None:
+    second_engine, untouched, tmp_path, transfer, number
+):
     """It is started again, and the next block has a fresh sandbox."""
     work = tmp_path / "work"
     work.mkdir()

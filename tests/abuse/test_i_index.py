@@ -81,8 +81,8 @@ async def start(
 
 @each_engine
 async def test_i20_passwords_certificates_and_addresses_of_the_index_stay_on_the_host(
-    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    subject, hosts, monkeypatch, tmp_path
+):
     content = wheel(tmp_path / "made")
     index = Index(
         {"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content}, f"someone:{SECRET}"
@@ -124,9 +124,7 @@ HOSTILE = [
 
 
 @one_kind
-async def test_i21_the_sandbox_names_projects_and_files_and_nothing_else(
-    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_i21_the_sandbox_names_projects_and_files_and_nothing_else(subject, hosts, monkeypatch, tmp_path):
     content = wheel(tmp_path / "made")
     index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content})
     await start(subject, hosts, monkeypatch, index)
@@ -187,9 +185,7 @@ TRY = """
 
 
 @one_kind
-async def test_i22_files_of_an_index_that_lies(
-    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_i22_files_of_an_index_that_lies(subject, hosts, monkeypatch, tmp_path):
     content = wheel(tmp_path / "made")
     index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content[:-1] + b"!"})
     projects = [f"lie{number}" for number, _ in enumerate(LIES)]
@@ -267,9 +263,7 @@ def test_i23_a_page_of_too_many_links_is_refused() -> None:
 
 
 @one_kind
-async def test_i24_an_index_that_hangs(
-    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_i24_an_index_that_hangs(subject, hosts, monkeypatch, tmp_path):
     monkeypatch.setattr(served, "FILE_TIMEOUT_S", 2.0)
 
     def drip(sock: socket.socket) -> None:

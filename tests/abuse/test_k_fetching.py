@@ -66,9 +66,7 @@ async def test_k20_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
 
 
 @each_engine
-async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(
-    subject: Subject, hosts: Hosts
-) -> None:
+async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(subject, hosts):
     """Code that hangs up gives its place back, but the thread goes on with the name."""
     server = hosts.serve(echo_request, "ok.example")
     release = threading.Event()

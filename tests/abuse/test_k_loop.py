@@ -86,9 +86,7 @@ async def test_k8_an_event_with_megabytes_of_results_does_not_stall_the_loop(sub
 
 
 @each_engine
-async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_little_more_than_the_message(
-    subject: Subject,
-) -> None:
+async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_little_more_than_the_message(subject):
     await subject.start(memory="256m")
     for name, code in LONG.items():
         result = await subject.run(code, timeout=30)

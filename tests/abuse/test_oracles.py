@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -121,9 +121,7 @@ PLANTED = [plant for name, plant in list(globals().items()) if name.endswith("_l
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.strip("_"))
-async def test_what_is_left_behind_is_noticed(
-    plant: Callable[[], Iterator[str]], canaries: Canaries, request: pytest.FixtureRequest
-) -> None:
+async def test_what_is_left_behind_is_noticed(plant, canaries, request):
     if plant is _container_left:
         request.getfixturevalue("docker_engine")
     host = HostState.observe(canaries)
@@ -179,9 +177,7 @@ async def test_memory_of_this_process_is_noticed(canaries: Canaries) -> None:
             await host.check(())
 
 
-def test_memory_and_disk_of_the_host_are_noticed(
-    canaries: Canaries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_and_disk_of_the_host_are_noticed(canaries, tmp_path, monkeypatch):
     monkeypatch.setattr(oracles, "HOST_MEMORY_BYTES", 64 * MIB)
     monkeypatch.setattr(oracles, "HOST_DISK_BYTES", 64 * MIB)
     host = HostState.observe(canaries)
@@ -203,9 +199,7 @@ def test_memory_and_disk_of_the_host_are_noticed(
     pytest.fail(f"only {said} noticed")
 
 
-async def test_loss_on_the_machine_fails_a_case_unless_it_is_given_back(
-    canaries: Canaries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_loss_on_the_machine_fails_a_case_unless_it_is_given_back(canaries, monkeypatch):
     host = HostState.observe(canaries)
     looks = iter([{"/": host.disk["/"] - 2 * oracles.HOST_DISK_BYTES}, host.disk])
     monkeypatch.setattr(oracles, "free_disk", lambda: next(looks))

@@ -1,6 +1,5 @@
 """A real MCP server over stdio, for tests and nothing else; run as a program."""
 
-import sys
 from typing import Literal
 
 from mcp.server.fastmcp import FastMCP, Image
@@ -66,7 +65,4 @@ def show(text: str) -> list[TextContent]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["deaf"]:
-        sys.stdin.read()
-    else:
-        server.run()
+    server.run()

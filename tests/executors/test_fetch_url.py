@@ -121,13 +121,6 @@ async def test_the_address_that_was_checked_is_connected_to(hosts: Hosts) -> Non
     assert (server.connections, other.connections) == (1, 0)
 
 
-async def test_an_address_without_a_server_gives_way_to_the_next(hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "ok.example")
-    hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    assert (await fetch(tool, f"http://ok.example:{server.port}/")).startswith("GET / HTTP/1.1")
-
-
 async def test_proxies_of_the_environment_are_not_used(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     server, proxy = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request)
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
@@ -163,11 +156,7 @@ async def test_a_page_that_is_not_fetched_says_why(hosts: Hosts) -> None:
         ("https://ok.example/", PermissionError, "ok.example:443 is not in allow_domains"),
         ("http://127.0.0.1:{port}/", PermissionError, "127.0.0.1:{port} is not in allow_domains"),
         ("http://[::1]:{port}/", PermissionError, "[::1]:{port} is not in allow_domains"),
-        (
-            "http://2130706433:{port}/",
-            PermissionError,
-            "(four numbers from 0 to 255), so it is not in allow_domains",
-        ),
+        ("http://2130706433:{port}/", PermissionError, "(four numbers from 0 to 255), so it is not in allow_domains"),
         ("http://inside.ok.example:{port}/", PermissionError, "resolves to 10.0.0.1, which is private"),
         ("http://ok.example@evil.example/", ValueError, "has a user in front of the host"),
         ("http://ok.example\\@evil.example/", ValueError, "is not a URL"),
@@ -209,14 +198,6 @@ async def test_server_errors_and_large_pages_are_errors(hosts: Hosts) -> None:
     assert await fetch(tool, url) == "x" * 100
     with pytest.raises(ConnectionError, match="can't be fetched: illegal status line"):
         await fetch(tool, url)
-
-
-async def test_a_certificate_for_another_host_is_an_error(hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "other.example", tls=True)
-    hosts.addresses["ok.example"] = ["127.0.0.1"]
-    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    with pytest.raises(ConnectionError, match="certificate verify failed"):
-        await fetch(tool, f"https://ok.example:{server.port}/")
 
 
 async def test_a_server_that_never_responds_times_out(hosts: Hosts) -> None:

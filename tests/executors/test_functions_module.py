@@ -144,7 +144,7 @@ class TestSource:
         exec(compile(module.read_text(), str(module), "exec", dont_inherit=True), namespace)
         assert build_functions_source([namespace["f"]]) == "def f(a: int) -> int:\n    return a\n"
 
-    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path: Path):
+    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path):
         # fmt: off
         def text(name: str) -> str:
             """Docstring
@@ -180,7 +180,6 @@ no margin"""
             encoding="utf-8",
         )
         spec = importlib.util.spec_from_file_location("odd", file)
-        assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -260,13 +259,11 @@ class TestRefused:
                         call(argument)
                     assert "made with `def`" in str(caught.value)
 
-    def test_function_without_a_file_is_refused(self):
+    def test_functions_that_can_not_be_written_are_refused(self):
         namespace: dict[str, Any] = {}
         exec("def made_up():\n    return 1\n", namespace)
-        with pytest.raises(ValueError, match="The source of `made_up` can't be found; define it in a file"):
-            build_functions_source([namespace["made_up"]])
+        key, other = "secret", 1
 
-    def test_decorator_that_hides_the_function_is_refused(self):
         def hide(function):
             def hidden():
                 return function()
@@ -276,35 +273,29 @@ class TestRefused:
         @hide
         def shown(): ...
 
-        with pytest.raises(ValueError, match="`hidden` uses `function` from the function around it"):
-            build_functions_source([shown])
-
-    def test_captured_values_are_refused(self):
-        key, other = "secret", 1
-
         def uses():
             return key, other
 
-        with pytest.raises(ValueError, match=r"`uses` uses `key`, `other` .* give the function as a tool") as caught:
-            build_functions_source([uses])
-        assert "secret" not in str(caught.value)
-
-    def test_two_functions_of_one_name_are_refused(self):
         def make():
             def add(a):
                 return a
 
             return add
 
-        with pytest.raises(ValueError, match="Two functions are called `add`"):
-            build_functions_source([add, make()])
-
-    def test_renamed_function_is_refused(self):
         def f(): ...
 
         f.__name__ = "g"
-        with pytest.raises(ValueError, match="The source of `g` has no function of that name"):
-            build_functions_source([f])
+        for functions, words in [
+            ([namespace["made_up"]], "The source of `made_up` can't be found; define it in a file"),
+            ([shown], "`hidden` uses `function` from the function around it"),
+            ([uses], r"`uses` uses `key`, `other` .* give the function as a tool"),
+            ([add, make()], "Two functions are called `add`"),
+            ([f], "The source of `g` has no function of that name"),
+        ]:
+            with case(words):
+                with pytest.raises(ValueError, match=words) as caught:
+                    build_functions_source(functions)
+                assert "secret" not in str(caught.value)
 
     def test_invalid_imports_are_refused(self) -> None:
         for line in ["not an import", "os; print(1)", ""]:

@@ -28,7 +28,6 @@ from pydantic import BaseModel, Field
 from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
-from codeact_sandbox.tools import source
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
 from tests.executors.schema_workbench import SchemaWorkbench
@@ -77,10 +76,7 @@ LOOK_UP = ToolSchema(
         "properties": {
             "most": {"type": "integer", "minimum": 1, "default": 10},
             "key-word": {"type": "string", "description": "What to look for."},
-            "filter": {
-                "type": "object",
-                "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}},
-            },
+            "filter": {"type": "object", "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}}},
             "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
         },
         "required": ["key-word"],
@@ -89,10 +85,10 @@ LOOK_UP = ToolSchema(
 )
 
 
-def mcp(*arguments: str) -> McpWorkbench:
+def mcp() -> McpWorkbench:
     return McpWorkbench(
         StdioServerParams(
-            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:], *arguments], read_timeout_seconds=60
+            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:]], read_timeout_seconds=60
         )
     )
 
@@ -265,11 +261,6 @@ class TestMcpServer:
         bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))
         with pytest.raises(Exception, match="No such file or directory"):
             await HostTools([bench]).start()
-
-    async def test_silent_mcp_server_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(source, "START_TIMEOUT_S", 1.0)
-        with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 1 s; see whether"):
-            await HostTools([mcp("deaf")]).start()
 
 
 class TestConfig:

@@ -37,10 +37,7 @@ def request(name: str = "pay", **arguments: Any) -> ToolApprovalRequest:
     return ToolApprovalRequest(name, arguments, "(amount: int) -> str", "Pay.", "pay(3)", "python")
 
 
-LARGE = {
-    "text": "z" * 3_900_000,
-    "objects": [[1, {"a": 2}]] * 200_000,
-}
+LARGE = {"text": "z" * 3_900_000, "objects": [[1, {"a": 2}]] * 200_000}
 
 
 class TestAllowTools:

@@ -23,10 +23,12 @@ from autogen_codeact.executors import (
     ToolAnswer,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.abuse.subject import Kind
 from tests.cases import case
 from tests.processes import address
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import out, run, short_result
+from tests.sandbox.tools.host_tools import makes
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -37,18 +39,8 @@ SERVER = Path(__file__).with_name("mcp_forked.py")
 @pytest_asyncio.fixture(params=["docker-session", "bubblewrap-process"])
 async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
     """Makes an executor with these tools, and stops it after the test."""
-    engine, mode = request.param.split("-")
-    made: list[SandboxCodeExecutor] = []
-
-    async def make(*tools: Any, **options: Any) -> SandboxCodeExecutor:
-        kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        made.append(reused.executor_with_tools(kind, tools, **{"mode": mode, "timeout": 30, **options}))
-        await made[-1].start()
-        return made[-1]
-
-    yield make
-    for executor in made:
-        await executor.stop()
+    async with makes(Kind(*request.param.split("-"))) as make:
+        yield make
 
 
 class Level(Enum):

@@ -79,9 +79,7 @@ class Client:
 
 
 @pytest.fixture(scope="module")
-def clients(
-    environments: dict[int, Path], bubblewrap: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[int, int], Client]]:
+def clients(environments, bubblewrap, tmp_path_factory):
     """Starts a client with a server, by the major version of `mcp` of both; it lives as long as the module."""
     with ExitStack() as running:
 
@@ -108,9 +106,7 @@ def talk(clients: Callable[[int, int], Client]) -> Talk:
     What was printed before the end of a call is only in it with `progress`: it depends on how fast the machine is.
     """
 
-    def make_calls(
-        *calls: tuple[str, dict[str, Any]], client: int = 1, server: int = 1, progress: bool = False
-    ) -> list[dict[str, Any]]:
+    def make_calls(*calls, client=1, server=1, progress=False):
         running = clients(client, server)
         for path in running.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -211,7 +207,6 @@ class Raw:
         self.send(method="notifications/initialized")
 
     def send(self, **message: Any) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         self.process.stdin.flush()
 
@@ -219,7 +214,6 @@ class Raw:
         self.send(id=number, method="tools/call", params={"name": "run_code", "arguments": {"code": code}})
 
     def receive(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
         message: dict[str, Any] = json.loads(self.process.stdout.readline())
         return message
 
@@ -281,7 +275,6 @@ def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., 
     pid = client.process.pid
     assert len(owned_by(pid)) == 1
     if number is None:
-        assert client.process.stdin is not None
         client.process.stdin.close()
     else:
         client.process.send_signal(number)
@@ -378,10 +371,7 @@ Shown()
         ("run_code", {"code": many}),
     )
     shown, read, failed, after, more = talk(*calls, client=major, server=major)[1:]
-    assert shown["content"] == [
-        ["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"],
-        ["image", "image/png"],
-    ]
+    assert shown["content"] == [["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"], ["image", "image/png"]]
     assert read["content"] == [["image", "image/png"]]
     assert failed["error"]
     assert text(failed).endswith("Changed files:\nfigure-2.png\nfigure-3.png")

@@ -114,7 +114,6 @@ def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None
     ran = kernel.run("%%sandbox --result failed\nkept = 5\ndef divide(): return 1 / 0\nprint('printed')\ndivide()")
     assert ran.status == "error"
     assert ran.text.startswith('printed\nTraceback (most recent call last):\n  File "<block ')
-    assert ran.error is not None
     assert ran.error[:2] == ("ZeroDivisionError", "division by zero")
     assert ran.error[2] == "\x1b[31mZeroDivisionError: division by zero\x1b[0m"
     assert "notebook_magics" not in ran.error[2]
@@ -137,7 +136,6 @@ def test_each_failure_is_the_error_of_the_cell(kernel: Kernel) -> None:
         with case(cell, name, message):
             ran = kernel.run(cell)
             assert ran.status == "error"
-            assert ran.error is not None
             assert ran.error[0] == name
             assert message in ran.error[1]
             assert "\x1b[2J" not in "".join(ran.error)
@@ -180,7 +178,6 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> No
     ran = kernel.run(f"%%sandbox\n{code}", interrupt)
     assert ran.text == "started\n0 1 2 "
     assert ran.status == "error"
-    assert ran.error is not None
     assert ran.error[:2] == (
         "KeyboardInterrupt",
         "the cell was stopped\nThe session's variables are as they were before this cell.",
@@ -271,21 +268,28 @@ print("value", asyncio.run(main()))
 """
 
 
-@pytest.mark.usefixtures("bubblewrap")
-def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> None:
-    (tmp_path / "program.ipy").write_text(PLAIN)
+def run_ipython(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in IPython without a notebook."""
+    (folder / "program.ipy").write_text(program)
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
-    done = subprocess.run(
+    environment = {**os.environ, "IPYTHONDIR": str(folder / "ipython")}
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.run(
         command,
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdin=nothing,
+        stdout=pipe,
+        stderr=pipe,
         text=True,
         timeout=50,
         check=False,
     )
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> None:
+    done = run_ipython(tmp_path, PLAIN)
     assert (done.returncode, done.stdout.count("\x1b[2J")) == (0, 0), done.stderr
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     assert lines[0] == "printed\\x1b[2J"
@@ -307,10 +311,5 @@ print("sandbox" in shell.magics_manager.magics["cell"], "autogen_codeact" in sys
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_the_sandbox_alone_has_the_magics_too(tmp_path: Path) -> None:
-    (tmp_path / "program.ipy").write_text(SANDBOX_ALONE)
-    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
-    )
+    done = run_ipython(tmp_path, SANDBOX_ALONE)
     assert (done.returncode, done.stdout) == (0, "42\nFalse False False\n"), done.stderr

@@ -91,11 +91,8 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
         await executor.stop()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """One session for all tests of a module."""
-    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as started:
-        yield started
+session = reused.fixture(mode="session", timeout=30)
+"""One session for all tests of a module."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")

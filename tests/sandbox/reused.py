@@ -10,10 +10,13 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -61,6 +64,25 @@ def executor(kind: type[Kind], **options: Any) -> Kind:
     if "progress" in options or not _can_share(made.sandbox):
         return made
     return kind(**options, pool=_pool_for(made.sandbox))
+
+
+def fixture(*modes: str, **options: Any) -> Any:
+    """Make a fixture: an executor with Docker that all tests of a module share, in each of the modes if there are some.
+
+    Args:
+        modes: Values of `mode`. Default: the one among the options.
+        options: The arguments of the executor.
+    """
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="module", params=modes or None)
+    async def shared(
+        request: pytest.FixtureRequest, sandbox_image: str
+    ) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+        chosen = {**options, "mode": request.param} if modes else options
+        async with executor(DockerCommandLineCodeExecutor, **chosen) as started:
+            yield started
+
+    return shared
 
 
 def executor_with_tools(

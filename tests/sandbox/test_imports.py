@@ -11,7 +11,17 @@ ROOT = Path(__file__).parents[2]
 # From the lowest to the highest: a package imports itself and those before it.
 LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "integrations", "cli")
 OURS = ("autogen_codeact", "codeact_sandbox")
-FOREIGN = ("autogen_core", "autogen_ext", "autogen_agentchat", "autogen_codeact", "docker", "typer", "rich", "PIL")
+FOREIGN = (
+    "autogen_core",
+    "autogen_ext",
+    "autogen_agentchat",
+    "autogen_codeact",
+    "docker",
+    "requests",
+    "typer",
+    "rich",
+    "PIL",
+)
 
 PROGRAM = """
 import sys
@@ -37,6 +47,14 @@ def modules_of(code: str) -> list[str]:
 )
 def test_the_sandbox_imports_no_autogen_no_docker_and_no_typer(code: str) -> None:
     assert modules_of(code) == []
+
+
+def test_modules_of_backends_files_and_tools_import_neither_autogen_nor_the_docker_sdk() -> None:
+    library = ROOT / "sandbox" / "codeact_sandbox"
+    paths = [path for name in ("backends", "files", "tools") for path in sorted((library / name).rglob("*.py"))]
+    modules = [module_name(path) for path in paths]
+    assert len(modules) > 30
+    assert [name for name in modules_of(f"import {', '.join(modules)}") if not name.startswith("rich")] == []
 
 
 def source_files() -> list[Path]:

@@ -33,18 +33,8 @@ UNLISTED = [name for name in NUMBERS if name not in LISTED]
 PLACES = ("docker", "kernel", "bubblewrap")
 # Not ALL: an engine that lacks one itself can't give it.
 CAPABILITIES = (
-    *(
-        "DAC_READ_SEARCH",
-        "MKNOD",
-        "NET_ADMIN",
-        "NET_RAW",
-        "SYSLOG",
-        "SYS_ADMIN",
-        "SYS_BOOT",
-        "SYS_CHROOT",
-        "SYS_MODULE",
-    ),
-    *("SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO", "SYS_TIME", "SYS_TTY_CONFIG"),
+    *("DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT"),
+    *("SYS_MODULE", "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO", "SYS_TIME", "SYS_TTY_CONFIG"),
 )
 
 INSTALL = """\

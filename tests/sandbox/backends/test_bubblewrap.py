@@ -1,13 +1,10 @@
 """What code in a bubblewrap sandbox can't do; each refusal beside a control that shows what would be possible without it."""
 
-import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
-import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,7 +20,6 @@ from tests.sandbox.sandboxes import out, run
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap")]
 
 MYSELF = HostUser(os.geteuid(), os.getegid(), changed=False)
-CANARY = "sk-canary-0123456789"
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root has files that others can't read and may give them away"
 )
@@ -31,19 +27,8 @@ as_root = pytest.mark.skipif(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(bubblewrap: None) -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", CANARY)
-        async with BubblewrapCommandLineCodeExecutor(timeout=20) as started:
-            yield started
-
-
-def text(path: Path | str) -> str:
-    return Path(path).read_text()
-
-
-def command_lines() -> list[bytes]:
-    """Those of all processes of this machine."""
-    return [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    async with BubblewrapCommandLineCodeExecutor(timeout=20) as started:
+        yield started
 
 
 async def seen(executor: BubblewrapCommandLineCodeExecutor, code: str):
@@ -88,7 +73,6 @@ class TestPrivileges:
             async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
                 assert await out(executor, f"print(open('{known}').read())") == "hidden treasure\n"
                 result = await run(executor, f"open('{secret}')")
-            assert result.error is not None
             assert result.error.type == "PermissionError"
 
 
@@ -151,35 +135,12 @@ class TestFilesystem:
 
 
 class TestSecrets:
-    async def test_environment_of_the_host_is_not_visible(self, executor):
-        assert os.environ["OPENAI_API_KEY"] == CANARY
-        found = await seen(
-            executor,
-            """
-            import glob, json, os
-            texts = [repr(dict(os.environ))]
-            for pattern in ("environ", "cmdline", "comm", "stat", "mountinfo"):
-                for path in glob.glob(f"/proc/*/{pattern}") + glob.glob(f"/proc/*/task/*/{pattern}"):
-                    try:
-                        texts.append(open(path, errors="replace").read())
-                    except OSError:
-                        pass
-            print(json.dumps(["".join(texts), sorted(os.environ)]))
-            """,
-        )
-        assert CANARY not in found[0]
-        assert "PATH=" in found[0]  # so environments were read at all
-        assert set(found[1]) - {"PWD"} == {
+    async def test_environment_has_only_what_python_and_pip_need(self, executor):
+        found = await seen(executor, "import json, os; print(json.dumps(sorted(os.environ)))")
+        assert set(found) - {"PWD"} == {
             *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
             *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONUSERBASE"),
         }
-
-    async def test_a_value_for_the_sandbox_is_on_no_command_line_of_the_host(self):
-        async with BubblewrapCommandLineCodeExecutor(environment={"TOKEN": CANARY}) as executor:
-            assert await out(executor, "import os; print(os.environ['TOKEN'])") == f"{CANARY}\n"
-            lines = command_lines()
-            assert any(b"bwrap" in line for line in lines)
-            assert not [line for line in lines if CANARY.encode() in line]
 
     @as_root
     async def test_pid_1_holds_nothing_of_the_host_but_its_pipes(self, executor):
@@ -196,48 +157,6 @@ class TestSecrets:
             for name in counters
         )
         assert kinds - {held[name] for name in counters} <= {"pipe", "socket", "anon_inode"}, held
-
-
-class TestNamespaces:
-    async def test_only_its_own_processes_are_visible(self, executor):
-        stranger = await asyncio.create_subprocess_exec("sleep", "98765")
-        try:
-            assert any(b"98765" in line for line in command_lines())
-            texts = await out(executor, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", language="sh")
-        finally:
-            stranger.kill()
-            await stranger.wait()
-        assert "98765" not in texts
-        assert int(await out(executor, "ls -d /proc/[0-9]* | wc -l", language="sh")) < 8
-
-    async def test_shared_memory_and_queues_are_not_those_of_the_host(self, executor):
-        # SysV shared memory, semaphores and queues; a POSIX queue. Each asks for one that is there and makes none.
-        code = """
-            import ctypes, json
-            libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
-            key, name = {key}, b"/codeact-test-{key}"
-            print(json.dumps([found != -1 for found in (
-                libc.shmget(key, 0, 0), libc.semget(key, 0, 0), libc.msgget(key, 0), rt.mq_open(name, 0))]))
-        """.format(key=0x5EED0000 + os.getpid() % 65536)
-        made = "libc.shmget(key, 4096, 950), libc.semget(key, 1, 950), libc.msgget(key, 950), rt.mq_open(name, 66, 438, None)"
-        make = code.replace("print(", f"_ = {made}; print(")
-        gone = "libc.shmctl(libc.shmget(key, 0, 0), 0, None), libc.semctl(libc.semget(key, 0, 0), 0, 0)"
-        gone += ", libc.msgctl(libc.msgget(key, 0), 0, None), rt.mq_unlink(name)"
-        remove = code.replace("print(", f"_ = {gone}; print(")
-
-        def here(code: str):
-            done = subprocess.run(
-                [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-            )
-            return json.loads(done.stdout)
-
-        try:
-            assert here(make) == [True] * 4
-            assert await seen(executor, code) == [False] * 4
-        finally:
-            here(remove)
-        # And it can have its own.
-        assert await seen(executor, make) == [True] * 4
 
 
 class TestLimits:

@@ -19,29 +19,10 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from codeact_sandbox.backends.bubblewrap.launcher import explain
-from tests import processes
 from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder
 from tests.sandbox.sandboxes import out
 
 pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "nothing_left")
-
-HOST = """
-import asyncio, os, sys
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
-
-async def main():
-    executor = BubblewrapCommandLineCodeExecutor()
-    await executor.start()
-    code = CodeBlock(code="setsid sleep 600 & echo up; sleep 600", language="sh")
-    stream = executor.execute_stream([code], CancellationToken())
-    await anext(stream)
-    print("ready", flush=True)
-    await anext(stream)
-
-asyncio.run(main())
-"""
 
 
 def state() -> tuple[set[int], set[str], set[str], int]:
@@ -80,33 +61,6 @@ def nothing_left() -> Iterator[None]:
 
 
 class TestEnd:
-    async def test_ends_with_stop_whatever_runs(self):
-        executor = BubblewrapCommandLineCodeExecutor(mode="session")
-        await executor.start()
-        await out(executor, "import subprocess; p = subprocess.Popen(['setsid', 'sleep', '600'])")
-        below = descendants(os.getpid())
-        assert len(below) >= 4
-        await executor.stop()
-        assert not [pid for pid in below if alive(pid)]
-        await executor.stop()
-
-    def test_ends_with_the_death_of_its_host(self):
-        with processes.start(["-c", HOST], env=os.environ) as host:
-            assert host.stdout is not None
-            assert host.stdout.readline() == "ready\n"
-            below = descendants(host.pid)
-            groups = cgroups()
-            assert len(below) >= 4
-            host.kill()
-        wait_until(lambda: not [pid for pid in below if alive(pid)])
-
-        async def next_start() -> None:
-            async with BubblewrapCommandLineCodeExecutor():
-                # Groups of the dead are swept away; those of others that live are not.
-                wait_until(lambda: not {group for group in groups if f"-{host.pid}-" in group} & cgroups())
-
-        asyncio.run(next_start())
-
     async def test_does_not_end_with_the_thread_that_started_it(self):
         executor = BubblewrapCommandLineCodeExecutor()
         starter = threading.Thread(target=lambda: asyncio.run(executor.start()))

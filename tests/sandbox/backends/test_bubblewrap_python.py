@@ -74,7 +74,6 @@ class TestPythonOption:
     async def test_pip_installs_for_a_virtual_environment(self, folder, monkeypatch):
         site = make_environment(SYSTEM_PYTHON, folder / "venv")
         pip = importlib.util.find_spec("pip")
-        assert pip is not None
         shutil.copytree(Path(pip.origin).parent, site / "pip", ignore=shutil.ignore_patterns("__pycache__"))
         make_wheel(folder / "wheels", "def main():\n    print('hello')\n", needs="", scripts="tiny = tinywheel:main")
         configure(monkeypatch, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"))

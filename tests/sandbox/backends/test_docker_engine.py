@@ -105,9 +105,7 @@ def test_connect_returns_a_client_with_a_long_request_timeout(monkeypatch: pytes
         client.close()
 
 
-def test_the_argument_overrides_docker_host_which_overrides_the_context(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_argument_overrides_docker_host_which_overrides_the_context(folder, monkeypatch):
     with (
         engine_of_version(folder / "a", "1.31") as argument,
         engine_of_version(folder / "b", "1.32") as environment,

@@ -3,12 +3,10 @@
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.backends.docker.engine import connect
@@ -23,10 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1024 * 1024
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20) as started:
-        yield started
+executor = reused.fixture(timeout=20)
 
 
 def container_of(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:

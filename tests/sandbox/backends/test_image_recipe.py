@@ -10,9 +10,7 @@ import pytest
 import codeact_sandbox
 from codeact_sandbox.backends.docker import default_image
 from codeact_sandbox.backends.docker.default_image import build_default_image, why_no_bootstrap
-from codeact_sandbox.backends.docker.image import (
-    DEFAULT_IMAGE,
-)
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
 from codeact_sandbox.types.errors import SandboxStartError
 from tests.cases import case
@@ -46,7 +44,6 @@ class TestRecipe:
         assert said[0] == f"building {unique} on {DEFAULT_IMAGE} …"
         assert said[-1].startswith(f"{unique} built in ")
         first = find_image(client, unique)
-        assert first is not None
         assert first["Config"]["Labels"]["org.autogen-codeact.kind"] == "sandbox-image"
 
         said.clear()
@@ -56,7 +53,6 @@ class TestRecipe:
         (recipe / "packages.txt").write_text((recipe / "packages.txt").read_text() + "# changed\n")
         build_default_image(client, progress=silent)
         second = find_image(client, unique)
-        assert second is not None
         assert second["Id"] != first["Id"]
 
     def test_force_builds_anew_also_without_the_registry(self, client, recipe, unique, monkeypatch, keep_none):
@@ -67,8 +63,6 @@ class TestRecipe:
         first, said = find_image(client, unique), list[str]()
         build_default_image(client, progress=said.append, force=True)
         second = find_image(client, unique)
-        assert first is not None
-        assert second is not None
         assert second["Id"] != first["Id"]
         assert find_image(client, first["Id"]) is None
         assert "127.0.0.1:1/test/base:1 could not be pulled again; using the one that is here" in said

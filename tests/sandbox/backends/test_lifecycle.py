@@ -43,7 +43,6 @@ async def none_is_left(seconds: float = 5) -> bool:
 async def kill(client: APIClient, executor: DockerCommandLineCodeExecutor) -> None:
     """Kill the container of an executor, and wait until that is known."""
     running = executor.sandbox.client
-    assert running is not None
     client.kill(running.name)
     await until(lambda: not running.alive)
 
@@ -83,15 +82,6 @@ class TestStartAndStop:
             await executor.stop()
             await executor.stop()
             assert containers() == set()
-
-    async def test_start_and_stop_may_be_called_at_the_same_time(self, executor):
-        await asyncio.gather(*(executor.start() for _ in range(5)))
-        assert len(containers()) == 1
-        await asyncio.gather(*(executor.stop() for _ in range(5)))
-        assert containers() == set()
-        calls = [executor.start(), executor.stop(), executor.restart(), executor.start(), executor.stop()]
-        await asyncio.gather(*calls)
-        assert containers() == set()
 
     async def test_first_block_starts_the_sandbox_once(self, executor):
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))

@@ -28,7 +28,6 @@ def other() -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     with subprocess.Popen(
         [sys.executable, "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         marks: dict[str, str] = ast.literal_eval(process.stdout.readline())
         yield process, marks
         process.kill()
@@ -66,9 +65,7 @@ def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
     return {**marks, LIFE: f"{boot}/1/{start}"}
 
 
-def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
-    other: tuple[subprocess.Popen[str], dict[str, str]],
-) -> None:
+def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(other):
     for change in [
         _of_another_boot,
         _of_another_namespace,
@@ -86,9 +83,7 @@ def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
             assert owner_state(change(marks)) == "unknown"
 
 
-def test_a_process_that_proc_hides_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: tuple[subprocess.Popen[str], dict[str, str]]
-) -> None:
+def test_a_process_that_proc_hides_is_unknown(monkeypatch, tmp_path, other):
     process, marks = other
     # As for another user's process where /proc is mounted with hidepid.
     for name in ("sys/kernel/random", "self/ns"):

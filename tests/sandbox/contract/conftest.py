@@ -46,7 +46,6 @@ class Backend:
             with closing(connect()) as client:
                 client.kill(executor.container_name)
         else:
-            assert executor.sandbox.client is not None
             launcher: Any = executor.sandbox.client._launcher
             os.kill(pid_one(launcher._process.pid), signal.SIGKILL)
 

@@ -71,8 +71,6 @@ def packed(folder: Path, *names: str) -> Path:
     with zipfile.ZipFile(archive, "w") as made:
         for name in names:
             spec = find_spec(name)
-            assert spec is not None
-            assert spec.origin is not None
             root = Path(spec.origin).parent
             for path in root.rglob("*"):
                 if path.suffix in (".py", ".pem"):

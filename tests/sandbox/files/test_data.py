@@ -159,9 +159,7 @@ async def test_data_that_has_gone_fails_the_start(kind: Kind, tmp_path: Path) ->
         (["one/x"] * 101, ValueError, "data= has 101 entries, and at most 100 are allowed: give a folder of them"),
     ],
 )
-def test_wrong_data_is_refused_at_construction(
-    given: Any, error: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_data_is_refused_at_construction(given, error, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one/x", "two/x", "-rf"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -263,9 +261,7 @@ async def eventually(check: Any) -> bool:
         ("MAX_FILES", "data= has more than 10 files, and the Docker engine is on another machine"),
     ],
 )
-async def test_more_data_than_is_sent_fails_the_start(
-    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
-) -> None:
+async def test_more_data_than_is_sent_fails_the_start(remote, tmp_path, monkeypatch, limit, words):
     monkeypatch.setattr(data_mounts, limit, 10)
     for number in range(11):
         (tmp_path / str(number)).write_text("x")
@@ -275,9 +271,7 @@ async def test_more_data_than_is_sent_fails_the_start(
     assert "extra_volumes=" in str(caught.value)
 
 
-async def test_a_cancelled_start_ends_the_transfer(
-    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_start_ends_the_transfer(remote, tmp_path, monkeypatch):
     before = volumes()
     with (tmp_path / "large").open("wb") as file:
         file.truncate(3 * 1024**3)  # takes no room, and more time than the test has

@@ -2,7 +2,6 @@
 
 import os
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,7 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\n"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shown(
-    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+async def shown(sandbox_image, tmp_path_factory):
     """One session in a folder of its own for all tests here; every test empties the folder."""
     folder = tmp_path_factory.mktemp("shown")
     async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20, work_dir=folder) as started:
@@ -74,9 +71,7 @@ async def test_open_figures_are_shown_by_show_and_at_the_end_of_a_block(session:
     assert await out(session, "len(plt.get_fignums())") == "0\n"
 
 
-async def test_numbers_skip_files_of_the_code_and_go_on_in_the_next_block(
-    session: DockerCommandLineCodeExecutor,
-) -> None:
+async def test_numbers_skip_files_of_the_code_and_go_on_in_the_next_block(session):
     result = await run(session, PLOT + "plt.savefig('figure-1.png', dpi=10)\nplt.show()")
     assert result.output == "<Figure size 640x480: figure-2.png>\n"
     assert size_of((session.work_dir / "figure-1.png").read_bytes()) == (64, 48)
@@ -264,9 +259,7 @@ print("end")
 
 
 @pytest.mark.parametrize("mode", ["session", "process"])
-async def test_a_display_stands_where_it_was_shown_whatever_else_is_printed(
-    make_executor: MakeExecutor, mode: str
-) -> None:
+async def test_a_display_stands_where_it_was_shown_whatever_else_is_printed(make_executor, mode):
     executor = await make_executor(mode=mode)
     result = await run(executor, SHOW_BETWEEN)
     pieces = interleave(result.output, result.displays)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
-from tests.cases import case
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run
 
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor(
-    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+async def executor(sandbox_image, tmp_path_factory):
     work_dir = tmp_path_factory.mktemp("work")
     async with reused.executor(DockerCommandLineCodeExecutor, timeout=20, work_dir=work_dir) as started:
         yield started
@@ -105,14 +101,12 @@ class TestWorkDir:
             result = await run(executor, "open('x.txt', 'w').write('x')")
             folder = executor.work_dir
             assert (folder / "x.txt").read_text() == "x"
-            assert result.code_file is not None
             assert Path(result.code_file).parent == folder
         assert not folder.exists()
 
     async def test_work_dir_of_a_full_workspace_is_a_result(self, make_executor, tmp_path):
         executor = await make_executor(work_dir=tmp_path, limits=Limits(workspace="1m", files=200))
         result = await run(executor, "open('big', 'wb').write(b'x' * 2_000_000)")
-        assert result.error is not None
         assert (result.error.type, "No space left" in result.error.message) == ("OSError", True)
         # No room is left for the code's own file either; it could never make any if it were not run.
         result = await run(executor, "# filename: one.py\nprint(1)")
@@ -128,7 +122,6 @@ class TestWorkDir:
 class TestCodeFiles:
     async def test_code_files_have_the_hash_or_the_requested_name(self, executor):
         result = await run(executor, "print('unnamed')")
-        assert result.code_file is not None
         assert Path(result.code_file).name.startswith("tmp_code_")
         assert (executor.work_dir / Path(result.code_file).name).read_text() == "print('unnamed')"
         result = await run(executor, "# filename: sub/dir/tool.py\nprint(__file__)")
@@ -144,7 +137,6 @@ class TestCodeFiles:
         executor = await make_executor(work_dir=tmp_path, delete_tmp_files=True)
         result = await run(executor, "print(1)")
         # As AutoGen's executors say it: the file is gone.
-        assert result.code_file is not None
         assert Path(result.code_file).parent == tmp_path
         await run(executor, "echo 1", "sh")
         named = await run(executor, "# filename: kept.py\nprint(2)")
@@ -189,15 +181,6 @@ class TestUploadAndDownload:
             == "1000000 1\n"
         )
 
-    async def test_upload_and_download_can_not_leave_the_workspace(self, executor, tmp_path):
-        for name in ["../x", "/etc/x", "", "a/../../x", "-x", "a\0b"]:
-            with case(name):
-                (tmp_path / "source").write_text("x")
-                with pytest.raises(ValueError, match="file name"):
-                    await executor.upload(tmp_path / "source", name)
-                with pytest.raises(ValueError, match="file name"):
-                    await executor.download(name, tmp_path / "target")
-
     async def test_upload_and_download_follow_no_link(self, executor, tmp_path):
         await out(
             executor,
@@ -237,7 +220,6 @@ class TestBindDir:
         result = await run(executor, "open('out.txt', 'w').write(open('in.txt').read() + ' and out')")
         assert (tmp_path / "out.txt").read_text() == "in and out"
         assert result.artifacts == ()
-        assert result.code_file is not None
         assert Path(result.code_file).parent == tmp_path
         (tmp_path / "out.txt").unlink()
         assert await out(executor, "import os; print(os.path.exists('out.txt'))") == "False\n"

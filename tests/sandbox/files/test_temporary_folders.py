@@ -63,7 +63,6 @@ def test_a_folder_is_locked_until_its_process_ends(place: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", MAKE, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         folder = Path(process.stdout.readline().strip())
         assert owner_of(folder) == str(process.pid)
         assert abandoned_folders() == []
@@ -170,9 +169,7 @@ def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> No
     assert second.exists()
 
 
-def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(place, monkeypatch):
     """Between the making of a folder and its lock it looks like one of a dead process."""
     made: list[Path] = []
     lock = temporary_folder._lock

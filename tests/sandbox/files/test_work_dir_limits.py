@@ -3,20 +3,15 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
     Limits,
     SandboxFileError,
 )
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.abuse.subject import Kind
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import out, run
 
 MIB = 1024**2
@@ -24,12 +19,6 @@ SMALL = Limits(workspace="1m", files=100)
 KINDS = pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], ids=str)
 # The host decides, by its own folder.
 ONE_KIND = pytest.mark.parametrize("kind", [Kind("bubblewrap", "process")], ids=str)
-
-
-def make(kind: Kind, **options: Any) -> SandboxCodeExecutor:
-    """Make an executor, with a sandbox that an earlier test has used if possible."""
-    backend = DockerCommandLineCodeExecutor if kind.engine == "docker" else BubblewrapCommandLineCodeExecutor
-    return reused.executor(backend, mode=kind.mode, **options)
 
 
 def sparse(path: Path, size: int) -> None:
@@ -51,9 +40,8 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
         "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
         "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
     )
-    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
         result = await run(executor, "open('large.csv')")
-        assert result.error is not None
         assert result.error.type == "FileNotFoundError"
         # What no limit can change is said once.
         assert sorted(result.notes) == [note, "Not sent to the sandbox: link is a symbolic link."]
@@ -67,7 +55,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
 async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Path) -> None:
     for number in range(30):
         sparse(tmp_path / f"large{number:02}", 120 * MIB)
-    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
         notes = (await run(executor, "print(1)")).notes
     assert len(notes) == 9
     assert notes[-1] == "Not sent to the sandbox: 22 more files."
@@ -98,12 +86,12 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
     with pytest.raises(
         SandboxFileError, match=r"150 files need 0 bytes, .* for at most 100 files and folders.*files=\.\.\."
     ):
-        await make(kind, work_dir=tmp_path, limits=SMALL).start()
+        await kind.reuse(work_dir=tmp_path, limits=SMALL).start()
 
 
 @KINDS
 async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
-    async with make(kind, work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
+    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
         await run(executor, "print(1)")
         sparse(tmp_path / "new", 2 * MIB)
         for _ in range(2):
@@ -120,7 +108,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
     full.mkdir()
     for number in range(10_050):
         (full / str(number)).touch()
-    async with make(kind, work_dir=tmp_path / "work") as executor:
+    async with kind.reuse(work_dir=tmp_path / "work") as executor:
         await run(executor, "open('mine', 'w').write('mine')")
         assert (await executor.download("mine", full / "mine")).read_text() == "mine"
         # Its name is the user's own choice, too.
@@ -131,7 +119,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
 async def test_a_work_dir_with_many_files_does_not_hold_up_the_event_loop(kind: Kind, tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / str(number)).write_bytes(os.urandom(100))
-    async with make(kind, work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
 
         async def change_all() -> None:
             for number in range(2000):

@@ -9,27 +9,18 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.manifest import manifest_of
-from tests.sandbox import reused
+from tests.abuse.subject import Kind
 from tests.sandbox.sandboxes import run
 
-Kind = type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLineCodeExecutor]
-ENGINES: dict[str, Kind] = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
+KINDS = pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], ids=str)
 
 
-each_once = pytest.mark.parametrize(
-    ("kind", "mode"), [("docker", "session"), ("bubblewrap", "process")], indirect=["kind"]
-)
-
-
-@pytest.fixture(params=["docker", "bubblewrap"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """What sandboxes run in."""
-    request.getfixturevalue("docker_engine" if request.param == "docker" else "bubblewrap")
-    return ENGINES[request.param]
+@pytest.fixture(autouse=True)
+def engines(request: pytest.FixtureRequest, kind: Kind) -> None:
+    request.getfixturevalue("docker_engine" if kind.engine == "docker" else "bubblewrap")
 
 
 async def cancelled_when(executor: SandboxCodeExecutor, code: str, when: Callable[[], bool]) -> None:
@@ -48,10 +39,10 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.startswith("tmp_code_")}
 
 
-@each_once
-async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Kind, mode: str, tmp_path: Path) -> None:
+@KINDS
+async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Kind, tmp_path: Path) -> None:
     many = "import os\nfor n in range(24):\n    open(f'{n}', 'wb').write(os.urandom(2 << 20))"
-    async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:
+    async with kind.reuse(work_dir=tmp_path) as executor:
         await cancelled_when(executor, many, lambda: len(names(tmp_path)) > 2)
         result = await run(executor, "import os\nos.remove('23')\nopen('22', 'w').write('new')\nNone")
         assert names(tmp_path) - {"23"} == {str(number) for number in range(23)}
@@ -62,10 +53,10 @@ async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Ki
         assert (await run(executor, "None")).artifacts == ()
 
 
-@each_once
-async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, mode: str, tmp_path: Path) -> None:
+@KINDS
+async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
-    async with reused.executor(kind, mode=mode, work_dir=tmp_path) as executor:
+    async with kind.reuse(work_dir=tmp_path) as executor:
         called = asyncio.Event()
 
         def ready() -> None:
@@ -81,11 +72,10 @@ async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, mode
         assert (tmp_path / "data").read_text() == "new"
 
 
-async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(
-    kind: Kind, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "session")], ids=str)
+async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(kind, tmp_path):
     (tmp_path / "data").write_text("old")
-    async with reused.executor(kind, mode="session", work_dir=tmp_path) as executor:
+    async with kind.reuse(work_dir=tmp_path) as executor:
         await run(executor, "None")
         sandbox, workspace = executor.sandbox.client, executor.sandbox._folder.workspace
         assert sandbox is not None

@@ -156,44 +156,6 @@ class TestStore:
         assert len(os.listdir("/dev/fd")) == before
 
 
-DISK_FULL = """
-import errno, os, subprocess, sys
-from pathlib import Path
-from codeact_sandbox.files.workspace import Workspace
-from codeact_sandbox.types.errors import SandboxFileError
-
-root = Path(sys.argv[1])
-mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(root)], capture_output=True, text=True)
-if mounted.returncode:
-    sys.exit("no mount: " + mounted.stderr)
-workspace = Workspace(root)
-workspace.prepare()
-workspace.store("kept", 0o644, [b"x" * 500_000])
-try:
-    workspace.store("new/full", 0o644, [b"x" * 100_000] * 10)
-except SandboxFileError as error:
-    assert error.errno == errno.ENOSPC, error.errno
-    print(error)
-print(sorted(os.listdir(root)), (root / "kept").stat().st_size)
-workspace.store("later", 0o644, [b"x" * 400_000])
-"""
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
-def test_disk_full(root: Path):
-    root.mkdir()
-    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", DISK_FULL, str(root)]
-    run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=50)
-    if "no mount" in run.stderr or "unshare failed" in run.stderr:
-        pytest.skip(f"not proven on this kernel: {run.stderr.strip()}")
-    assert run.stderr == ""
-    assert run.stdout.splitlines() == [
-        f"Can't store `new/full` in {root}: the host's disk is full. "
-        "Free some space, or use a work_dir on another disk.",
-        "['kept'] 500000",
-    ]
-
-
 def test_a_write_that_the_host_refuses_half_way(root: Path):
     """The same without any right to mount: the process may not write files of more than 100,000 bytes."""
     script = """

@@ -33,7 +33,6 @@ def _load_wire() -> ModuleType:
     """The runner's side, which the host never imports, by its path."""
     path = Path(__file__).parents[3] / "sandbox/codeact_sandbox/runner" / "shared" / "wire.py"
     spec = importlib.util.spec_from_file_location("runner_wire", path)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -66,9 +65,7 @@ def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
 
 class TestParsers:
     @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 10**6), max_size=10))
-    def test_parsers_find_the_same_frames_wherever_the_stream_is_cut(
-        self, frames: list[tuple[bytes, int, bytes]], cuts: list[int]
-    ) -> None:
+    def test_parsers_find_the_same_frames_wherever_the_stream_is_cut(self, frames, cuts):
         data = b"".join(raw(*frame) for frame in frames)
         for parser in (protocol.Parser(), wire.Parser()):
             assert [frame for piece in pieces(data, cuts) for frame in parser.feed(piece)] == frames
@@ -327,9 +324,7 @@ class TestFakeRunner:
             lambda ident: raw(b"D", ident, struct.pack("!I", 100_000) + b"[" * 100_000),
         ],
     )
-    async def test_fake_runner_that_answers_a_block_with_garbage_is_a_protocol_error(
-        self, answer: Callable[[int], bytes]
-    ) -> None:
+    async def test_fake_runner_that_answers_a_block_with_garbage_is_a_protocol_error(self, answer):
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             other.sendall(answer(read_until(other, b"X")))
@@ -411,9 +406,7 @@ class TestFakeRunner:
             {"error": "x", "errno": "y"},
         ],
     )
-    async def test_fake_runner_that_answers_about_files_with_nonsense_is_a_typed_error(
-        self, answer: dict[str, Any]
-    ) -> None:
+    async def test_fake_runner_that_answers_about_files_with_nonsense_is_a_typed_error(self, answer):
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             for _ in range(2):

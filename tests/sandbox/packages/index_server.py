@@ -32,7 +32,6 @@ class Index:
     @property
     def port(self) -> int:
         """Where it listens."""
-        assert self.server is not None
         return self.server.port
 
     def listen(self, hosts: Hosts, name: str = "127.0.0.1", *, tls: bool = False) -> str:

@@ -34,9 +34,7 @@ async def installed(backend: Backend, executor: SandboxCodeExecutor) -> Executio
     return await run(executor, "pip install 'otherwheel<2' TinyWheel", "sh")
 
 
-async def test_pip_installs_a_package_and_what_it_needs(
-    backend: Backend, executor: SandboxCodeExecutor, installed: ExecutionResult
-) -> None:
+async def test_pip_installs_a_package_and_what_it_needs(backend, executor, installed):
     shown = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", installed.output).splitlines()
     assert "Looking in indexes: http://ADDRESS/simple/" in shown
     assert (installed.exit_code, installed.notes, installed.connections) == (0, (), ())
@@ -103,7 +101,7 @@ WAYS = (
 
 
 @pytest.mark.usefixtures("configured")
-async def test_one_block_installs_a_package_and_imports_it(backend: Backend) -> None:
+async def test_one_block_installs_a_package_and_imports_it(backend):
     # Each way once in each mode and once in each backend.
     for way in WAYS[::2] if (backend.fixture == "bubblewrap") == backend.session else WAYS[1::2]:
         # The first package of a sandbox: nothing is installed before.

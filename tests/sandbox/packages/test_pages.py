@@ -1,12 +1,6 @@
 """Project pages are read from HTML, and written again with our own links."""
 
-from codeact_sandbox.packages.pages import (
-    ProjectFile,
-    belongs_to,
-    canonical_name,
-    parse_page,
-    write_html,
-)
+from codeact_sandbox.packages.pages import ProjectFile, belongs_to, canonical_name, parse_page, write_html
 
 BASE = "https://index.example/simple/one/"
 SHA = "b" * 64

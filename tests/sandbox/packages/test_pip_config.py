@@ -33,9 +33,7 @@ def write(folder: str | Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [True, False])
-def test_user_with_only_a_number_has_no_files_in_a_home(
-    host: dict[str, str], monkeypatch: pytest.MonkeyPatch, settings: bool
-) -> None:
+def test_user_with_only_a_number_has_no_files_in_a_home(host, monkeypatch, settings):
     def unknown(uid: int) -> None:
         raise KeyError(uid)
 
@@ -51,9 +49,7 @@ def test_user_with_only_a_number_has_no_files_in_a_home(
 
 
 @pytest.mark.parametrize("only", [True, False])
-def test_the_options_are_those_that_pip_lists(
-    host: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: bool
-) -> None:
+def test_the_options_are_those_that_pip_lists(host, tmp_path, monkeypatch, only):
     monkeypatch.undo()  # the system's own file counts, too
     write(
         host["XDG_CONFIG_DIRS"],
@@ -135,7 +131,6 @@ def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> N
         timeout=30,
     )
     default = re.search(r"\(default\s+(https:\S+)\)", shown.stdout)
-    assert default is not None
     assert PipConfig.of_host(host).indexes == (default[1],)
     assert PipConfig.of_host({**host, "REQUESTS_CA_BUNDLE": "/ca.pem"}).cert == "/ca.pem"
 

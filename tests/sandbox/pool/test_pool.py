@@ -4,7 +4,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,9 +122,7 @@ class TestLease:
             assert (pool.idle, pool.leased) == (size, 0)
 
     @ONE_KIND
-    async def test_lease_brings_the_files_functions_and_command_of_the_executor(
-        self, kind: str, tmp_path: Path
-    ) -> None:
+    async def test_lease_brings_the_files_functions_and_command_of_the_executor(self, kind, tmp_path):
         def triple(number: int) -> int:
             """Three times a number."""
             return 3 * number

@@ -16,9 +16,7 @@ __all__ = ["nothing_is_left"]
 
 class TestEndedLease:
     @ONE_KIND
-    async def test_ended_lease_does_not_wait_for_a_stop_that_runs(
-        self, kind: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_ended_lease_does_not_wait_for_a_stop_that_runs(self, kind, monkeypatch):
         begun, may_go_on = threading.Event(), threading.Event()
         went_on: list[bool] = []
         async with make(kind, mode="session") as pool:

@@ -5,11 +5,7 @@ import os
 import signal
 import time
 
-import pytest
-
-from autogen_codeact.executors import (
-    SandboxNotStarted,
-)
+from autogen_codeact.executors import SandboxNotStarted
 from codeact_sandbox.host.client import RunnerClient
 from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
 from tests.sandbox.pool.test_pool import ONE_KIND, make, nothing_is_left
@@ -19,9 +15,7 @@ __all__ = ["nothing_is_left"]
 
 
 class TestIdleSandboxes:
-    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(
-        self, kind: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(self, kind, caplog):
         caplog.set_level(logging.INFO, "codeact_sandbox")
         async with make(kind, leases=1) as pool:
             await pool.ready()

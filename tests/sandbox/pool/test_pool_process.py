@@ -55,7 +55,6 @@ def start(kind: str, how: str) -> processes.Process:
     """The program, as far as it is to come."""
     process = processes.start(["-c", textwrap.dedent(PROGRAM), kind, how], env=os.environ)
     if how != "filling":
-        assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
     return process
 

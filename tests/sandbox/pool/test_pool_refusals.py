@@ -5,7 +5,6 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 from tests.cases import case
@@ -92,7 +90,7 @@ class TestArguments:
                     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
                         make(**{**same, **options})
 
-    def test_functions_that_need_other_packages_are_refused(self) -> None:
+    def test_functions_that_need_other_packages_are_refused(self):
         @with_requirements(python_packages=["requests"])
         def fetch() -> None:
             """Fetch."""
@@ -128,9 +126,7 @@ class TestArguments:
 
 
 class TestNoEngine:
-    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_missing_engine_is_said_at_once_and_only_once_in_the_log(self, tmp_path, caplog):
         host = f"unix://{tmp_path}/docker.sock"
         async with ExecutorPool(3, docker_host=host) as pool:
             began = time.monotonic()
@@ -142,11 +138,6 @@ class TestNoEngine:
         warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warned) <= 1
         assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
-
-    async def test_missing_engine_is_an_error_for_each_of_many_callers(self, tmp_path: Path) -> None:
-        async with ExecutorPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
-            found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
-        assert {type(error) for error in found} == {SandboxUnavailable}
 
     async def test_missing_engine_is_asked_at_growing_intervals(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "_ping", "drop")
@@ -174,19 +165,6 @@ class TestNoEngine:
             await until(lambda: pool.idle == 2, 20)
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
-
-    async def test_idle_sandboxes_of_an_engine_that_ends_are_replaced_when_it_is_back(self, sandbox_image: str) -> None:
-        """What a restart of the engine without live-restore does to its containers."""
-        async with ExecutorPool(2) as pool:
-            await pool.ready()
-            assert pool._manager is not None
-            first = {held.sandbox.name for held in pool._manager._sandboxes}
-            with closing(connect()) as client:
-                for name in first:
-                    client.remove_container(name, force=True)
-            await until(
-                lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._manager._sandboxes}, 20
-            )
 
 
 class TestNoBubblewrap:

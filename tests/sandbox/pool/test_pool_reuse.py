@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from autogen_codeact.executors import ExecutorPool, Limits, SandboxDied
 from codeact_sandbox import pool_manager
-from tests.sandbox.pool.pooled import alive, left, name_of, signal_idle, until, what_is_new
+from tests.sandbox.pool.pooled import alive, left, name_of, until, what_is_new
 from tests.sandbox.sandboxes import out, run
 
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=5000)
@@ -128,14 +127,6 @@ class TestSizeZero:
         assert names == [names[0]] * 2
         assert alive(kind) == 0
 
-    @ONE_KIND
-    async def test_each_use_has_a_sandbox_of_its_own_by_default(self, kind):
-        async with ExecutorPool(0, sandbox=kind, limits=SMALL) as pool:  # type: ignore[arg-type]
-            async with pool.executor() as one, pool.executor() as other:
-                assert name_of(one) != name_of(other)
-            await until(lambda: not alive(kind))
-            assert pool.idle == 0
-
 
 class TestFacts:
     @ONE_KIND
@@ -158,7 +149,6 @@ class TestFacts:
             async with pool.executor() as executor:
                 await out(executor, "import sys; sys.version_info = (9,); open('later.txt', 'w').close()")
                 found = await executor.facts()
-                assert found.python is not None
                 assert not found.python.startswith("9")
                 assert found.files.shown == (("later.txt", 0),)
             async with pool.executor() as executor:
@@ -186,16 +176,6 @@ class TestReplacement:
             async with pool.executor() as executor:
                 name = name_of(executor)
                 await out(executor, "for n in range(3000): open('/tmp/%d' % n, 'w')")
-            async with pool.executor() as executor:
-                assert name_of(executor) != name
-
-    async def test_new_sandbox_follows_one_that_has_died(self, kind):
-        async with make(kind, mode="session") as pool:
-            async with pool.executor() as executor:
-                name = name_of(executor)
-                signal_idle(kind, signal.SIGKILL)
-                client = executor.sandbox.client
-                await until(lambda: client is not None and not client.alive)
             async with pool.executor() as executor:
                 assert name_of(executor) != name
 

@@ -83,7 +83,6 @@ class LocalRunner:
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
-        assert self._process.stdin is not None
         self._process.stdin.write(data)
         self._process.stdin.flush()
 

@@ -1,7 +1,5 @@
 """What breaks a session costs one block at most, and what it costs is said."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import pytest_asyncio
 
@@ -15,19 +13,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LOST = "The session's variables are lost; a new, empty session has been started."
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """A session with little memory, broken again and again, also by code that never rests."""
-    limits = Limits(memory="300m", cpus=0.3)
-    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30, limits=limits) as started:
-        yield started
+small = reused.fixture(mode="session", timeout=30, limits=Limits(memory="300m", cpus=0.3))
+"""A session with little memory, broken again and again, also by code that never rests."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def attacked(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """The sandbox of `fresh`."""
-    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as started:
-        yield started
+attacked = reused.fixture(mode="session", timeout=30)
+"""The sandbox of `fresh`."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -79,19 +70,13 @@ class TestBrokenSession:
         assert await out(known, code) == "-9\n"
         assert await mark_is_kept(known)
 
-    async def test_session_without_checkpoints_is_lost(self, make_executor):
-        executor = await make_executor(mode="session", checkpoint=False)
-        await out(executor, "mark = 1")
-        result = await run(executor, "import os; os._exit(1)")
-        assert (result.outcome, result.state) == ("crashed", "lost")
-        assert result.notes == (LOST,)
-        assert (await run(executor, "mark")).outcome == "error"
-
-    async def test_lost_session_keeps_the_directory_and_environment(self, make_executor):
+    async def test_session_without_checkpoints_loses_all_but_its_directory_and_environment(self, make_executor):
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "cd /tmp; export PLACE=kept", "sh")
-        await out(executor, "import os; os.getcwd()")
-        await run(executor, "os._exit(1)")
+        await out(executor, "import os; mark = os.getcwd()")
+        result = await run(executor, "os._exit(1)")
+        assert (result.outcome, result.state, result.notes) == ("crashed", "lost", (LOST,))
+        assert (await run(executor, "mark")).outcome == "error"
         assert await out(executor, "import os; os.getcwd(), os.environ['PLACE']") == "('/tmp', 'kept')\n"
 
     async def test_a_large_heap_has_no_checkpoint_and_says_so(self, make_executor):

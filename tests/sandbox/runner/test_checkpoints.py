@@ -16,9 +16,7 @@ PROCESSES = "import os; len([name for name in os.listdir('/proc') if name.isdigi
 
 
 class TestRollback:
-    async def test_rollback_restores_memory_directory_and_environment_repeatedly(
-        self, session: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_rollback_restores_memory_directory_and_environment_repeatedly(self, session):
         await out(session, "import os; x = [1]; os.chdir('/tmp'); os.environ['WHEN'] = 'before'")
         await session.checkpoint()
         for _ in range(3):
@@ -79,9 +77,7 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "1\n"
 
-    async def test_rollback_works_right_after_a_checkpoint_and_before_any_block(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_rollback_works_right_after_a_checkpoint_and_before_any_block(self, make_executor):
         executor = await make_executor(mode="session")
         await executor.checkpoint()
         await out(executor, "x = 1")
@@ -160,12 +156,6 @@ class TestRefusal:
 class TestSleepingCheckpoint:
     """It is a fork, so whatever it kept open would stay open for others."""
 
-    async def test_sleeping_checkpoint_closes_pipes_to_children(self, session: DockerCommandLineCodeExecutor) -> None:
-        await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
-        assert await out(
-            session, "cat.stdin.write('to the end'); cat.stdin.close(); cat.stdout.read(), cat.wait()"
-        ) == ("('to the end', 0)\n")
-
     async def test_sleeping_checkpoint_closes_inheritable_pipes(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         await session.checkpoint()
@@ -202,5 +192,4 @@ class TestSleepingCheckpoint:
         # The pipe is as after the death of the one at its other end; its numbers are nobody else's.
         assert await out(executor, "os.read(r, 1)") == "b''\n"
         result = await run(executor, "os.write(w, b'x')")
-        assert result.error is not None
         assert result.error.type == "BrokenPipeError"

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codeact_sandbox.types.environment import (
-    EnvironmentValue,
-    dump,
-    interpreter_variables,
-    parse_environment,
-    resolve,
-)
+from codeact_sandbox.types.environment import EnvironmentValue, dump, interpreter_variables, parse_environment, resolve
 from tests.cases import case
 
 HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
@@ -24,13 +18,7 @@ def test_the_four_forms():
     parsed = parse_environment(
         {"MODE": "fast", "KEY": "${API_KEY}", "OR": "${NOT_THERE:-a:-b}\n}", "EMPTY": "${EMPTY:-full}", "NONE": ""}
     )
-    assert resolve(parsed, HOST) == {
-        "MODE": "fast",
-        "KEY": "sk-secret",
-        "OR": "a:-b}\n",
-        "EMPTY": "full",
-        "NONE": "",
-    }
+    assert resolve(parsed, HOST) == {"MODE": "fast", "KEY": "sk-secret", "OR": "a:-b}\n", "EMPTY": "full", "NONE": ""}
     assert resolve(parse_environment(["API_KEY", "PATH"]), HOST) == {"API_KEY": "sk-secret", "PATH": "/bin"}
 
 

@@ -13,9 +13,7 @@ from tests.sandbox.bubblewrapped import SYSTEM_PYTHON
 from tests.sandbox.runner.local_runner import LocalRunner
 from tests.sandbox.runner.test_runner_old_python import namespaces_work
 
-pytestmark = [
-    pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)"),
-]
+pytestmark = [pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)")]
 TICKS = os.sysconf("SC_CLK_TCK")
 # As in test_checkpoints_ahead.
 TASKS_AND_BEGAN = """

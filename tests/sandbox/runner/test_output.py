@@ -1,12 +1,9 @@
 """What a block writes: capped with head and tail, counted, decoded, and never in the way of its end."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
 from tests.cases import case
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run
@@ -16,10 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1024 * 1024
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "session"])
-async def executor(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with reused.executor(DockerCommandLineCodeExecutor, mode=request.param, timeout=20) as started:
-        yield started
+executor = reused.fixture("process", "session", timeout=20)
 
 
 class TestOutputLimit:

@@ -67,7 +67,7 @@ class TestSource:
                     elif isinstance(node, ast.ImportFrom) and node.level == 0:
                         assert (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
-    def test_all_modules_are_sent_in_import_order(self) -> None:
+    def test_all_modules_are_sent_in_import_order(self):
         # These go into the module of the host tools.
         apart = {"worker.tool_values", "worker.value_codec"}
         assert (

@@ -3,10 +3,9 @@
 import asyncio
 
 import pytest
-from autogen_core import CancellationToken
 
 from tests.cases import case
-from tests.sandbox.sandboxes import block, out, run, short_result
+from tests.sandbox.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,15 +34,9 @@ class TestNamespace:
                 result = await run(session, code)
                 assert (result.outcome, result.output, result.value_repr) == ("ok", output, value)
 
-    async def test_last_value_is_kept_as_underscore(self, session):
-        await out(session, "6 * 7")
-        await out(session, "None")
-        assert await out(session, "_ + 1") == "43\n"
-
     async def test_exception_keeps_earlier_effects_of_its_block(self, session):
         result = await run(session, "before = 1\nprint('printed')\nraise KeyError('k')\nafter = 2")
         assert (result.outcome, result.exit_code, result.state) == ("error", 1, "kept")
-        assert result.error is not None
         assert (result.error.type, result.error.message, result.error.line) == ("KeyError", "'k'", 3)
         assert result.output.startswith('printed\nTraceback (most recent call last):\n  File "<block ')
         assert "raise KeyError('k')" in result.output
@@ -51,7 +44,6 @@ class TestNamespace:
 
     async def test_syntax_error_is_shown_as_python_shows_it(self, session):
         result = await run(session, "x = 1\nprint('a'")
-        assert result.error is not None
         assert (result.error.type, result.error.line) == ("SyntaxError", 2)
         first, *_, last = result.output.splitlines()
         assert first.startswith('  File "<block ')
@@ -61,7 +53,6 @@ class TestNamespace:
     async def test_message_of_a_syntax_error_has_neither_file_nor_line(self, session):
         for code in ("x = (", "import x y", "if True:\nprint()"):
             result = await run(session, code)
-            assert result.error is not None
             assert "<block" not in result.error.message
             assert result.output.endswith(f"Error: {result.error.message}\n")
 
@@ -84,14 +75,12 @@ class TestNamespace:
         """
         result = await run(session, lies)
         assert (result.outcome, result.state) == ("error", "kept")
-        assert result.error is not None
         assert (result.error.type, result.error.line) == ("Liar", 3)
 
     async def test_traceback_shows_lines_of_earlier_blocks(self, session):
         await out(session, "def fails():\n    return 1 / 0  # the culprit")
         result = await run(session, "fails()")
         assert "return 1 / 0  # the culprit" in result.output
-        assert result.error is not None
         assert result.error.line == 1
 
     async def test_session_works_for_pickle_dataclasses_and_annotations(self, session):
@@ -144,24 +133,6 @@ class TestStreams:
         result = await run(executor, code)
         assert (result.stdout, result.stderr) == ("out\n'value'\n", "err\n")
 
-    async def test_output_of_a_thread_of_an_earlier_block_is_in_the_notes(self, session):
-        await out(
-            session,
-            """
-            import threading, time
-            go, done = threading.Event(), threading.Event()
-            def talk():
-                for number in range(3):
-                    go.wait(5); print("late", number)
-                done.set()
-            thread = threading.Thread(target=talk); thread.start()
-            """,
-        )
-        result = await run(session, "go.set(); done.wait(5); print('mine')")
-        assert result.output == "mine\n"
-        assert result.notes == ("Written meanwhile by threads of earlier blocks: late 0\nlate 1\nlate 2\n",)
-        await out(session, "thread.join()")
-
     async def test_output_of_a_thread_between_two_blocks_is_in_the_notes(self, session):
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
         await asyncio.sleep(1)
@@ -186,12 +157,6 @@ class TestStreams:
 
 
 class TestConcurrentCalls:
-    async def test_blocks_of_one_call_stay_together(self, session):
-        await out(session, "seen = []")
-        call = [block("seen.append(0)"), block("true", "sh"), block("seen.append(1)")]
-        await asyncio.gather(*(session.execute_code_blocks(call, CancellationToken()) for _ in range(5)))
-        assert await out(session, "seen") == f"{[0, 1] * 5}\n"
-
     async def test_waiting_does_not_count_as_execution_time(self, make_executor):
         executor = await make_executor(mode="session", timeout=2)
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.7); {n}") for n in range(4)))

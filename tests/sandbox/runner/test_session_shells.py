@@ -17,9 +17,7 @@ class TestShells:
         return session
 
     @pytest.mark.parametrize("language", ["sh", "bash"])
-    async def test_shells_share_directory_and_exports_with_python_both_ways(
-        self, home: DockerCommandLineCodeExecutor, language: str
-    ) -> None:
+    async def test_shells_share_directory_and_exports_with_python_both_ways(self, home, language):
         await out(home, "cd a/b; export GREETING='hello\nworld = 1' EMPTY=; local=hidden", language)
         assert (
             await out(home, 'pwd; echo "$GREETING|$EMPTY|$local"', language) == "/workspace/a/b\nhello\nworld = 1||\n"

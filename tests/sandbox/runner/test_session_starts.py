@@ -11,14 +11,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class TestProcessesAndThreads:
-    async def test_thread_pool_keeps_working_in_later_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
-        await out(session, "from concurrent.futures import ThreadPoolExecutor; workers = ThreadPoolExecutor(2)")
-        # Threads start with the first block that needs them, and serve the next.
-        for number in range(1, 4):
-            assert await out(session, f"list(workers.map(abs, [-{number}, -{number}]))") == f"[{number}, {number}]\n"
-        assert await out(session, "workers.submit(abs, -5).result(5)") == "5\n"
-        await out(session, "workers.shutdown()")
-
     async def test_child_process_keeps_working_in_later_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         start = "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True, bufsize=1)"
         await out(session, start)
@@ -65,9 +57,7 @@ class TestProcessesAndThreads:
             assert await out(session, code) == f"{2 + number}\n"
         await out(session, "loop.call_soon_threadsafe(loop.stop); runner.join(); loop.close()")
 
-    async def test_fork_that_returns_does_not_become_a_second_session(
-        self, known: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_fork_that_returns_does_not_become_a_second_session(self, known):
         code = """
             import os
             pid = os.fork()

@@ -2,11 +2,15 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
+from tests.abuse.subject import Kind
+from tests.sandbox import reused
 
 
 class Tool:
@@ -42,6 +46,29 @@ class Tool:
         if inspect.iscoroutinefunction(self.function):
             return ToolAnswer(await self.function(**arguments), self._images)
         return ToolAnswer(await asyncio.to_thread(self.function, **arguments), self._images)
+
+
+@asynccontextmanager
+async def makes(kind: Kind) -> AsyncIterator[Callable[..., Awaitable[SandboxCodeExecutor]]]:
+    """Give a function that makes executors with tools, started, which are stopped at the end.
+
+    Args:
+        kind: Their class and mode.
+    """
+    made: list[SandboxCodeExecutor] = []
+
+    async def make(*tools: Any, at_start: bool = False, **options: Any) -> SandboxCodeExecutor:
+        options = {"mode": kind.mode, "timeout": 30, **options}
+        if at_start:
+            made.append(reused.executor(kind.executor, tools=tools, **options))
+        else:
+            made.append(reused.executor_with_tools(kind.executor, tools, **options))
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for executor in made:
+        await executor.stop()
 
 
 class Endless:

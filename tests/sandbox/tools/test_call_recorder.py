@@ -16,9 +16,9 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.tools import broker
 from codeact_sandbox.types.observers import CallFinished, CallIntent
-from tests.sandbox import reused
+from tests.abuse.subject import Kind
 from tests.sandbox.sandboxes import out, run
-from tests.sandbox.tools.host_tools import Endless, short_calls
+from tests.sandbox.tools.host_tools import Endless, makes, short_calls
 
 EVENTS: list[str] = []
 
@@ -109,21 +109,14 @@ Make = Callable[..., Awaitable[BubblewrapCommandLineCodeExecutor]]
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
     """Makes an executor with these tools, a recorder and observers, and stops it after the test."""
-    made: list[BubblewrapCommandLineCodeExecutor] = []
+    async with makes(Kind("bubblewrap", "session")) as make:
 
-    async def make(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
-        made.append(
-            reused.executor_with_tools(
-                BubblewrapCommandLineCodeExecutor, tools, **{"mode": "session", "timeout": 30, **options}
-            )
-        )
-        made[-1].attach(recorder=recorder, observers=observers)
-        await made[-1].start()
-        return made[-1]
+        async def make_observed(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
+            executor = await make(*tools, **options)
+            executor.attach(recorder=recorder, observers=observers)
+            return executor
 
-    yield make
-    for executor in made:
-        await executor.stop()
+        yield make_observed
 
 
 def errors(result: ExecutionResult) -> list[str | None]:
@@ -235,9 +228,7 @@ async def test_a_call_that_is_cancelled_while_its_intent_is_recorded_does_not_ru
     assert EVENTS == ["starting", "finishing", "finished 1 cancelled", "ended 1 cancelled"]
 
 
-async def test_an_observer_that_raises_is_logged_and_disturbs_nothing(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_observer_that_raises_is_logged_and_disturbs_nothing(make, caplog):
     executor = await make(add, observers=[Observer(fails=True), Observer()])
     assert await out(executor, "print(add(1))") == "3\n"
     assert EVENTS == ["started 1", "started 1", "run", "ended 1 ok", "ended 1 ok"]

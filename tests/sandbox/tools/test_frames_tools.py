@@ -117,9 +117,7 @@ class TestHost:
         ],
         ids=["empty", "no number", "no number in U", "too long", "twice the same", "too many at once"],
     )
-    async def test_host_ends_the_connection_after_frames_that_no_supervisor_sends(
-        self, frames: list[tuple[bytes, bytes]]
-    ) -> None:
+    async def test_host_ends_the_connection_after_frames_that_no_supervisor_sends(self, frames):
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             ident = read_until(other, b"X")

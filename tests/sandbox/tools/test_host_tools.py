@@ -11,16 +11,14 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
     HostTool,
     SandboxStartError,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ToolCall
-from tests.sandbox import reused
+from tests.abuse.subject import Kind
 from tests.sandbox.sandboxes import out, run, short_result
-from tests.sandbox.tools.host_tools import Tool, short_calls
+from tests.sandbox.tools.host_tools import Tool, makes, short_calls
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -33,25 +31,13 @@ on_one_kind = pytest.mark.parametrize("make", ["docker-session"], indirect=True)
 @pytest_asyncio.fixture(params=KINDS)
 async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncIterator[Make]:
     """Makes an executor with these tools, which its sandbox knows from the start or from each block, and stops it."""
-    engine, mode = request.param.split("-")
-    made: list[SandboxCodeExecutor] = []
+    async with makes(Kind(*request.param.split("-"))) as make:
 
-    async def make(
-        *functions: Callable[..., Any] | Tool | HostTool, at_start: bool = False, **options: Any
-    ) -> SandboxCodeExecutor:
-        kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
-        tools = [function if isinstance(function, Tool | HostTool) else Tool(function) for function in functions]
-        options = {"mode": mode, "timeout": 20, **options}
-        if at_start:
-            made.append(reused.executor(kind, tools=tools, **options))
-        else:
-            made.append(reused.executor_with_tools(kind, tools, **options))
-        await made[-1].start()
-        return made[-1]
+        def make_tools(*functions: Any, **options: Any) -> Awaitable[SandboxCodeExecutor]:
+            tools = [each if isinstance(each, Tool | HostTool) else Tool(each) for each in functions]
+            return make(*tools, **{"timeout": 20, **options})
 
-    yield make
-    for executor in made:
-        await executor.stop()
+        yield make_tools
 
 
 async def add(a: int, b: int = 1) -> int:
@@ -143,7 +129,6 @@ class TestFunctions:
         executor = await make(fail)
         result = await run(executor, "def f():\n    fail()\ntry:\n    f()\nexcept ValueError:\n    f()")
         assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
-        assert result.error is not None
         assert (result.error.message, result.error.line) == ("no such city", 2)
         # Python 3.13 marks the call with a line of its own.
         assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
@@ -257,9 +242,7 @@ class TestResults:
             f"ValueError ValueError {'x' * 60} ValueError",
         ]
 
-    async def test_a_failing_tool_is_logged_only_on_the_host(
-        self, make: Make, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_failing_tool_is_logged_only_on_the_host(self, make, caplog):
         async def fails(secret: str) -> None:
             raise LookupError("no such thing\x1b[2J\ud800")
 

@@ -1,8 +1,6 @@
 """What the host allows of the calls to its tools: limits, approval; and what becomes of odd results."""
 
 import asyncio
-import logging
-import time
 from typing import Any
 
 import pytest
@@ -66,7 +64,6 @@ class TestLimits:
     async def test_limit_on_the_size_of_a_call(self, make: Make) -> None:
         executor = await make(add, tool_limits=ToolLimits(call_bytes="10k"))
         result = await run(executor, "add('x' * 9000, '')\nadd('x' * 11000)")
-        assert result.error is not None
         assert (result.error.type, result.error.message) == (
             "ValueError",
             "the arguments of add have 11041 bytes; at most 10240 can be sent",
@@ -87,7 +84,6 @@ class TestLimits:
         result = await run(
             executor, "print(len(give(9000)))\ntry: many()\nexcept ValueError as e: print(e)\ngive_more()"
         )
-        assert result.error is not None
         assert (
             result.error.message
             == "the result has 10,241 bytes; at most 10,240 can be sent: return less, or a part of it"
@@ -103,11 +99,9 @@ class TestLimits:
 
         executor = await make(echo, tool_limits=ToolLimits(bytes_in="25k"))
         result = await run(executor, "for _ in range(3): echo('x' * 10000)")
-        assert result.error is not None
         assert (result.error.type, len(result.tool_calls)) == ("ToolError", 2)
         executor = await make(echo, tool_limits=ToolLimits(bytes_out="25k"))
         result = await run(executor, "for _ in range(3): echo('x' * 10000)")
-        assert result.error is not None
         assert result.error.message == "the results for one block may have 25k; with this one they have more"
         assert [call.outcome for call in result.tool_calls] == ["ok", "ok", "error"]
 
@@ -118,29 +112,6 @@ class TestLimits:
         assert short_result(result) == ("ok", 0, "the host tool endless did not answer within 0.2 s\n2\n")
         assert short_calls(result)[0] == ("endless", {}, "timeout", "TimeoutError")
         assert endless.ended == ["cancelled"]
-
-    async def test_limit_on_the_time_holds_for_a_tool_that_ignores_cancellation(
-        self, make: Make, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        done = asyncio.Event()
-
-        async def deaf() -> str:
-            while not done.is_set():
-                try:
-                    await done.wait()
-                except asyncio.CancelledError:
-                    continue
-            return "late"
-
-        executor = await make(deaf, tool_limits=ToolLimits(seconds=0.2))
-        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
-            result = await run(executor, "try: deaf()\nexcept TimeoutError: print('out of time')")
-        assert short_result(result) == ("ok", 0, "out of time\n")
-        assert caplog.messages[-1] == "the host tool deaf goes on though its block has ended"
-        began = time.monotonic()
-        await executor.stop()
-        assert time.monotonic() - began < 30
-        done.set()
 
 
 def test_limits_that_can_not_be_right_are_refused() -> None:
@@ -181,7 +152,6 @@ class TestApproval:
         result = await run(executor, code)
         assert result.output.startswith("2\nnumbers above 1 are too large\nnumbers above 1 are too large\nTraceback")
         assert result.output.endswith("host_tools.ToolRefused: numbers above 1 are too large\n")
-        assert result.error is not None
         assert (result.error.type, result.error.message) == ("ToolRefused", "numbers above 1 are too large")
         assert [call.outcome for call in result.tool_calls] == ["ok", "refused", "refused", "refused"]
         request = asked[0]
@@ -190,29 +160,7 @@ class TestApproval:
             {"a": 1, "b": 1},
             "(a: int, b: int = 1) -> int",
         )
-        assert (request.description, request.language, request.code) == (
-            "Add two numbers.",
-            "python",
-            block(code).code,
-        )
-
-    async def test_approval_is_requested_for_calls_at_the_same_time(self, make: Make) -> None:
-        barrier = asyncio.Barrier(4)
-
-        async def approve(request: ToolApprovalRequest) -> ToolApproval:
-            async with asyncio.timeout(10):
-                await barrier.wait()
-            return ToolApproval(request.arguments["a"] % 2 == 0, "odd")
-
-        executor = await make(add, approve_tool=approve)
-        code = """
-            from concurrent.futures import ThreadPoolExecutor
-            def attempt(n):
-                try: return add(n)
-                except PermissionError as error: return str(error)
-            print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
-        """
-        assert await out(executor, code) == "[1, 'odd', 3, 'odd']\n"
+        assert (request.description, request.language, request.code) == ("Add two numbers.", "python", block(code).code)
 
     async def test_failing_approval_refuses_the_call(self, make: Make) -> None:
         called = []

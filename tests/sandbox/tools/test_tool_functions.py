@@ -97,17 +97,6 @@ def place(order: Order, by: Literal["air", "sea"] = "air", *, most: Annotated[in
     return [order, Order(2, [Item(sku=by, price=Decimal("2.5"))], parent=order)][:most]
 
 
-async def test_a_function_is_called_by_position_and_by_keyword():
-    box = host(add, later)
-    assert await box.run("add(1), add(1, 5), add(b=1, a=2), later('ab', times=2)") == (3, 6, 3, "abab")
-    assert box.calls == [
-        ("add", {"a": 1}),
-        ("add", {"a": 1, "b": 5}),
-        ("add", {"a": 2, "b": 1}),
-        ("later", {"name": "ab", "times": 2}),
-    ]
-
-
 async def test_the_stub_has_signature_defaults_annotations_and_docstring():
     def look(module: Any) -> Any:
         signature = inspect.signature(module.add)
@@ -159,13 +148,6 @@ async def test_the_host_gets_objects_and_the_code_gets_dicts():
         "parent": {"number": 7, "items": [], "note": None, "parent": None},
     }
     assert seen == [Order(1, [Item(sku="a", price=Decimal("1.10"), colour=Colour.BLUE)], None, Order(7))]
-
-
-async def test_objects_of_the_code_are_sent_as_json():
-    box = host(place)
-    order = Order(4, [Item(sku="x", colour=Colour.BLUE)])
-    assert await box.run(lambda module: [each["number"] for each in module.place(order, by="sea")]) == [4, 2]
-    assert box.calls[0][1]["order"]["items"][0]["colour"] == "blue"
 
 
 async def test_dates_paths_and_other_types_arrive_on_the_host_as_what_they_are():

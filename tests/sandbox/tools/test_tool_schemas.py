@@ -56,9 +56,7 @@ async def test_draft_4_is_chosen_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/passwd", "other.json#/a", "#/$defs/B"])
-async def test_external_references_are_not_fetched_and_not_checked(
-    reference: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_external_references_are_not_fetched_and_not_checked(reference, caplog):
     with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         assert await problems({"$ref": reference}, 3) == []
     assert caplog.messages == [

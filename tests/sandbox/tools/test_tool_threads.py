@@ -5,7 +5,6 @@ import functools
 import gc
 import sqlite3
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ async def test_all_calls_run_in_one_thread() -> None:
     assert threading.get_ident() not in (found[0], await called(shared))
 
 
-async def test_a_connection_of_sqlite3_can_be_kept(tmp_path: Path) -> None:
+async def test_a_connection_of_sqlite3_can_be_kept(tmp_path):
     @functools.cache
     def connection() -> sqlite3.Connection:
         return sqlite3.connect(tmp_path / "shop.db")
